@@ -24,7 +24,7 @@ from bench.measurement import Contestant, Meter, Options, Race, Result, run_race
 from bench.threads import threads
 from holdproof.db import open_database
 from holdproof.executors import AsyncExecutor, SyncExecutor
-from holdproof.storage.blobs import Blobs, BlobStoreConfig, open_place
+from holdproof.storage.blobs import Blobs, BlobStoreConfig, open_backend
 
 SIZES = {"4 KiB": 4 << 10, "1 MiB": 1 << 20, "100 MiB": 100 << 20}
 CALLERS = {"4 KiB": (1, 64), "1 MiB": (1, 32), "100 MiB": (1,)}
@@ -186,7 +186,7 @@ def _has_obstore() -> bool:
 @contextmanager
 def _store() -> Iterator[Blobs[SyncExecutor]]:
     with _files() as folder, closing(open_database(folder / "membrane.db", space="membrane")) as database:
-        yield Blobs(SyncExecutor(database), BlobStoreConfig(open_place(folder / "blobs")))
+        yield Blobs(SyncExecutor(database), BlobStoreConfig(open_backend(folder / "blobs")))
 
 
 # --- how -----------------------------------------------------------------------------------------------------------

@@ -15,7 +15,7 @@ from bench.measurement import Contestant, Meter, Race, progress
 from holdproof import sync
 from holdproof.db import Tx
 from holdproof.memory.threads import threads
-from holdproof.model.threads import Run
+from holdproof.model.threads import EncodedList
 
 TITLE = "a put among others"
 _MOST = int(os.environ.get("HOLDPROOF_BENCH_CHECKPOINTS", "1000000"))
@@ -52,14 +52,14 @@ def _fill(tx: Tx, numbers: range) -> None:
         parent, digests = None, tuple[bytes, ...]()
         for turn in range(_LENGTH):
             digests, run = _longer(digests, f"{number} {turn}")
-            parent = threads.put(tx, f"kept-{number}", {"list": run}, parent_id=parent).checkpoint_id
+            parent = threads.put_checkpoint(tx, f"kept-{number}", {"list": run}, parent_id=parent).checkpoint_id
 
 
-def _longer(digests: tuple[bytes, ...], text: str) -> tuple[tuple[bytes, ...], Run]:
+def _longer(digests: tuple[bytes, ...], text: str) -> tuple[tuple[bytes, ...], EncodedList]:
     """A list with one element more."""
     data = text.encode().ljust(300, b"x")
     digests += (sha256(data).digest(),)
-    return digests, Run("m", digests, {digests[-1]: data})
+    return digests, EncodedList("m", digests, {digests[-1]: data})
 
 
 def _puts(store: sync.Holdproof) -> Callable[[Meter], None]:
@@ -71,7 +71,7 @@ def _puts(store: sync.Holdproof) -> Callable[[Meter], None]:
             thread, parent, digests = f"new-{next(fresh)}", None, tuple[bytes, ...]()
             for turn in range(_LENGTH):
                 digests, run = _longer(digests, f"{thread} {turn}")
-                parent = store.threads.put(thread, {"list": run}, parent_id=parent).checkpoint_id
+                parent = store.threads.put_checkpoint(thread, {"list": run}, parent_id=parent).checkpoint_id
                 if not meter.done():
                     return
 

@@ -1,4 +1,4 @@
-"""The Microsoft Agent Framework on a store: a workflow that fails half way and goes on from its last checkpoint.
+"""The Microsoft Agent Framework on a store: resume a failed workflow from its last checkpoint.
 
 python examples/agent_framework_checkpoints.py [FOLDER]
 """
@@ -16,7 +16,7 @@ drafted: list[str] = []
 
 
 class Draft(Executor):
-    """Writes something, which is slow and costs money."""
+    """Write a text: slow, and it costs money."""
 
     @handler
     async def run(self, topic: str, context: WorkflowContext[str]) -> None:
@@ -26,7 +26,7 @@ class Draft(Executor):
 
 
 class Publish(Executor):
-    """Puts it somewhere, which fails the first time."""
+    """Publish the text; fails the first time."""
 
     down = True
 
@@ -39,7 +39,7 @@ class Publish(Executor):
 
 
 def built(storage: HoldproofCheckpointStorage) -> Workflow:
-    """The workflow, as every process builds it."""
+    """Build the workflow, the same in every process."""
     draft, publish = Draft(id="draft"), Publish(id="publish")
     return (
         WorkflowBuilder(name="press", start_executor=draft, checkpoint_storage=storage).add_edge(draft, publish).build()
@@ -47,7 +47,7 @@ def built(storage: HoldproofCheckpointStorage) -> Workflow:
 
 
 async def main(folder: str) -> None:
-    """Fail, and go on where it stopped."""
+    """Run until it fails, then resume from the last checkpoint."""
     async with HoldproofCheckpointStorage(folder) as storage:
         try:
             await built(storage).run("otters")
@@ -60,7 +60,7 @@ async def main(folder: str) -> None:
         assert latest is not None
         result = await built(storage).run(checkpoint_id=latest.checkpoint_id)
         print("output:", result.get_outputs())
-        assert drafted == ["otters"], "what was done before is not done again"
+        assert drafted == ["otters"], "the draft is not written again"
         print("checkpoints:", len(await storage.list_checkpoint_ids(workflow_name="press")))
 
 

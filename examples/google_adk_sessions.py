@@ -1,4 +1,4 @@
-"""Google ADK on a store: a conversation and what is known of a user, kept from one process to the next.
+"""Google ADK on a store: a session and its user state, continued by a second process.
 
 python examples/google_adk_sessions.py [FOLDER]
 
@@ -19,21 +19,21 @@ from holdproof.adapters.google_adk import HoldproofSessionService
 
 
 class Scripted(BaseLlm):
-    """A model that counts what it was told."""
+    """A model that answers with the number of messages it received."""
 
     model: str = "scripted"
 
     async def generate_content_async(
         self, llm_request: LlmRequest, stream: bool = False
     ) -> AsyncGenerator[LlmResponse, None]:
-        """One answer."""
+        """Yield one response."""
         del stream
         said = f"I have heard {len(llm_request.contents)} messages."
         yield LlmResponse(content=types.Content(role="model", parts=[types.Part(text=said)]))
 
 
 async def turn(service: HoldproofSessionService, text: str) -> str:
-    """One turn of the conversation."""
+    """Run one turn of the conversation and return the answer."""
     agent = LlmAgent(name="support", model=Scripted(), output_key="user:last_answer")
     runner = Runner(app_name="shop", agent=agent, session_service=service)
     said = ""
@@ -45,7 +45,7 @@ async def turn(service: HoldproofSessionService, text: str) -> str:
 
 
 async def main(folder: str) -> None:
-    """A turn in one process, a turn in another."""
+    """Run one turn in each of two processes."""
     async with HoldproofSessionService(folder) as service:
         await service.create_session(app_name="shop", user_id="ada", session_id="s1")
         print("agent:", await turn(service, "Hello."))

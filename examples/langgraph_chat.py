@@ -1,4 +1,4 @@
-"""A LangGraph chat that survives anything: run it again, and it goes on where it was.
+"""A LangGraph chat whose checkpoints survive the process: run it again to continue it.
 
     python examples/langgraph_chat.py ./store "What did I say?"
 
@@ -14,13 +14,13 @@ from holdproof.adapters.langgraph import HoldproofSaver
 
 
 def model(state: MessagesState) -> dict[str, list[AIMessage]]:
-    """Answers with what it has been told so far."""
+    """Answer with the number of messages so far and the first of them."""
     told = [str(message.content) for message in state["messages"] if message.type == "human"]
     return {"messages": [AIMessage(f"You said {len(told)} things; the first was: {told[0]}")]}
 
 
 def main(home: str, words: str = "hello") -> None:
-    """One turn of the chat."""
+    """Run one turn of the chat."""
     graph = StateGraph(MessagesState)
     graph.add_node("model", model)
     graph.add_edge(START, "model")

@@ -1,4 +1,4 @@
-"""A LangGraph agent that remembers people across chats: run it again with another name, or the same one.
+"""A LangGraph agent with long-term memory: run it again with the same name, or with another one.
 
     python examples/langgraph_memory.py ./store ada "I like pizza"
 
@@ -21,12 +21,12 @@ LETTERS = "abcdefghijklmnopqrstuvwxyz"
 
 
 def embed(texts: Sequence[str]) -> list[list[float]]:
-    """How often each letter occurs: near enough to meaning for an example."""
+    """Embed texts as letter counts: enough for an example."""
     return [[float(Counter(text.lower())[letter]) for letter in LETTERS] for text in texts]
 
 
 def model(state: MessagesState, config: RunnableConfig, *, store: BaseStore) -> dict[str, list[AIMessage]]:
-    """Remembers what is said, and answers with the nearest thing that the same person said before."""
+    """Store the message, and answer with the most similar earlier one of the same person."""
     words = str(state["messages"][-1].content)
     mine = ("people", config["configurable"]["person"])
     before = [item.value["text"] for item in store.search(mine, query=words, limit=1)]
@@ -35,7 +35,7 @@ def model(state: MessagesState, config: RunnableConfig, *, store: BaseStore) -> 
 
 
 def main(home: str, person: str = "ada", words: str = "I like pizza") -> None:
-    """One chat, of one turn."""
+    """Run a chat of one turn."""
     graph = StateGraph(MessagesState)
     graph.add_node("model", model)
     graph.add_edge(START, "model")

@@ -1,4 +1,4 @@
-"""OpenAI Agents on a store: a conversation that outlives the process, and a tool that waits for a person.
+"""OpenAI Agents on a store: a session that survives the process, and a tool call that waits for an approval.
 
 python examples/openai_agents_session.py [FOLDER]
 
@@ -26,7 +26,7 @@ def refund(euros: int) -> str:
 
 
 def support() -> Agent[None]:
-    """The agent, with what its model is going to say."""
+    """Return the agent, with the script of its model."""
     script = ScriptedModel(
         [
             [assistant_message("Hello Ada.")],
@@ -38,7 +38,7 @@ def support() -> Agent[None]:
 
 
 async def main(folder: str) -> None:
-    """A first turn, a second one that stops, an approval, the end."""
+    """Run a turn, pause a second one at a tool call, approve it, resume it."""
     set_tracing_disabled(True)
     agent = support()
     async with holdproof.open(folder) as store:

@@ -1,4 +1,4 @@
-"""OpenTelemetry on a store: an agent's spans, and those of the store's own operations, kept and found again.
+"""OpenTelemetry on a store: store an agent's spans and those of the store's own operations, and query them.
 
 python examples/otel_spans.py [FOLDER]
 """

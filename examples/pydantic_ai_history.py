@@ -1,4 +1,4 @@
-"""Pydantic AI on a store: a conversation that outlives the process, and a tool that waits for a person.
+"""Pydantic AI on a store: a history that survives the process, and a tool call that waits for an approval.
 
 python examples/pydantic_ai_history.py [FOLDER]
 
@@ -20,7 +20,7 @@ refunds: list[int] = []
 
 
 def script(messages: list[ModelMessage], _: AgentInfo) -> ModelResponse:
-    """What the model says: a greeting, then a refund, then what became of it."""
+    """Play the model: a greeting, then a refund, then its result."""
     last = messages[-1].parts[-1]
     if isinstance(last, ToolReturnPart):
         return ModelResponse(parts=[TextPart(f"Done: {last.content}.")])
@@ -40,7 +40,7 @@ def refund(euros: int) -> str:
 
 
 async def main(folder: str) -> None:
-    """A first turn, a second one that stops, an approval with another amount, the end."""
+    """Run a turn, pause a second one at a tool call, approve it with a smaller amount, resume it."""
     async with holdproof.open(folder) as store:
         history = HoldproofHistory("ada", store)
         hello = await history.run(support, "Hello, I am Ada.")

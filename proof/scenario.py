@@ -22,9 +22,9 @@ from pathlib import Path
 from typing import Any
 
 from holdproof import sync
-from holdproof.errors import HoldproofError
+from holdproof.errors import HoldproofError, NotFoundError
 from holdproof.model.storage import TelemetryEvent
-from holdproof.model.threads import Part, Run
+from holdproof.model.threads import EncodedList, EncodedValue
 from proof.oracle import Fact, Oracle, told
 
 LARGE = 150_000
@@ -293,21 +293,24 @@ def _threads(name: str, chance: random.Random) -> Iterator[Operation]:
 
     def checkpoint(number: int) -> Operation:
         kept = elements[: 2 * number]
-        channels = {"list": Run.of("m", kept), "n": Part("i", b"%d" % number)}
+        channels = {"list": EncodedList.of("m", kept), "n": EncodedValue("i", b"%d" % number)}
         digests = {"list": [sha256(each).hexdigest() for each in kept], "n": sha256(b"%d" % number).hexdigest()}
         parent = f"c{number - 1}" if number > 1 else None
         return _plain(
             f"{name} checkpoint {number}",
-            lambda s: s.threads.put(thread, channels, checkpoint_id=f"c{number}", parent_id=parent),
+            lambda s: s.threads.put_checkpoint(thread, channels, checkpoint_id=f"c{number}", parent_id=parent),
             Fact("checkpoint", f"{thread} c{number}", [digests, []]),
         )
 
-    written = [(number, "n", Part("i", b"%d" % number)) for number in range(2)]
+    written = [(number, "n", EncodedValue("i", b"%d" % number)) for number in range(2)]
     kept = {"list": [sha256(each).hexdigest() for each in elements[:4]], "n": sha256(b"2").hexdigest()}
 
     def tasks(world: World) -> None:
-        if world.store.threads.get(thread, checkpoint_id="c2") is None:
-            raise UnmetError("c2")  # it would be kept for when its checkpoint comes, and nobody could see it
+        try:
+            world.store.threads.get_checkpoint(thread, checkpoint_id="c2")
+        except NotFoundError as error:
+            # The writes would wait for their checkpoint, and nobody could see them until it comes.
+            raise UnmetError("c2") from error
         world.store.threads.put_writes(thread, "c2", "task", written)
 
     yield checkpoint(1)

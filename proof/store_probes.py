@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from holdproof import errors, sync
-from holdproof.model.threads import Part, Run
+from holdproof.model.threads import EncodedList, EncodedValue
 
 Probe = Callable[[sync.Holdproof, str], Any]
 PROBES: Final[dict[str, Probe]] = {}
@@ -103,7 +103,7 @@ def _snapshot(store: sync.Holdproof, key: str) -> Any:
 @_probe
 def _image(store: sync.Holdproof, key: str) -> Any:
     """Whether the newest image is whole and not older than that snapshot."""
-    line = [each.cid for each in store.snapshots.list(limit=1000).snapshots]
+    line = [each.cid for each in store.snapshots.list(limit=1000).items]
     with store.image.open(verify="full") as image:
         return line.index(image.manifest.head) <= line.index(key)
 
@@ -117,7 +117,7 @@ def _blob(store: sync.Holdproof, key: str) -> Any:
 @_probe
 def _checkpoint(store: sync.Holdproof, key: str) -> Any:
     thread, name = key.rsplit(" ", 1)
-    found = store.threads.get(thread, checkpoint_id=name)
+    found = store.threads.get_checkpoint(thread, checkpoint_id=name)
     if found is None:
         return None
     channels = {name: _digests(value) for name, value in sorted(found.channels.items())}
@@ -125,15 +125,15 @@ def _checkpoint(store: sync.Holdproof, key: str) -> Any:
 
 
 def _digests(value: Any) -> Any:
-    if isinstance(value, Run):
+    if isinstance(value, EncodedList):
         return [sha256(each).hexdigest() for each in value.elements]
-    return sha256(value.data).hexdigest() if isinstance(value, Part) else value
+    return sha256(value.data).hexdigest() if isinstance(value, EncodedValue) else value
 
 
 @_probe
 def _transcript(store: sync.Holdproof, key: str) -> Any:
     found = store.transcripts.get(key)
-    return [[each.value for each in store.transcripts.read(key)], found.state]
+    return [[each.value for each in reversed(store.transcripts.list_items(key, limit=1000).items)], found.state]
 
 
 @_probe
@@ -176,7 +176,7 @@ def _restored(store: sync.Holdproof, key: str) -> Any:
     with sync.open(place) as other:
         if other.status().store_id != store.status().store_id:  # nothing came there, and opening it made a new store
             return None
-        found = [each.id for each in other.objects.list(limit=1000).objects]
+        found = [each.id for each in other.objects.list(limit=1000).items]
         return [other.verify.run(full=True).verdict.word, id in found]
 
 

@@ -1,7 +1,7 @@
-"""A store whose verbs are said to the command line: a command runs here, on the same store, and its JSON is the answer.
+"""A store whose methods are called on the command line: a command runs here, and its JSON is the answer.
 
-`SAID` is every verb of these nouns that has a command, `UNSAID` every other with the reason why not. What a command has
-no word for (a value that no option takes) is asked of the store itself.
+What a command cannot express (a value that no word stands for, a function of this process) is called on the store
+itself.
 """
 
 import contextlib
@@ -9,238 +9,167 @@ import io
 import json
 import threading
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
 import pytest
 
 from holdproof import errors, sync
-from holdproof.api import problems
-from holdproof.api.catalogue import MethodSpec, entries
+from holdproof.api import problems, wire
+from holdproof.api.catalogue import MethodSpec, Parameter, entries
+from holdproof.cli import generate
 from holdproof.cli.app import app
 from holdproof.cli.call import Call
 
-_WORDS: Final = ("code", "message", "remedy")
-_SAYABLE: Final = (str, int, float)
-_TEXT: Final = (str,)
-"""Of a content, because a number is a content too, and another one than its text."""
+_ERROR_WORDS: Final = ("code", "message", "remedy")
 
 
-@dataclass(frozen=True)
-class Said:
-    """The command of a verb: its words, where it calls things otherwise, and the part of its answer that counts."""
-
-    words: str
-    names: Mapping[str, str] = field(default_factory=dict)
-    part: str | None = None
+class Inexpressible(Exception):
+    """No word stands for it."""
 
 
-_AGENT: Final = {"agent_id": "agent"}
-SAID: Final[Mapping[tuple[str, str], Said]] = {
-    ("agents", "get"): Said("agents show"),
-    ("agents", "list"): Said("agents list"),
-    ("agents", "register"): Said("agents register"),
-    ("agents", "set_status"): Said("agents set-status"),
-    ("audit", "for_flow"): Said("audit list"),
-    ("audit", "get"): Said("audit show"),
-    ("audit", "search"): Said("audit search"),
-    ("contexts", "read"): Said("contexts show"),
-    ("contexts", "versions"): Said("contexts versions", part="versions"),
-    ("escalations", "budget"): Said("escalations budget"),
-    ("escalations", "get"): Said("escalations show"),
-    ("escalations", "pending"): Said("escalations history", _AGENT),
-    ("escalations", "pending"): Said("escalations list", _AGENT),
-    ("escalations", "resolve"): Said("escalations resolve", {"resolution": "answer"}),
-    ("feedback", "recent"): Said("feedback recent", part="feedback"),
-    ("feedback", "trajectory"): Said("feedback trajectory", part="feedback"),
-    ("flows", "cancel"): Said("flows cancel"),
-    ("flows", "list"): Said("flows list", _AGENT),
-    ("flows", "orphans"): Said("flows orphans", part="orphans"),
-    ("flows", "search"): Said("flows search", _AGENT),
-    ("flows", "steps"): Said("flows steps", part="steps"),
-    ("flows", "timeline"): Said("flows show"),
-    ("flows", "transition"): Said("flows transition"),
-    ("image", "list"): Said("image list", part="images"),
-    ("locks", "list"): Said("locks list", part="locks"),
-    ("locks", "release"): Said("locks release", part="released"),
-    ("objects", "at"): Said("objects list", {"snapshot": "at"}),
-    ("objects", "delete"): Said("objects delete", part="nothing"),
-    ("objects", "embed"): Said("objects embed", part="embedded"),
-    ("objects", "get"): Said("objects get"),
-    ("objects", "history"): Said("objects history", part="versions"),
-    ("objects", "list"): Said("objects list"),
-    ("objects", "put"): Said("objects put", {"children": "child"}),
-    ("objects", "reindex"): Said("objects reindex", part="objects"),
-    ("objects", "search"): Said("objects search", part="objects"),
-    ("objects", "version"): Said("objects version"),
-    ("sagas", "clear"): Said("sagas clear", part="cleared"),
-    ("sagas", "get"): Said("sagas show"),
-    ("sagas", "list_dirty"): Said("sagas list", part="dirty"),
-    ("snapshots", "create"): Said("snapshots create"),
-    ("snapshots", "diff"): Said("snapshots diff"),
-    ("snapshots", "get"): Said("snapshots get"),
-    ("snapshots", "list"): Said("snapshots list"),
-    ("snapshots", "rollback"): Said("snapshots rollback"),
-    ("state", "read"): Said("state show"),
-    ("state", "versions"): Said("state versions", part="versions"),
-}
-
-_DECIDES: Final = "an agent decides, in its program; a person at a terminal looks, answers and cleans up"
-_SECRET: Final = "a secret has no place in the words of a command"
-_PART: Final = "another command shows it with more around it"
-_MANY: Final = "a program's way to do many things as one"
-UNSAID: Final[Mapping[tuple[str, str], str]] = {
-    **{("agents", verb): _SECRET for verb in ("authenticate",)},
-    **{("audit", verb): _DECIDES for verb in ("record",)},
-    ("audit", "export"): "it is `export audit`, a file and no answer",
-    **{("contexts", verb): _DECIDES for verb in ("put", "update", "take")},
-    **{("escalations", verb): _DECIDES for verb in ("request", "wait")},
-    ("escalations", "due"): "`escalations list` shows deadlines",
-    ("escalations", "waiting"): _PART,
-    ("escalations", "expire"): "`sweep run` does it",
-    ("feedback", "record"): _DECIDES,
-    **{("flows", verb): _DECIDES for verb in ("start", "lease", "heartbeat", "release")},
-    **{("flows", verb): _PART for verb in ("get", "tree", "transitions", "pace")},
-    ("flows", "export"): "it is `export flows`, a file and no answer",
-    ("flows", "recover"): "`flows recover` takes a function by its name, not as one",
-    **{("locks", verb): _DECIDES for verb in ("acquire", "try_acquire", "extend", "release_all")},
-    **{("objects", verb): _MANY for verb in ("annotate", "apply")},
-    ("objects", "children"): "`objects tree` shows them, and those below",
-    ("objects", "nearest"): "`objects search --like` prints objects and distances in one",
-    **{("sagas", verb): _DECIDES for verb in ("compensate", "mark_dirty")},
-    ("snapshots", "merge"): _MANY,
-    **{("state", verb): _DECIDES for verb in ("put", "update")},
-    **{("image", verb): "it writes or reads files, as tests of the command do" for verb in ("beat", "dump", "load")},
-}
+def has_command(spec: MethodSpec) -> bool:
+    """Say whether a method is called by its generated command here."""
+    called_back = any(each.shape.callback and each.required for each in spec.parameters)
+    return spec.exposure.command and not spec.exposure.internal and not spec.streams and not called_back
 
 
-class Unspeakable(Exception):
-    """There is no word for it."""
-
-
-class Speaking:
+class CommandLine:
     """Runs commands in this process, on a store that is open here; one at a time, for they write to one stdout."""
 
     def __init__(self, store: sync.Holdproof, folder: Path) -> None:
-        self._store, self._folder, self._lock = store, folder, threading.Lock()
-        self._root: Any = app
+        self._store = store
+        self._folder = folder
+        self._lock = threading.Lock()
 
-    def ask(self, entry: MethodSpec, said: Said, given: Mapping[str, Any]) -> Any:
-        """The answer of a verb, by its command."""
-        words = self._words(entry, said, given)
-        code, told = self._run(words)
-        if isinstance(told, dict) and "error" in told:
-            raise self._error(told["error"], code)
-        answer = told if said.part is None else told.get(said.part)
-        return entry.answer.load(answer, "")
+    def call(self, spec: MethodSpec, arguments: Mapping[str, Any]) -> Any:
+        """Return the answer of a method, by its command."""
+        words = self._words(spec, arguments)
+        code, answer = self._run(words)
+        if isinstance(answer, dict) and "error" in answer:
+            raise self._error(answer["error"], code)
+        return spec.answer.load(answer, "")
 
     def _run(self, words: list[str]) -> tuple[int, Any]:
         with self._lock, pytest.MonkeyPatch.context() as patch:
             patch.setattr(Call, "open", lambda _: contextlib.nullcontext(self._store))
             with contextlib.redirect_stdout(io.StringIO()) as out, pytest.raises(SystemExit) as ended:
-                self._root.main([*words], prog_name="holdproof")
+                app.main([*words], prog_name="holdproof")
         return int(ended.value.code or 0), json.loads(out.getvalue())
 
-    def _error(self, told: dict[str, Any], code: int) -> errors.HoldproofError:
-        fields = {name: value for name, value in told.items() if name not in _WORDS}
-        error = problems.error({"code": told["code"], "detail": told["message"], "fields": fields})
-        assert error.exit_code == code, f"{told['code']} ends with {error.exit_code}, the command with {code}"
+    def _error(self, facts: dict[str, Any], code: int) -> errors.HoldproofError:
+        fields = {name: value for name, value in facts.items() if name not in _ERROR_WORDS}
+        error = problems.error({"code": facts["code"], "detail": facts["message"], "fields": fields})
+        assert error.exit_code == code, f"{facts['code']} ends with {error.exit_code}, the command with {code}"
         return error
 
-    def _words(self, entry: MethodSpec, said: Said, given: Mapping[str, Any]) -> list[str]:
-        command = self._root
-        for word in said.words.split():
-            command = command.commands[word]
-        known = {each.name: each for each in command.params}
+    def _words(self, spec: MethodSpec, arguments: Mapping[str, Any]) -> list[str]:
         placed: list[str] = []
         options: list[str] = []
-        for name, value in given.items():
-            parameter = entry.parameter(name)
+        for name, value in arguments.items():
+            parameter = spec.parameter(name)
             assert parameter is not None
-            taken = known.get(said.names.get(name, name))
-            usual = not parameter.required and value == parameter.default and type(value) is type(parameter.default)
-            if usual and (taken is None or taken.param_type_name == "option" or value in {None, ""}):
+            if not parameter.required and value == parameter.default and type(value) is type(parameter.default):
                 continue
-            if taken is None:
-                raise Unspeakable(name)
-            texts = list(self._texts(taken, value))
-            if taken.param_type_name == "argument":
+            texts = list(self._texts(spec, parameter, value))
+            if parameter.positional and (parameter.required or parameter.many):
                 placed += texts
-            elif taken.is_flag:
-                options += taken.opts[:1] if value else []
+            elif isinstance(value, bool):
+                options.append(f"--{'' if value else 'no-'}{name.replace('_', '-')}")
             else:
-                options += [f"{taken.opts[0]}={text}" for text in texts]
-        return [*said.words.split(), "--json", *options, "--", *placed]
+                options += [f"--{name.replace('_', '-')}={text}" for text in texts]
+        return [spec.resource, spec.method.replace("_", "-"), "--json", *options, "--", *placed]
 
-    def _texts(self, taken: Any, value: Any) -> Iterator[str]:
-        """A value as words; what is a file or JSON to the command becomes one."""
-        if taken.name == "answer":
-            value = {"APPROVED": "approve", "REJECTED": "reject", "CANCELLED": "cancel"}.get(value, value)
-        if taken.multiple:
-            if not isinstance(value, list | tuple) or not all(isinstance(each, str) for each in value):
-                raise Unspeakable(taken.name)
-            yield from value
-        elif taken.name in {"contract", "proposal"}:
-            file = self._folder / f"{taken.name}.json"
+    def _texts(self, spec: MethodSpec, parameter: Parameter, value: Any) -> Iterator[str]:
+        """Yield a value as words; what the command reads from a file becomes one."""
+        if parameter.shape.callback:
+            raise Inexpressible(parameter.name)
+        if parameter.name in spec.exposure.files:
+            file = self._folder / f"{parameter.name}.json"
             file.write_text(_json(value))
             yield str(file)
-        elif taken.name in {"attributes", "meta"}:
-            yield _json(value)
-        elif taken.param_type_name == "option" and taken.is_flag:
-            return
-        elif type(value) in (_TEXT if taken.name == "content" else _SAYABLE) and "\0" not in str(value):
-            yield str(value)
+        elif isinstance(value, bool):
+            if not generate.is_flag(parameter) or (value is False and parameter.default is False):
+                raise Inexpressible(parameter.name)
+            yield ""
+        elif parameter.many or generate.is_texts(parameter):
+            yield from _many(parameter, value)
+        elif parameter.shape.scalar or parameter.name == "content":
+            yield _scalar(parameter, value)
         else:
-            raise Unspeakable(taken.name)
+            yield _json(value)
+
+
+def _many(parameter: Parameter, values: Any) -> Iterator[str]:
+    if not isinstance(values, list | tuple) or not values or not all(isinstance(each, str) for each in values):
+        raise Inexpressible(parameter.name)
+    if any("\0" in each or each.startswith("[") for each in values):
+        raise Inexpressible(parameter.name)
+    yield from values
+
+
+def _scalar(parameter: Parameter, value: Any) -> str:
+    """Return a plain value as the word that stands for it; a number is no text, and `@` begins the name of a file."""
+    kinds = parameter.shape.schema({})
+    texts = [kind.get("type") == "string" for kind in kinds.get("anyOf", [kinds]) if kind.get("type") != "null"]
+    text = all(texts) or parameter.name == "content"
+    if type(value) not in ((str,) if text else (str, int, float)) or "\0" in str(value):
+        raise Inexpressible(parameter.name)
+    if parameter.name == "content" and (value == "-" or value.startswith("@")):
+        raise Inexpressible(parameter.name)
+    return str(value)
 
 
 def _json(value: Any) -> str:
-    """JSON that comes back as it was, or no word for it."""
+    """Return JSON that comes back as it was, if there is such."""
     try:
-        text = json.dumps(value, allow_nan=False)
-    except (TypeError, ValueError) as error:
-        raise Unspeakable(str(error)) from error
-    if json.loads(text) != value:
-        raise Unspeakable("JSON says something else")
+        plain = wire.dump(value)
+        text = json.dumps(plain, allow_nan=False)
+    except (TypeError, ValueError, errors.InvalidInputError) as error:
+        raise Inexpressible(str(error)) from error
+    if json.loads(text) != plain or "\0" in text:
+        raise Inexpressible("JSON says something else")
     return text
 
 
-class SpokenNoun:
-    """A noun whose verbs are said, where there is a command."""
+class CommandResource:
+    """A resource whose methods are called on the command line, where there is a command."""
 
-    def __init__(self, speaking: Speaking, near: Any, name: str) -> None:
-        self._speaking, self._near, self._name = speaking, near, name
+    def __init__(self, line: CommandLine, near: Any, name: str) -> None:
+        self._line = line
+        self._near = near
+        self._name = name
 
-    def __getattr__(self, verb: str) -> Any:
-        """A verb of the noun."""
-        said, near = SAID.get((self._name, verb)), getattr(self._near, verb)
-        if said is None:
+    def __getattr__(self, method: str) -> Any:
+        """Return a method of the resource."""
+        near = getattr(self._near, method)
+        spec = entries().get((self._name, method))
+        if spec is None or not has_command(spec):
             return near
-        entry = entries()[self._name, verb]
 
         def call(*args: Any, **kwargs: Any) -> Any:
             try:
-                return self._speaking.ask(entry, said, entry.signature.bind(*args, **kwargs).arguments)
-            except Unspeakable:
+                return self._line.call(spec, spec.signature.bind(*args, **kwargs).arguments)
+            except Inexpressible:
                 return near(*args, **kwargs)
 
         return call
 
 
-class Spoken:
-    """A store, its nouns said to the command line as far as that has words."""
+class CommandStore:
+    """A store, its resources called on the command line as far as that has words."""
 
-    def __init__(self, near: sync.Holdproof, folder: Path) -> None:
-        self.near, self._speaking = near, Speaking(near, folder)
-        for name in {noun for noun, _ in SAID}:
-            setattr(self, name, SpokenNoun(self._speaking, getattr(near, name), name))
+    def __init__(self, near: sync.Holdproof, folder: Path, resources: frozenset[str]) -> None:
+        self.near = near
+        line = CommandLine(near, folder)
+        for name in resources:
+            setattr(self, name, CommandResource(line, getattr(near, name), name))
 
     def __getattr__(self, name: str) -> Any:
-        """All else, of the store itself."""
+        """Return everything else of the store itself."""
         return getattr(self.near, name)
 
-    def __enter__(self) -> "Spoken":
+    def __enter__(self) -> "CommandStore":
         return self
 
     def __exit__(self, *_: object) -> None:

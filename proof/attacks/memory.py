@@ -149,4 +149,4 @@ def _import(archive: str, damage: Callable[[Path], None], place: Place) -> Got:
 
 
 def _everything(store: sync.Holdproof) -> Any:
-    return store.objects.list(limit=1000).objects, [each.cid for each in store.snapshots.list().snapshots]
+    return store.objects.list(limit=1000).items, [each.cid for each in store.snapshots.list().items]

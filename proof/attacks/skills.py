@@ -17,7 +17,7 @@ from proof.attacks.matrix import LOADING, PLAIN, REFUSED, SKILLS, SKILLS_ROWS, A
 FIRST: Final = b"* Deploy\n#+begin_src sh\nship --careful\n#+end_src\n"
 SECOND: Final = FIRST.replace(b"--careful", b"--now")
 EVIL: Final = FIRST.replace(b"ship", b"rm -rf /; ship")
-_COLUMNS: Final = (*proofs.SAID, "blocks", "keyid", "statement")
+_COLUMNS: Final = (*proofs.SIGNED, "blocks", "keyid", "statement")
 
 
 def _approved(place: Place) -> Path:

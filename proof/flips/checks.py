@@ -228,7 +228,7 @@ def image(bench: Bench, path: Path, data: bytes) -> Told:
 
 
 def _everything(store: sync.Holdproof) -> Any:
-    return store.objects.list(limit=1000).objects, [each.cid for each in store.snapshots.list().snapshots]
+    return store.objects.list(limit=1000).items, [each.cid for each in store.snapshots.list().items]
 
 
 def _meant(folder: Path, original: Path) -> Any:
@@ -302,7 +302,7 @@ def skill(bench: Bench, path: Path, data: bytes) -> Told:
     put(path, data)
     try:
         with sync.open(bench.home) as store:
-            [found] = store.skills.verify(str(path), lock=False).skills
+            [found] = store.skills.verify(str(path), lock=False).items
     finally:
         put(path, bench.once(str(path), path.read_bytes))
     return Told(DETECTED, f"skills: {found.state}") if found.state != "APPROVED" else Told(SILENT, "it is handed out")

@@ -58,6 +58,6 @@ class ConcurrentCallers:
 
     def _kept(self, store: sync.Holdproof, name: str) -> list[int]:
         try:
-            return [item.value for item in store.transcripts.read(name, last=self._turns * 2)]
+            return [item.value for item in reversed(store.transcripts.list_items(name, limit=self._turns * 2).items)]
         except errors.NotFoundError:
             return []

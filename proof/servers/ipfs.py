@@ -91,7 +91,7 @@ class Archives:
 
     def state(self, store: sync.Holdproof) -> dict[str, Any]:
         """What a store knows."""
-        return {each.id: each.content for each in store.objects.list(limit=1000).objects}
+        return {each.id: each.content for each in store.objects.list(limit=1000).items}
 
     def tried(self, place: str, kind: str, number: int, call: Callable[[], Any]) -> Any:
         """The answer of a call, or None; counted, and blamed if it has no end or no type."""

@@ -13,7 +13,7 @@ import yaml
 from harness.http_proxy import KINDS, Proxy
 from harness.servers import Seaweed
 from holdproof import sync
-from holdproof.storage.blobs import open_place
+from holdproof.storage.blobs import open_backend
 from holdproof.storage.blobs import s3 as client
 from proof.servers.blobs import Rounds
 from proof.servers.tally import Tally
@@ -31,8 +31,8 @@ class Bucket:
         settings = {"providers": {"blob": {"type": "s3", "connection": f"s3://{self._name}/blobs"}}}
         (home / "config").mkdir(parents=True)
         (home / "config" / "config.yaml").write_text(yaml.safe_dump(settings))
-        self._past = open_place(f"s3://{self._name}/blobs", spools=home, **server.options)
-        self._past.keep(self._past.take(b"a bucket is made by its first object"), "00-first")
+        self._past = open_backend(f"s3://{self._name}/blobs", spools=home, **server.options)
+        self._past.put_bytes(self._past.stage(b"a bucket is made by its first object"), "00-first")
         self._past.remove("00-first")
         self.environment = {
             "AWS_ENDPOINT": proxy.url,
@@ -48,7 +48,7 @@ class Bucket:
 
     def lying(self) -> set[str]:
         """See Bucket."""
-        return {address for page in self._past.listed(0) for address in page}
+        return {address for page in self._past.list_older(0) for address in page}
 
 
 @contextmanager

@@ -19,6 +19,7 @@ import uvicorn
 
 import holdproof
 from holdproof import sync
+from holdproof.errors import NotFoundError
 from holdproof.model.storage import TelemetryEvent
 from holdproof.model.times import to_text
 from holdproof.server import verbs
@@ -122,18 +123,20 @@ class Load:
     def checkpoint(self, rng: random.Random) -> None:
         """A turn of a conversation of a framework: one message more, until the thread starts anew."""
         thread = f"thread-{rng.randrange(_THREADS)}"
-        known = self.store.threads.get(thread)
-        messages = list(known.channels["messages"]) if known is not None else []
+        try:
+            messages = list(self.store.threads.get_checkpoint(thread).channels["messages"])
+        except NotFoundError:
+            messages = []
         messages = [] if len(messages) >= _TURNS else messages
         messages.append({"role": "user", "content": "w" * rng.randrange(200)})
-        self.store.threads.put(thread, {"messages": messages}, metadata={"step": len(messages)})
+        self.store.threads.put_checkpoint(thread, {"messages": messages}, metadata={"step": len(messages)})
 
     def transcript(self, rng: random.Random) -> None:
         """A turn of a conversation, item by item; a long one is cleared."""
         name = f"transcript-{rng.randrange(_THREADS)}"
         self.store.transcripts.append(name, [{"text": "v" * rng.randrange(200)}])
         if rng.randrange(_TURNS) == 0:
-            self.store.transcripts.clear(name)
+            self.store.transcripts.delete_items(name)
 
     def blob_put(self, rng: random.Random) -> None:
         """Bytes under a name, now and then none."""

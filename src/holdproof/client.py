@@ -13,7 +13,7 @@ from holdproof.executors import AsyncExecutor
 from holdproof.model.status import Check, Status
 from holdproof.remote import connect
 from holdproof.storage.executors import AsyncStorageExecutor
-from holdproof.storage.lazy_stores import LazyStores
+from holdproof.storage.open_stores import OpenStores
 from holdproof.store import maintenance
 from holdproof.store.opening import Store, open_store
 
@@ -80,7 +80,7 @@ def open(
     return AwaitableStore(opens)
 
 
-def storage(home: str | Path | None = None, url: str | None = None) -> LazyStores:
+def storage(home: str | Path | None = None, url: str | None = None) -> OpenStores:
     """Return the application stores without the kernel: `stores.open("blobs")` is a resource. Close it."""
     return maintenance.open_services(home, url, AsyncStorageExecutor)
 

@@ -1,12 +1,12 @@
-"""Settings: where data is stored and which backends are used. Reads the named files and the environment only.
+"""Where data lives and which backends serve it. Reads the named files and the given environment only.
 
 1. Folders: `home` > `HOLDPROOF_HOME` > XDG variables > XDG defaults; a relative XDG value counts as unset.
 2. Database: `url` > `HOLDPROOF_DATABASE_URL` > project file > user file > none (the embedded default).
-3. Strict (the kernel): anything invalid is a `ConfigError` that names file and key; nothing is guessed.
-4. Not strict (the storage provider): an invalid setting is ignored, with a warning.
-5. A file is text of bounded size without repeated keys; a key without a value is ignored.
+3. Strict (the kernel): what cannot be understood is a `ConfigError` that names the place; nothing is guessed.
+4. Not strict (the storage provider): the setting concerned is ignored, each time with a warning.
+5. A file is text of bounded size and says everything once; a key without a value says nothing.
 6. A project file overrides single settings; naming another `type` replaces that provider as a whole.
-7. A file is read only if it belongs to this user or to root: others could redirect the store.
+7. A file counts only if it belongs to this user or to root: others could move the store elsewhere.
 8. Secrets never appear in messages, warnings or `repr`.
 """
 
@@ -63,8 +63,7 @@ class _Under:
     """A place inside one of the four folders."""
 
     def __init__(self, folder: str, name: str) -> None:
-        self.folder = folder
-        self.name = name
+        self.folder, self.name = folder, name
 
     def __get__(self, paths: "Paths", _: object = None) -> Path:
         return Path(getattr(paths, self.folder), self.name)
@@ -98,7 +97,7 @@ class Paths:
 
     @classmethod
     def find(cls, home: str | os.PathLike[str] | None = None, env: Mapping[str, str] = os.environ) -> "Paths":
-        """Return the places for this home and environment; nothing is created."""
+        """The places for this home and environment; nothing is created."""
         chosen = env.get("HOLDPROOF_HOME") if home is None else os.fspath(home)
         if chosen is None:
             return cls(*(_xdg(name, env) / "holdproof" for name in _XDG))
@@ -119,8 +118,7 @@ class Paths:
 
 
 def _raise_disk(error: OSError, path: Path) -> NoReturn:
-    full = (errno.ENOSPC, errno.EDQUOT)
-    closed = (errno.EACCES, errno.EPERM, errno.EROFS)
+    full, closed = (errno.ENOSPC, errno.EDQUOT), (errno.EACCES, errno.EPERM, errno.EROFS)
     kind = errors.ReadOnlyError if error.errno in closed else errors.UnavailableError
     kind = errors.DiskFullError if error.errno in full else kind
     raise kind(f"{path}: {error.strerror or error}", path=str(path)) from error
@@ -139,7 +137,7 @@ def _xdg(name: str, env: Mapping[str, str]) -> Path:
 
 
 @dataclass(frozen=True)
-class Retention:
+class RetentionSettings:
     """How many days telemetry stays hot, warm and cold; None is for ever."""
 
     hot_days: int = 30
@@ -160,7 +158,7 @@ class Provider:
     dimensions: int = 384
     fallback: tuple[str, ...] | None = None
     threshold: int | None = None
-    retention: Retention = Retention()
+    retention: RetentionSettings = RetentionSettings()
 
 
 @dataclass(frozen=True)
@@ -194,23 +192,23 @@ def load(
 ) -> Settings:
     """Read the settings; `project` is where the walk up to a project begins, None leaves projects out.
 
-    `override` replaces all files: another file, which must exist, or the settings themselves.
+    `override` takes the place of all files: another file, which must be there, or the settings themselves.
     """
     reading = _Reading(env, strict)
     root = find_project(project) if project else None
     files = [paths.config_file, *([root / ".holdproof" / "config.yaml"] if root else [])]
-    sources = (
+    found = (
         [override]
         if isinstance(override, Path)
         else [file for file in files if os.path.lexists(file) and override is None]
     )
-    trees = [reading.file(file) for file in sources]
+    trees = [reading.file(file) for file in found]
     if isinstance(override, Mapping):
         trees = [reading.clean(override, _SCHEMA, Path("settings"))]
     providers = {kind: _provider(kind, [tree.get("providers", {}).get(kind, {}) for tree in trees]) for kind in _TYPES}
     database_url, providers["relational"] = reading.database(url, providers["relational"])
     profile = next((tree["profile"] for tree in reversed(trees) if "profile" in tree), "default")
-    source = sources[-1] if sources else None
+    source = found[-1] if found else None
     images = Images(**{name: value for tree in trees for name, value in tree.get("images", {}).items()})
     return Settings(profile, MappingProxyType(providers), database_url, source, tuple(reading.warnings), images)
 
@@ -226,15 +224,14 @@ def _provider(kind: str, trees: list[dict[str, Any]]) -> Provider:
     if "fallback" in merged:
         chain = merged["fallback"]
         merged["fallback"] = (chain,) if isinstance(chain, str) else tuple(chain)
-    return Provider(**{**merged, "retention": Retention(**retention)})
+    return Provider(**{**merged, "retention": RetentionSettings(**retention)})
 
 
 class _Reading:
     """One reading of files and environment: raises in strict mode, else collects warnings."""
 
     def __init__(self, env: Mapping[str, str], strict: bool) -> None:
-        self.env = env
-        self.strict = strict
+        self.env, self.strict = env, strict
         self.warnings: list[str] = []
 
     def refuse(self, message: str, **fields: Any) -> None:
@@ -269,25 +266,24 @@ class _Reading:
         return self.clean(tree, _SCHEMA, file)
 
     def clean(self, tree: Any, schema: dict[str, Any], file: Path, prefix: str = "") -> dict[str, Any]:
-        cleaned: dict[str, Any] = {}
+        known: dict[str, Any] = {}
         for name, value in tree.items():
-            key = f"{prefix}{name}"
-            rule = schema.get(name)
+            key, rule = f"{prefix}{name}", schema.get(name)
             if isinstance(rule, dict) and isinstance(value, dict):
-                cleaned[name] = self.clean(value, rule, file, f"{key}.")
+                known[name] = self.clean(value, rule, file, f"{key}.")
             elif rule is None or value is not None:
                 try:
-                    cleaned[name] = self.leaf(value, rule)
+                    known[name] = self.leaf(value, rule)
                 except ConfigError as error:
                     self.refuse(f"{file}: {key}: {error.message}", file=str(file), key=key, **error.fields)
-        return cleaned
+        return known
 
     def leaf(self, value: Any, rule: Any) -> Any:
         if rule is None:
             raise ConfigError("unknown key")
         if isinstance(rule, dict):
             raise ConfigError("must hold keys and values")
-        fits, expected = rule
+        fits, wanted = rule
         if isinstance(value, list):
             value = [expand(item, self.env) if isinstance(item, str) else item for item in value]
         elif isinstance(value, str) and "${" in value:
@@ -295,7 +291,7 @@ class _Reading:
             if not fits(value) and re.fullmatch("[0-9]{1,9}", value):  # variables know no numbers
                 value = int(value)
         if not fits(value):
-            raise ConfigError(f"must be {expected}")
+            raise ConfigError(f"must be {wanted}")
         return value
 
 
@@ -402,7 +398,7 @@ def _parse(file: Path) -> dict[Any, Any]:
 
 
 def redact(url: str) -> str:
-    """Return the URL or connection string with every password hidden, even where it is malformed."""
+    """The URL or connection string with every password hidden, even where it is malformed."""
     if "://" not in url:
         return re.sub(r"(?is)(password\s*=\s*)('(?:\\.|[^'\\])*'?|(?:\\.|[^\s\\])+)", r"\1***", url)
     # Up to the last @: an unescaped / ? # or @ inside a password must not end the search early.
@@ -412,13 +408,13 @@ def redact(url: str) -> str:
 
 
 def find_project(start: Path) -> Path | None:
-    """Return the nearest folder at or above `start` that holds `.holdproof/config.yaml`."""
+    """The nearest folder at or above `start` that holds `.holdproof/config.yaml`."""
     folder = Path(os.path.realpath(start))
     return next((at for at in (folder, *folder.parents) if os.path.lexists(at / ".holdproof" / "config.yaml")), None)
 
 
 def project_hash(path: Path) -> str:
-    """Return what rows carry to name a project: the first 8 hex digits of SHA-256 of the resolved path."""
+    """What rows carry to name a project: the first 8 hex digits of SHA-256 of the resolved path."""
     return hashlib.sha256(os.fsencode(os.path.realpath(path))).hexdigest()[:8]
 
 

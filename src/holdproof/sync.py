@@ -10,7 +10,7 @@ from holdproof.api import Resources
 from holdproof.executors import SyncExecutor, refuse_running_loop
 from holdproof.model.status import Check, Status
 from holdproof.storage.executors import SyncStorageExecutor
-from holdproof.storage.lazy_stores import LazyStores
+from holdproof.storage.open_stores import OpenStores
 from holdproof.store import maintenance
 from holdproof.store.opening import Store, open_store
 
@@ -83,7 +83,7 @@ def connect(url: str, token: str | None = None, **options: Any) -> "SyncRemote":
     return connect_sync(url, token, **options)
 
 
-def storage(home: str | Path | None = None, url: str | None = None) -> LazyStores:
+def storage(home: str | Path | None = None, url: str | None = None) -> OpenStores:
     """Return the application stores without the kernel: `stores.open("blobs")` is a resource. Close it."""
     refuse_running_loop()
     return maintenance.open_services(home, url, SyncStorageExecutor)

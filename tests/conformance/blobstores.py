@@ -11,7 +11,7 @@ from harness.servers import IpfsNode, Seaweed
 from holdproof.db import MEMORY, Database, open_database, sql
 from holdproof.executors import AsyncExecutor, SyncExecutor
 from holdproof.model.blobs import Blob
-from holdproof.storage.blobs import Blobs, BlobStoreConfig, blob_rows, open_place
+from holdproof.storage.blobs import Blobs, BlobStoreConfig, blob_rows, open_backend
 
 _ALTER = sql("UPDATE blobs SET data = :data WHERE key = :key")
 
@@ -20,14 +20,14 @@ class Stores:
     """One database and one shelf for a test, in as many hands as it likes."""
 
     database: Database
-    shelf: BlobStoreConfig
+    config: BlobStoreConfig
 
     def open(self) -> Blobs[AsyncExecutor]:
-        return Blobs(AsyncExecutor(self.database), self.shelf)
+        return Blobs(AsyncExecutor(self.database), self.config)
 
     @property
     def blobs(self) -> Blobs[SyncExecutor]:
-        return Blobs(SyncExecutor(self.database), self.shelf)
+        return Blobs(SyncExecutor(self.database), self.config)
 
     def stat(self, key: str) -> Blob:
         blob = self.database.read(lambda tx: blob_rows.stat(tx, key)).result()
@@ -37,7 +37,7 @@ class Stores:
     def path(self, key: str) -> Path:
         """The file of a blob."""
         blob = self.stat(key)
-        return Path(self.shelf.where(key, blob.place, blob.address))
+        return Path(self.config.where(key, blob.place, blob.address))
 
     def alter(self, key: str) -> None:
         if self.stat(key).address is None:
@@ -58,7 +58,7 @@ class Rows(Stores):
 
     @pytest.fixture(autouse=True)
     def _place(self) -> Iterator[None]:
-        self.database, self.shelf = open_database(MEMORY, space="membrane"), BlobStoreConfig()
+        self.database, self.config = open_database(MEMORY, space="membrane"), BlobStoreConfig()
         yield
         self.database.close()
 
@@ -76,7 +76,7 @@ class SqliteFiles(Stores):
     def _place(self, tmp_path: Path) -> Iterator[None]:
         self.root = tmp_path / "blobs"
         self.database = open_database(tmp_path / "membrane.db", space="membrane")
-        self.shelf = BlobStoreConfig(open_place(self.root))
+        self.config = BlobStoreConfig(open_backend(self.root))
         yield
         self.database.close()
 
@@ -88,7 +88,7 @@ class PostgresFiles(Stores):
     def _place(self, postgres_url: str, tmp_path: Path) -> Iterator[None]:
         self.root = tmp_path / "blobs"
         self.database = open_database(postgres_url, space="membrane")
-        self.shelf = BlobStoreConfig(open_place(self.root))
+        self.config = BlobStoreConfig(open_backend(self.root))
         yield
         self.database.close()
 
@@ -100,8 +100,8 @@ class SqliteS3(Stores):
     def _place(self, seaweed: Seaweed, tmp_path: Path) -> Iterator[None]:
         bucket = f"t{uuid.uuid4().hex[:12]}"
         self.database = open_database(tmp_path / "membrane.db", space="membrane")
-        self.place = open_place(f"s3://{bucket}/some/prefix", spools=tmp_path / "spools", **seaweed.options)
-        self.shelf = BlobStoreConfig(self.place)
+        self.place = open_backend(f"s3://{bucket}/some/prefix", spools=tmp_path / "spools", **seaweed.options)
+        self.config = BlobStoreConfig(self.place)
         yield
         self.database.close()
 
@@ -110,8 +110,8 @@ class SqliteS3(Stores):
         if blob.address is None:
             super().alter(key)
             return
-        with_other_bytes = self.place.take(b"other" * (blob.size // 5))
-        self.place.keep(with_other_bytes, blob.address)
+        with_other_bytes = self.place.stage(b"other" * (blob.size // 5))
+        self.place.put_bytes(with_other_bytes, blob.address)
 
     def lose(self, key: str) -> None:
         address = self.stat(key).address
@@ -125,7 +125,7 @@ class SqliteIpfs(Stores):
     @pytest.fixture(autouse=True)
     def _place(self, ipfs_node: IpfsNode, tmp_path: Path) -> Iterator[None]:
         self.database = open_database(tmp_path / "membrane.db", space="membrane")
-        self.shelf = BlobStoreConfig(open_place(f"ipfs+{ipfs_node.url}", idle_s=60, spools=tmp_path / "spools"))
+        self.config = BlobStoreConfig(open_backend(f"ipfs+{ipfs_node.url}", idle_s=60, spools=tmp_path / "spools"))
         yield
         shutil.rmtree(tmp_path / "spools", ignore_errors=True)
         self.database.close()

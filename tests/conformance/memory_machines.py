@@ -58,9 +58,9 @@ class ObjectMachine(Machine):
     @rule(pick=_PICK)
     def rollback(self, pick: int) -> None:
         cid, then, meta = self.taken[pick % len(self.taken)]
-        roots = {each.id: each.cid for each in self.store.objects.list(ns=self.name).objects}
+        roots = {each.id: each.cid for each in self.store.objects.list(ns=self.name).items}
         self.store.snapshots.rollback(cid, ns=self.name)
-        for each in self.store.objects.list(ns=self.name).objects:
+        for each in self.store.objects.list(ns=self.name).items:
             if roots.pop(each.id, None) != each.cid:
                 self.wrote(each.id, then[each.id])
         for gone in roots:
@@ -69,12 +69,12 @@ class ObjectMachine(Machine):
 
     @invariant()
     def the_store_agrees(self) -> None:
-        found = self.store.objects.list(ns=self.name).objects
+        found = self.store.objects.list(ns=self.name).items
         assert {each.id: each.content for each in found} == self.objects
         assert {each.id: each.meta for each in found if each.meta} == self.meta
         for id, writes in self.writes.items():
-            history = self.store.objects.history(id, limit=1000, ns=self.name)
+            history = self.store.objects.history(id, limit=1000, ns=self.name).items
             assert [each.cid is None for each in reversed(history)] == [content is KeyError for content in writes]
         if self.taken:
             cid, then, _ = self.taken[-1]
-            assert {each.id: each.content for each in self.store.objects.at(cid, ns=self.name).objects} == then
+            assert {each.id: each.content for each in self.store.objects.list(at=cid, ns=self.name).items} == then

@@ -48,18 +48,18 @@ class NoteMachine(Machine):
 
     @rule(path=_PATHS, least=st.integers(0, 9))
     def search(self, path: tuple[str, ...], least: int) -> None:
-        found = self.store.notes.search(path, filter={"in.n": {"$gte": least}}, limit=100, ns=self.name)
+        found = self.store.notes.search(path, filter={"in.n": {"$gte": least}}, limit=100, ns=self.name).items
         wanted = {at for at, number in self.living().items() if at[0][: len(path)] == path and number >= least}
         assert {(note.path, note.key) for note in found} == wanted
 
     @rule(limit=st.integers(1, 4))
     def nearest(self, limit: int) -> None:
-        found = self.store.notes.search(vector=[1.0, 0.0], limit=limit, ns=self.name)
+        found = self.store.notes.search(vector=[1.0, 0.0], limit=limit, ns=self.name).items
         odd = sorted((number for number in self.living().values() if number % 2), reverse=True)
         assert [note.value["n"] for note in found] == odd[:limit]
 
     @invariant()
     def the_store_is_as_the_model(self) -> None:
-        found = self.store.notes.search(limit=100, ns=self.name)
+        found = self.store.notes.search(limit=100, ns=self.name).items
         assert {(note.path, note.key): note.value["n"] for note in found} == self.living()
-        assert set(self.store.notes.paths(ns=self.name)) == {path for path, _ in self.living()}
+        assert set(self.store.notes.paths(ns=self.name).items) == {path for path, _ in self.living()}

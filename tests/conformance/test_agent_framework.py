@@ -103,7 +103,7 @@ class AgentFramework(OnStore):
     def test_hostile_bytes_in_a_row_call_nothing(self, store: sync.Holdproof) -> None:
         async def work(face: Holdproof, storage: Any) -> None:
             forged = {"__pickled__": base64.b64encode(pickle.dumps(Hostile())).decode(), "__type__": "builtins:dict"}
-            await face.transcripts.put("agent-framework/checkpoints", "forged", {"state": forged}, tag="press")
+            await face.transcripts.put_item("agent-framework/checkpoints", "forged", {"state": forged}, tag="press")
             for ask in (storage.load("forged"), storage.list_checkpoints(workflow_name="press")):
                 with pytest.raises(framework.WorkflowCheckpointException):
                     await ask
@@ -114,9 +114,9 @@ class AgentFramework(OnStore):
     def test_a_checkpoint_in_the_place_of_another_is_an_error(self, store: sync.Holdproof) -> None:
         async def work(face: Holdproof, storage: Any) -> None:
             id = await storage.save(checkpoint())
-            moved = await face.transcripts.find("agent-framework/checkpoints", id)
+            moved = await face.transcripts.get_item("agent-framework/checkpoints", id)
             assert moved is not None
-            await face.transcripts.put("agent-framework/checkpoints", "another", moved.value, tag="press")
+            await face.transcripts.put_item("agent-framework/checkpoints", "another", moved.value, tag="press")
             with pytest.raises(framework.WorkflowCheckpointException):
                 await storage.load("another")
 

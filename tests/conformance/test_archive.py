@@ -36,8 +36,8 @@ def fill(store: sync.Holdproof, rounds: int = 2) -> None:
 
 
 def everything(store: sync.Holdproof) -> Any:
-    snapshots = [(each.cid, each.message, each.author) for each in store.snapshots.list().snapshots]
-    return store.objects.list(limit=1000).objects, snapshots
+    snapshots = [(each.cid, each.message, each.author) for each in store.snapshots.list().items]
+    return store.objects.list(limit=1000).items, snapshots
 
 
 class Archives(OnMemory):
@@ -78,7 +78,7 @@ class Archives(OnMemory):
         assert str(archive.roots[0]) == store.snapshots.get().cid
         other.archive.import_car(tmp_path / "alone.car", did=store.snapshots.get().did)
         assert everything(other)[0] == everything(store)[0]
-        assert len(other.snapshots.list().snapshots) == 1
+        assert len(other.snapshots.list().items) == 1
 
     def test_what_is_sealed_says_nothing_and_opens_only_with_its_passphrase(
         self, store: sync.Holdproof, other: sync.Holdproof, tmp_path: Path

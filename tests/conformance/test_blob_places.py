@@ -19,7 +19,7 @@ from holdproof.db.sqlite.files import connect
 from holdproof.executors import AsyncExecutor, SyncExecutor
 from holdproof.model.blobs import BlobsSwept
 from holdproof.model.verdicts import Verdict
-from holdproof.storage.blobs import BlobBackend, Blobs, BlobStoreConfig, blob_rows, open_place
+from holdproof.storage.blobs import BlobBackend, Blobs, BlobStoreConfig, blob_rows, open_backend
 from tests.conformance.blobstores import PostgresFiles, Rows, SqliteFiles, SqliteIpfs, SqliteS3, Stores
 
 LARGE = bytes(range(256)) * 300
@@ -41,8 +41,8 @@ class Meddler:
         self._place = place
         self.then: Callable[[], object] | None = None
 
-    def keep(self, *arguments: Any) -> str:
-        address: str = self._place.keep(*arguments)
+    def put_bytes(self, *arguments: Any) -> str:
+        address: str = self._place.put_bytes(*arguments)
         then, self.then = self.then, None
         if then is not None:
             then()
@@ -56,8 +56,8 @@ class PlaceSuite(Stores):
     """Whatever lists its objects."""
 
     def listed(self) -> list[str]:
-        [place] = self.shelf.places.values()
-        return sorted(address for page in place.listed(0) for address in page)
+        [place] = self.config.backends.values()
+        return sorted(address for page in place.list_older(0) for address in page)
 
     def objects(self) -> list[Row]:
         return self.database.read(lambda tx: tx.all(_OBJECTS)).result()
@@ -66,9 +66,9 @@ class PlaceSuite(Stores):
         assert (self.listed(), self.objects()) == ([], [])
 
     def meddle(self) -> Meddler:
-        [place] = self.shelf.places.values()
+        [place] = self.config.backends.values()
         meddler = Meddler(place)
-        self.shelf = BlobStoreConfig(meddler)
+        self.config = BlobStoreConfig(meddler)
         return meddler
 
     def sound(self) -> None:
@@ -94,9 +94,9 @@ class PlaceSuite(Stores):
         self.sound()
 
     def test_a_crash_between_bytes_and_row_leaves_garbage_that_a_sweep_removes(self) -> None:
-        [place] = self.shelf.places.values()
+        [place] = self.config.backends.values()
         name, _ = self.database.read(lambda tx: blob_rows.name(tx, place.kind, "0" * 64)).result()
-        place.keep(place.take(LARGE), name)
+        place.put_bytes(place.stage(LARGE), name)
         self.blobs.put("kept", OTHER)
         assert self.blobs.sweep() == BlobsSwept(0, 0), "it is young: somebody may be about to write its row"
         assert self.blobs.sweep(older_than_s=0) == BlobsSwept(1, 0)
@@ -105,7 +105,7 @@ class PlaceSuite(Stores):
 
     def test_a_sweep_leaves_alone_what_another_database_has_at_the_same_place(self) -> None:
         with closing(open_database(MEMORY, space="membrane")) as database:
-            others = Blobs(SyncExecutor(database), BlobStoreConfig(*self.shelf.places.values()))
+            others = Blobs(SyncExecutor(database), BlobStoreConfig(*self.config.backends.values()))
             others.put("theirs", LARGE)
             self.blobs.put("ours", OTHER)
             assert self.blobs.sweep(older_than_s=0) == others.sweep(older_than_s=0) == BlobsSwept(0, 0)
@@ -120,7 +120,7 @@ class PlaceSuite(Stores):
         self.database.write(lambda tx: blob_rows.claim(tx, "files", NAME, "00")).result()
         assert self.blobs.sweep() == BlobsSwept(0, 0)
         swept = self.blobs.sweep(older_than_s=0)
-        assert swept == BlobsSwept(int("files" in self.shelf.places), 0)
+        assert swept == BlobsSwept(int("files" in self.config.backends), 0)
 
     def test_a_write_that_meets_a_sweep_ends_well(self) -> None:
         meddler = self.meddle()
@@ -163,7 +163,7 @@ class PlaceSuite(Stores):
         self.empty()
 
     def test_bytes_that_cannot_be_removed_now_are_left_to_a_sweep(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        [place] = self.shelf.places.values()
+        [place] = self.config.backends.values()
         self.blobs.put("k", LARGE)
         with monkeypatch.context() as patch:
             patch.setattr(type(place), "remove", _unreachable)
@@ -226,7 +226,7 @@ class FileSuite(PlaceSuite):
 class TestFilesOnSqlite(SqliteFiles, FileSuite):
     def test_equal_bytes_that_come_at_once_lie_there_once(self) -> None:
         async def race() -> list[str]:
-            blobs = Blobs(AsyncExecutor(self.database), self.shelf)
+            blobs = Blobs(AsyncExecutor(self.database), self.config)
             return await asyncio.gather(*(blobs.put(f"k{number}", LARGE) for number in range(12)))
 
         assert len(set(asyncio.run(race()))) == len(self.listed()) == 1
@@ -252,7 +252,7 @@ class TestIpfs(SqliteIpfs):
         return self.database.read(lambda tx: tx.all(_OBJECTS)).result()
 
     def test_an_address_is_known_before_it_is_pinned(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        [place] = self.shelf.places.values()
+        [place] = self.config.backends.values()
         with monkeypatch.context() as patch:
             patch.setattr(type(place), "pin", _unreachable)
             with pytest.raises(errors.UnreachableError):
@@ -273,7 +273,7 @@ class TestIpfs(SqliteIpfs):
 
     def test_a_node_that_is_down_is_a_typed_error_and_loses_nothing(self, tmp_path: Path) -> None:
         self.blobs.put("k", LARGE)
-        down = BlobStoreConfig(open_place("ipfs+http://127.0.0.1:9", spools=tmp_path))
+        down = BlobStoreConfig(open_backend("ipfs+http://127.0.0.1:9", spools=tmp_path))
         blobs = Blobs(SyncExecutor(self.database), down)
         for call in (lambda: blobs.put("k", OTHER), lambda: blobs.open_write("k", [OTHER]), lambda: blobs.get("k")):
             with pytest.raises(errors.UnreachableError):
@@ -450,9 +450,9 @@ class TestMoving(SqliteFiles):
 
     def test_what_no_place_is_called_is_refused(self) -> None:
         with pytest.raises(errors.ConfigError):
-            open_place("ftp://somewhere")
+            open_backend("ftp://somewhere")
         with pytest.raises(errors.InvalidInputError):
-            open_place("folder", region="us-east-1")
+            open_backend("folder", region="us-east-1")
 
 
 class TestInMemory(Rows):

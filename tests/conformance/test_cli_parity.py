@@ -1,13 +1,16 @@
-"""The command line: the suites of the nouns, their verbs said as commands wherever there is one."""
+"""The command line: the suites of the resources, their methods called as commands."""
 
 from pathlib import Path
 from typing import Any
 
+import click
 import pytest
 
 from holdproof import sync
-from holdproof.api.catalogue import entries
-from tests.cli_parity import SAID, UNSAID, Spoken
+from holdproof.api.catalogue import entries, methods
+from holdproof.cli import generate, index
+from holdproof.cli.app import app
+from tests.cli_parity import CommandStore, has_command
 from tests.conformance.decisions import OnSqlite
 from tests.conformance.test_agents import Agents
 from tests.conformance.test_escalations import Escalations
@@ -20,12 +23,11 @@ from tests.conformance.test_search import Search
 from tests.conformance.test_snapshots import Snapshots
 from tests.conformance.test_timelines import Timelines
 
-NOT_SAID = {
-    "idempotency": "a function that runs once is a program's",
-    "retries": "counted by the program that tries again",
-    "steps": "functions of a program",
-}
-"""Suites of nouns that have no command at all."""
+RESOURCES = frozenset(
+    {"agents", "audit", "contexts", "escalations", "feedback", "flows", "image", "locks", "objects", "sagas"}
+    | {"snapshots", "state"}
+)
+"""Those whose suites run here."""
 
 
 class OnCommandLine(OnSqlite):
@@ -34,16 +36,46 @@ class OnCommandLine(OnSqlite):
         self.folder = tmp_path
 
     def open(self, **options: Any) -> sync.Holdproof:
-        spoken: Any = Spoken(super().open(**options), self.folder)
-        return spoken  # type: ignore[no-any-return]
+        store: Any = CommandStore(super().open(**options), self.folder, RESOURCES)
+        return store  # type: ignore[no-any-return]
 
 
-def test_every_verb_of_these_nouns_has_a_command_or_a_reason() -> None:
-    nouns = {noun for noun, _ in SAID}
-    verbs = {each for each in entries() if each[0] in nouns}
-    assert verbs - SAID.keys() - UNSAID.keys() == set()
-    assert (SAID.keys() | UNSAID.keys()) - verbs == set()
-    assert not nouns & NOT_SAID.keys()
+def test_the_index_of_commands_is_the_one_that_the_catalogue_makes() -> None:
+    assert index.commands() == index.build(), "run: python -m holdproof.cli.index"
+
+
+def test_every_method_has_a_command_of_its_name_unless_only_the_server_calls_it() -> None:
+    for (resource, method), spec in methods().items():
+        commands = index.commands()[resource].get("commands", {})
+        assert (method.replace("_", "-") in commands) == (not spec.exposure.internal), f"{resource} {method}"
+
+
+def test_a_generated_command_takes_what_its_method_takes_and_nothing_else() -> None:
+    for spec in methods().values():
+        if spec.exposure.internal:
+            continue
+        command = generate.command(spec.resource, spec.method)
+        names = {str(each.name).removeprefix("named_") for each in command.params}
+        assert names - {"shared_home", "shared_url", "shared_json", "out_file", "assume_yes"} == {
+            each.name for each in spec.parameters if each.name != "progress"
+        }
+        for parameter in spec.parameters:
+            taken = [each for each in command.params if each.name == parameter.name]
+            assert all(isinstance(each, click.Option) or parameter.positional for each in taken)
+            assert all(each.required == parameter.required for each in taken), spec.name
+
+
+def test_every_parameter_has_a_description() -> None:
+    silent = {
+        f"{spec.name}.{each.name}" for spec in methods().values() for each in spec.parameters if not each.description
+    }
+    assert silent == set()
+
+
+def test_most_methods_of_these_resources_are_called_as_commands() -> None:
+    specs = [spec for (resource, _), spec in entries().items() if resource in RESOURCES]
+    assert len([spec for spec in specs if has_command(spec)]) > 0.8 * len(specs)
+    assert all(name in app.entries for name in RESOURCES)
 
 
 class TestAgents(OnCommandLine, Agents):

@@ -91,7 +91,7 @@ def seen(place: StoreLocation) -> dict[str, Any]:
             "audit": store.audit.search(),
             "note": store.objects.get("note"),
             "found": store.objects.search("kept"),
-            "snapshots": store.snapshots.list(),
+            "snapshots": store.snapshots.list().items,
             "blob": store.blobs.get("small"),
         }
 

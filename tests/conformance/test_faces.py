@@ -1,16 +1,16 @@
 """The shipped suite for the two faces, on every backend of ours."""
 
-from holdproof.testing import FaceSuite
+from holdproof.testing import ExecutorSuite
 from tests.conformance.backends import InMemory, OnPostgres, OnSqlite
 
 
-class TestSqlite(OnSqlite, FaceSuite):
+class TestSqlite(OnSqlite, ExecutorSuite):
     pass
 
 
-class TestMemory(InMemory, FaceSuite):
+class TestMemory(InMemory, ExecutorSuite):
     pass
 
 
-class TestPostgres(OnPostgres, FaceSuite):
+class TestPostgres(OnPostgres, ExecutorSuite):
     pass

@@ -51,12 +51,12 @@ def lacking(store: sync.Holdproof) -> list[CID]:
 
 
 def everything(store: sync.Holdproof) -> Any:
-    line = [each.cid for each in store.snapshots.list().snapshots]
+    line = [each.cid for each in store.snapshots.list().items]
     return (
-        store.objects.list(limit=1000).objects,
-        [store.objects.at(cid, limit=1000) for cid in line],
-        [store.objects.version(f"o{number}", n) for number in range(20) for n in (1, 2, 3)],
-        store.objects.list(ns="other").objects,
+        store.objects.list(limit=1000).items,
+        [store.objects.list(at=cid, limit=1000).items for cid in line],
+        [store.objects.get(f"o{number}", version=n) for number in range(20) for n in (1, 2, 3)],
+        store.objects.list(ns="other").items,
     )
 
 
@@ -104,7 +104,7 @@ class Garbage(OnMemory):
 
         threads = [
             threading.Thread(target=turn, args=(work,))
-            for work in (write, lambda _: store.objects.list(limit=50), lambda _: self.proven(store))
+            for work in (write, lambda _: store.objects.list(limit=50).items, lambda _: self.proven(store))
         ]
         for thread in threads:
             thread.start()
@@ -148,7 +148,7 @@ class Garbage(OnMemory):
         assert store.retention.gc().blocks == 0
         store.snapshots.create()
         assert store.retention.gc().blocks == 0
-        assert store.objects.at("head").objects == ()
+        assert store.objects.list(at="head").items == []
 
 
 class TestOnSqlite(OnSqlite, Garbage):

@@ -29,7 +29,7 @@ class Archive:
             store.objects.put("long", type="t", content="x" * 700_000)
             self.did = store.snapshots.create("long").did
             self.cid = store.archive.export_car(folder / "all.car").cid
-            self.objects, self.line = store.objects.list(limit=100), store.snapshots.list()
+            self.objects, self.line = store.objects.list(limit=100).items, store.snapshots.list().items
         found = car.load((folder / "all.car").read_bytes())
         self.root, self.blocks = found.roots[0], dict(found.blocks)
 
@@ -57,7 +57,7 @@ def restore(store: sync.Holdproof, archive: Archive, *, bend: Bend | None = None
 
 def test_a_memory_comes_back_bit_by_bit(store: sync.Holdproof, archive: Archive) -> None:
     gateway = restore(store, archive)
-    assert (store.objects.list(limit=100), store.snapshots.list()) == (archive.objects, archive.line)
+    assert (store.objects.list(limit=100).items, store.snapshots.list().items) == (archive.objects, archive.line)
     [(path, accepts)] = gateway.asked
     assert path == f"/ipfs/{archive.cid}?format=car&dag-scope=all"
     assert accepts == "application/vnd.ipld.car"
@@ -85,7 +85,7 @@ def beside(body: bytes) -> bytes:
 def test_what_is_another_way_to_say_the_same_is_taken(store: sync.Holdproof, archive: Archive, way: object) -> None:
     assert callable(way)
     restore(store, archive, bend=lambda handler, body: send(handler, way(body)))
-    assert store.objects.list(limit=100) == archive.objects
+    assert store.objects.list(limit=100).items == archive.objects
 
 
 def without(body: bytes) -> bytes:
@@ -128,7 +128,7 @@ def test_a_gateway_that_lies_is_found_out_and_nothing_is_touched(
     with pytest.raises((errors.FormatError, errors.ProofError)):
         restore(store, archive, bend=lambda handler, body: send(handler, lie(body)))
     assert store.snapshots.get() == before
-    assert [each.id for each in store.objects.list().objects] == ["mine"]
+    assert [each.id for each in store.objects.list().items] == ["mine"]
 
 
 def cut(handler: BaseHTTPRequestHandler, body: bytes) -> None:
@@ -161,7 +161,7 @@ def test_a_gateway_in_trouble_is_unreachable_in_bounded_time(
 ) -> None:
     with pytest.raises(errors.UnreachableError):
         restore(store, archive, bend=trouble, budget_s=0.3)
-    assert store.objects.list().objects == ()
+    assert store.objects.list().items == []
 
 
 def test_what_a_gateway_does_not_have_is_not_found(store: sync.Holdproof, archive: Archive) -> None:

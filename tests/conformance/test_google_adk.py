@@ -137,9 +137,9 @@ class GoogleAdk(OnStore):
             session = await service.create_session(**ADA, session_id="s", state={"temp:secret": "hush"})
             await service.append_event(session, event(delta={"temp:secret": "hush", "kept": 1}))
             assert session.state["temp:secret"] == "hush"
-            listed = (await face.transcripts.list()).transcripts
+            listed = (await face.transcripts.list()).items
             kept = [one.state for one in listed] + [
-                item.value for one in listed for item in await face.transcripts.read(one.name)
+                item.value for one in listed for item in (await face.transcripts.list_items(one.name)).items
             ]
             assert "hush" not in repr(kept)
             assert "kept" in repr(kept)
@@ -154,7 +154,7 @@ class GoogleAdk(OnStore):
             await service.delete_session(**ADA, session_id="s")
             with pytest.raises(missing.SessionNotFoundError):
                 await service.append_event(session, event("late", {"app:n": 1}))
-            assert (await face.transcripts.list()).transcripts == ()
+            assert (await face.transcripts.list()).items == []
 
         self.acted(live, work)
 

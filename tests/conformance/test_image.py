@@ -37,7 +37,7 @@ def cars(folder: Path) -> dict[str, bytes]:
 
 
 def everything(store: sync.Holdproof) -> Any:
-    return store.objects.list(limit=1000).objects
+    return store.objects.list(limit=1000).items
 
 
 class Images(OnMemory):
@@ -60,14 +60,16 @@ class Images(OnMemory):
         assert (done.how, done.snapshots, done.degraded) == ("forward", 4, ())
         assert everything(other) == everything(store)
         assert other.values.length(list_cid) == 100
-        mine, theirs = store.snapshots.list().snapshots, other.snapshots.list().snapshots
+        mine, theirs = store.snapshots.list().items, other.snapshots.list().items
         assert [(each.cid, each.message, each.author, each.reason) for each in mine] == [
             (each.cid, each.message, each.author, each.reason) for each in theirs
         ]
         assert [each.content for each in (other.objects.get("o1", at=each.cid) for each in mine)][:1] == ["1 1"]
         other.image.dump(tmp_path / "again")
         assert cars(tmp_path / "again") == cars(place)
-        assert [each.cid for each in other.objects.history("o5")] == [each.cid for each in store.objects.history("o5")]
+        assert [each.cid for each in other.objects.history("o5").items] == [
+            each.cid for each in store.objects.history("o5").items
+        ]
 
     def test_a_dump_writes_only_what_changed(self, store: sync.Holdproof, place: Path) -> None:
         fill(store)
@@ -125,14 +127,14 @@ class Images(OnMemory):
         done = other.image.load(place, did=self.did(store))
         assert (done.how, done.snapshots) == ("forward", 1)
         assert everything(other) == everything(store)
-        assert other.objects.history("o1")[0].cid is None
+        assert other.objects.history("o1").items[0].cid is None
 
     def test_an_image_of_what_is_here_changes_nothing(self, store: sync.Holdproof, place: Path) -> None:
         fill(store)
         store.image.dump(place)
         for how in ("full", "lazy"):
             assert store.image.load(place, verify=how).how == "same"
-        assert len(store.snapshots.list().snapshots) == 3
+        assert len(store.snapshots.list().items) == 3
 
     def test_an_older_image_is_refused_unless_forced_and_then_nothing_is_lost(
         self, store: sync.Holdproof, place: Path
@@ -147,8 +149,8 @@ class Images(OnMemory):
         done = store.image.load(place, force=True)
         assert done.how == "forced"
         assert everything(store) == then
-        forced, before, *_ = store.snapshots.list().snapshots
-        assert forced.merged == store.snapshots.list().snapshots[2].cid
+        forced, before, *_ = store.snapshots.list().items
+        assert forced.merged == store.snapshots.list().items[2].cid
         assert store.objects.get("o1", at=before.cid).content == "newer"
 
     def test_an_image_of_an_unknown_key_is_refused_and_left_as_it_is(
@@ -183,7 +185,7 @@ class Images(OnMemory):
         store.image.dump(place)
         with store.image.open(place, verify=how) as image:
             assert image.get("o1").content == "after"
-            assert image.list(limit=1000).objects == everything(store)
+            assert image.list(limit=1000).items == everything(store)
             with pytest.raises(errors.NotFoundError):
                 image.get("none")
 
@@ -195,10 +197,10 @@ class Images(OnMemory):
         for wrong in (b"", b"x" * 100, good[:-7], good[:30]):
             index.write_bytes(wrong)
             with store.image.open(place) as image:
-                assert len(image.list(limit=1000).objects) == 60
+                assert len(image.list(limit=1000).items) == 60
         index.write_bytes(good[:25] + bytes(byte ^ 1 if at % 48 == 43 else byte for at, byte in enumerate(good[25:])))
         with store.image.open(place) as image:
-            assert len(image.list(limit=1000).objects) == 60
+            assert len(image.list(limit=1000).items) == 60
         index.unlink()
         assert store.image.load(place).how == "same"
 

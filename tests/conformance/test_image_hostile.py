@@ -90,7 +90,7 @@ class Hostile(OnMemory):
 
     def loaded(self, store: sync.Holdproof, path: Path) -> Any:
         with store.image.open(path, verify="full") as found:
-            return found.list(limit=1000).objects
+            return found.list(limit=1000).items
 
     def test_an_image_of_another_namespace_is_not_taken_over(self, store: sync.Holdproof, place: Path) -> None:
         fill(store, 1)
@@ -99,7 +99,7 @@ class Hostile(OnMemory):
             store.image.load(place, ns="tenant")
         with pytest.raises(errors.InvalidInputError, match="main"):
             store.image.open(place, ns="tenant")
-        assert store.objects.list(ns="tenant").objects == ()
+        assert store.objects.list(ns="tenant").items == []
         assert store.image.load(place, ns="tenant", force=True).how == "forward"
 
     def test_a_file_of_any_size_is_refused_before_it_is_read(self, store: sync.Holdproof, place: Path) -> None:
@@ -123,7 +123,7 @@ class Hostile(OnMemory):
         os.mkfifo(path)
         if what == "*.idx":
             with store.image.open(place) as found:
-                assert len(found.list(limit=1000).objects) == 60
+                assert len(found.list(limit=1000).items) == 60
             return
         with pytest.raises(errors.ImageCorruptError):
             store.image.open(place)

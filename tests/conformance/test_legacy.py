@@ -171,7 +171,7 @@ class Legacy:
             self.migrate(source=tmp_path / "nowhere")
 
     def test_the_place_where_this_store_lives_is_no_legacy(self) -> None:
-        with pytest.raises(errors.InvalidInputError, match="where this store lives"):
+        with pytest.raises(errors.InvalidInputError, match="is the data folder of this store"):
             self.migrate(source=self.home)
 
     def test_without_anything_to_take_over_nothing_is_made(self) -> None:
@@ -206,7 +206,7 @@ class Legacy:
     def test_tables_that_are_not_ours_are_counted_and_the_exit_code_says_so(self, stores: Any) -> None:
         kgents.database(self.xdg / "membrane.db", kgents.MEMBRANE + "CREATE TABLE own (x); INSERT INTO own VALUES (1);")
         report = self.migrate()
-        assert only(report, "membrane.db").skipped == {"rows of the table own, which is not ours": 1}
+        assert only(report, "membrane.db").skipped == {"rows of the unknown table own": 1}
         assert (report.exit_code, len(self.rows(stores, "shapes"))) == (8, 1)
 
     def test_vectors_of_another_length_are_left_out_and_counted(self, stores: Any) -> None:

@@ -133,7 +133,7 @@ class Suite(OnStorage):
         async def test(storage: StorageProvider) -> None:
             async with await bootstrap(storage) as life:
                 await storage.telemetry.append([OLD])
-                done = await life.tend()
+                done = await life.run_jobs()
                 assert any(duty.startswith("telemetry retain ") for duty in done) == self.kept
                 assert (await told(storage, "tool.call") == []) == self.kept
 
@@ -144,9 +144,9 @@ class Suite(OnStorage):
         async def test(storage: StorageProvider) -> None:
             lives = [await bootstrap(storage) for _ in range(4)]
             for _ in range(2):
-                done = [duty for each in await asyncio.gather(*(life.tend() for life in lives)) for duty in each]
+                done = [duty for each in await asyncio.gather(*(life.run_jobs() for life in lives)) for duty in each]
                 assert len(done) == len(set(done)) == (3 if self.kept else 1)
-                assert [await life.tend() for life in lives] == [[]] * 4
+                assert [await life.run_jobs() for life in lives] == [[]] * 4
                 clock.advance(DAY)
             assert all(
                 duty.ended_at and not duty.error for duty in await storage.membrane.read(scheduled_jobs.recorded)
@@ -167,8 +167,8 @@ class Suite(OnStorage):
 
                 with monkeypatch.context() as patch:
                     patch.setattr(steps, "expire", fail)
-                    await life.tend()
-                    assert "selfgrow expire" not in await life.tend()
+                    await life.run_jobs()
+                    assert "selfgrow expire" not in await life.run_jobs()
                 [duty] = [
                     each
                     for each in await storage.membrane.read(scheduled_jobs.recorded)
@@ -176,7 +176,7 @@ class Suite(OnStorage):
                 ]
                 assert duty.error == "OSError: noluck"
                 clock.advance(scheduled_jobs.RETRY_S)
-                assert await life.tend() == ["selfgrow expire"]
+                assert await life.run_jobs() == ["selfgrow expire"]
 
         with caplog.at_level(logging.WARNING, "holdproof.storage"):
             self.use(clock, test)
@@ -239,7 +239,7 @@ class TestSqlite(OnSqlite, Suite):
                 stray = body.with_name(body.parent.name + "0" * 62 + body.name[64:73] + "0" * 8)
                 stray.write_bytes(b"left by a crash")
                 os.utime(stray, (0, 0))
-                await life.tend()
+                await life.run_jobs()
                 assert not stray.exists()
                 assert await storage.blob.get("kept") == b"x" * 100_000
 
@@ -310,7 +310,7 @@ class TestOwn(OnStorage):
 
         async def run() -> None:
             async with await bootstrap() as life:
-                assert len(await life.tend()) == 3
+                assert len(await life.run_jobs()) == 3
 
         asyncio.run(run())
 
@@ -351,7 +351,7 @@ class TestOwn(OnStorage):
         script = """
 async def main():
     async with await bootstrap() as life:
-        answer([life.instance.id, await life.tend()])
+        answer([life.instance.id, await life.run_jobs()])
 
 asyncio.run(main())
 """

@@ -50,12 +50,12 @@ class LispFiles(OnMemory):
         found = store.objects.get("a")
         assert (found.type, found.content, found.version) == (":NOTE", "two", 2)
         assert (found.meta["last_sync"], found.meta["foreign_hash"]) == (2, "a2")
-        assert [each.version for each in store.objects.history("a")] == [2, 1]
-        assert store.objects.version("a", 1).content == "one"
+        assert [each.version for each in store.objects.history("a").items] == [2, 1]
+        assert store.objects.get("a", version=1).content == "one"
 
     def test_what_was_volatile_then_is_found_in_the_snapshot_of_then(self, store: sync.Holdproof, file: Path) -> None:
         done = store.archive.import_lisp(file)
-        newest, first = store.snapshots.list().snapshots
+        newest, first = store.snapshots.list().items
         assert (done.snapshots, done.head) == (2, newest.cid)
         assert store.objects.get("a", at=first.cid).meta["vector"] == [0.5]
         assert store.objects.get("a", at=first.cid).meta["foreign_hash"] == "a1"
@@ -65,21 +65,21 @@ class LispFiles(OnMemory):
         store.archive.import_lisp(file)
         with pytest.raises(errors.NotFoundError):
             store.objects.get("b")
-        assert [each.cid is None for each in store.objects.history("b")] == [True, False]
+        assert [each.cid is None for each in store.objects.history("b").items] == [True, False]
 
     def test_a_second_import_changes_nothing(self, store: sync.Holdproof, file: Path) -> None:
         store.archive.import_lisp(file)
-        before = root(store), leaves(store), store.objects.history("a"), store.snapshots.list()
+        before = root(store), leaves(store), store.objects.history("a").items, store.snapshots.list().items
         done = store.archive.import_lisp(file)
         assert (done.taken, done.known, done.changed, done.snapshots) == (0, 3, 0, 0)
-        assert before == (root(store), leaves(store), store.objects.history("a"), store.snapshots.list())
+        assert before == (root(store), leaves(store), store.objects.history("a").items, store.snapshots.list().items)
 
     def test_a_file_that_has_grown_brings_only_what_is_new(self, store: sync.Holdproof, file: Path) -> None:
         store.archive.import_lisp(file)
         file.write_text(HEAD + HISTORY + version("a", "three", 3) + current("a", 3))
         done = store.archive.import_lisp(file)
         assert (done.taken, done.known, done.changed) == (1, 3, 1)
-        assert [each.version for each in store.objects.history("a")] == [3, 2, 1]
+        assert [each.version for each in store.objects.history("a").items] == [3, 2, 1]
 
     def test_a_memory_that_went_back_goes_back_here(self, store: sync.Holdproof, file: Path) -> None:
         store.archive.import_lisp(file)
@@ -88,7 +88,7 @@ class LispFiles(OnMemory):
         assert store.objects.get("a").content == "one"
         file.write_text(HEAD + HISTORY)
         assert store.archive.import_lisp(file).changed == 1
-        assert store.objects.list().objects == ()
+        assert store.objects.list().items == []
 
     def test_what_was_changed_here_since_stays(self, store: sync.Holdproof, file: Path, tmp_path: Path) -> None:
         store.archive.import_lisp(file)
@@ -120,8 +120,8 @@ class LispFiles(OnMemory):
     def test_what_was_in_no_snapshot_is_kept_in_one_first(self, store: sync.Holdproof, file: Path) -> None:
         store.objects.put("a", type="t", content="before")
         store.archive.import_lisp(file)
-        first = store.snapshots.list().snapshots[-1]
-        assert first.message == "before memory.lisp was taken over"
+        first = store.snapshots.list().items[-1]
+        assert first.message == "before memory.lisp was imported"
         assert store.objects.get("a", at=first.cid).content == "before"
 
     def test_hashes_are_carried_checked_and_reported(self, store: sync.Holdproof) -> None:
@@ -144,7 +144,7 @@ class LispFiles(OnMemory):
 
     def test_an_older_state_is_exported_as_it_was(self, store: sync.Holdproof, file: Path, tmp_path: Path) -> None:
         store.archive.import_lisp(file)
-        first = store.snapshots.list().snapshots[-1]
+        first = store.snapshots.list().items[-1]
         store.archive.export_lisp(tmp_path / "old.sexp", at=first.cid)
         found = {each.id: each for each in sexpr.read((tmp_path / "old.sexp").read_bytes()).objects}
         assert found == {each.id: each for each in sexpr.read(file.read_bytes()).objects if each.version == 1}
@@ -171,7 +171,7 @@ class LispFiles(OnMemory):
 
     def test_a_namespace_is_kept_to(self, store: sync.Holdproof, file: Path, tmp_path: Path) -> None:
         store.archive.import_lisp(file, ns="theirs")
-        assert store.objects.list().objects == ()
+        assert store.objects.list().items == []
         assert exported(store, tmp_path) == {}
         assert store.objects.get("a", ns="theirs").content == "two"
 

@@ -184,16 +184,16 @@ class Search(OnStore):
         assert undone == [7]
 
     def test_images_are_listed_newest_first(self, store: sync.Holdproof) -> None:
-        assert store.image.list() == ()
+        assert store.image.list().items == []
         if not self.shared:
             return
         for number in range(2):
             store.objects.put("x", type="note", content=number)
             store.image.dump()
-        newest, older = store.image.list()
+        newest, older = store.image.list().items
         assert newest.rev > older.rev
         assert (newest.damage, newest.bytes > 0) == (None, True)
-        assert store.image.list(ns="other") == ()
+        assert store.image.list(ns="other").items == []
 
     def test_a_flow_is_proven_to_a_stranger(self, live: sync.Holdproof) -> None:
         store = live

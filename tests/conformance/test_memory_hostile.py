@@ -46,7 +46,7 @@ class Hostile(OnMemory):
 
             return threading.Thread(target=run)
 
-        first = store.snapshots.list().snapshots[-1].cid
+        first = store.snapshots.list().items[-1].cid
 
         def merge(number: int) -> None:
             store.objects.put(f"m{number}", type="t", content=number)
@@ -66,7 +66,7 @@ class Hostile(OnMemory):
             thread.join()
         assert failed == []
         assert store.objects.get("both").version == 16
-        assert len(store.objects.history("both", limit=100)) == 16
+        assert len(store.objects.history("both", limit=100).items) == 16
         assert {f"{kind}{number}" for kind in "am" for number in range(8)} <= {each.id for each in everything(store)}
 
     def test_a_rollback_while_others_write_loses_no_version(self, store: sync.Holdproof) -> None:
@@ -87,7 +87,9 @@ class Hostile(OnMemory):
             thread.start()
         for thread in threads:
             thread.join()
-        said = {store.objects.version("one", each.n).content for each in store.objects.history("one", limit=100)}
+        said = {
+            store.objects.get("one", version=each.n).content for each in store.objects.history("one", limit=100).items
+        }
         assert said == set(range(turns + 1))
 
     def test_a_clock_that_goes_back_leaves_revs_and_images_in_their_order(
@@ -154,4 +156,4 @@ def test_an_open_image_outlives_its_files(tmp_path: Path) -> None:
                 store.image.dump(keep=1)
             assert image_files.manifests(store.context.paths.images / "main")[0].name != found.manifest.name
             assert found.get("o1").content == "0 1"
-            assert len(found.list(limit=1000).objects) == 60
+            assert len(found.list(limit=1000).items) == 60

@@ -80,7 +80,7 @@ def test_words_that_were_never_written_are_no_tampering_but_said(home: Path) -> 
         assert said.verdict == Verdict.VALID
         assert [each for each in said.not_checked if "reindex" in each]
         assert store.objects.search("content") == ()
-        assert store.objects.reindex() == len(store.objects.list().objects)
+        assert store.objects.reindex() == len(store.objects.list().items)
         assert not [each for each in store.verify.run(full=True).not_checked if "reindex" in each]
         assert [each.id for each in store.objects.search("content 6")] == ["o06"]
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from holdproof import errors, sync
 from holdproof.db import sql
-from holdproof.memory.search import object_vectors
+from holdproof.memory.search import vectors
 from tests.conformance.decisions import InMemory, OnPostgres, OnSqlite
 from tests.conformance.memories import OnMemory, flaws
 
@@ -121,7 +121,7 @@ class Nearest(OnMemory):
         store.objects.put("a", type="t", content="cccc")
         assert store.objects.embed(embedder=embedder) == 1
         assert ids(store, like="c", embedder=embedder, limit=1) == ["a"]
-        assert store.objects.version("a", 1).cid == before.cid
+        assert store.objects.get("a", version=1).cid == before.cid
 
     def test_another_model_is_refused_unless_all_is_made_anew(self, store: sync.Holdproof) -> None:
         store.objects.put("a", type="t", content="aaaa")
@@ -148,7 +148,7 @@ class Nearest(OnMemory):
 
     def test_a_forged_row_is_found_out_and_a_missing_one_written_anew(self, store: sync.Holdproof) -> None:
         store.objects.put("a", type="t", meta={"vector": [1.0, 0.0]})
-        store.write(lambda tx: tx.execute(_FORGE, vector=object_vectors.packed({"vector": [0.0, 1.0]})[1]))  # type: ignore[index]
+        store.write(lambda tx: tx.execute(_FORGE, vector=vectors.packed({"vector": [0.0, 1.0]})[1]))  # type: ignore[index]
         assert [flaw.table for flaw in flaws(store)] == ["object_vectors"]
         store.write(lambda tx: tx.execute(_EMPTY))
         assert [flaw.missing for flaw in flaws(store)] == [True]
@@ -193,7 +193,7 @@ class Nearest(OnMemory):
     ],
 )
 def test_what_is_a_vector(value: Any, kept: int | None) -> None:
-    found = object_vectors.packed({"vector": value})
+    found = vectors.packed({"vector": value})
     assert (None if found is None else found.dimensions) == kept
 
 

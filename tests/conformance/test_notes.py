@@ -27,9 +27,10 @@ class Notes(OnStore):
         for number, value in enumerate(ODD):
             store.notes.put(["a", "ä b"], str(number), value)
             found = store.notes.get(["a", "ä b"], str(number))
-            assert found is not None
             assert (found.path, found.value, found.created_at) == (("a", "ä b"), value, found.updated_at)
-        assert store.notes.get(["a"], "0") is store.notes.get(["a", "ä b"], "9") is None
+        for path, key in ((["a"], "0"), (["a", "ä b"], "9")):
+            with pytest.raises(errors.NotFoundError):
+                store.notes.get(path, key)
 
     def test_a_note_that_is_put_again_keeps_the_day_it_was_made(
         self, store: sync.Holdproof, clock: FrozenClock
@@ -39,8 +40,6 @@ class Notes(OnStore):
         clock.advance(60)
         store.notes.put(["a"], "k", {"v": 2})
         second = store.notes.get(["a"], "k")
-        assert first is not None
-        assert second is not None
         assert (second.value, second.created_at) == ({"v": 2}, first.created_at)
         assert second.updated_at > first.updated_at
 
@@ -68,10 +67,10 @@ class Notes(OnStore):
     def test_what_lies_below_a_path_is_found_and_no_path_that_only_begins_alike(self, store: sync.Holdproof) -> None:
         for path in (["foo"], ["foo", "x"], ["foo", "x", "y"], ["foobar"], ["foo-"], ["FOO"], ["fo"], ["foo/"]):
             store.notes.put(path, "/".join(path), {})
-        assert set(keys(store.notes.search(["foo"]))) == {"foo", "foo/x", "foo/x/y"}
-        assert set(keys(store.notes.search(["foo", "x"]))) == {"foo/x", "foo/x/y"}
-        assert len(store.notes.search()) == 8
-        assert store.notes.search(["*"]) == store.notes.search(["fo%"]) == ()
+        assert set(keys(store.notes.search(["foo"]).items)) == {"foo", "foo/x", "foo/x/y"}
+        assert set(keys(store.notes.search(["foo", "x"]).items)) == {"foo/x", "foo/x/y"}
+        assert len(store.notes.search().items) == 8
+        assert store.notes.search(["*"]).items == store.notes.search(["fo%"]).items == []
 
     def test_the_last_written_comes_first_and_pages_fit_together(
         self, store: sync.Holdproof, clock: FrozenClock
@@ -79,10 +78,17 @@ class Notes(OnStore):
         for number in range(7):
             clock.advance(1)
             store.notes.put(["a"], str(number), {"even": number % 2 == 0})
-        assert keys(store.notes.search(limit=3)) == ["6", "5", "4"]
-        assert keys(store.notes.search(limit=3, offset=3)) == ["3", "2", "1"]
-        assert keys(store.notes.search(filter={"even": True}, limit=2, offset=1)) == ["4", "2"]
-        assert store.notes.search(limit=0) == ()
+        assert keys(store.notes.search(limit=3).items) == ["6", "5", "4"]
+        first = store.notes.search(limit=3)
+        assert keys(store.notes.search(limit=3, cursor=first.next_cursor).items) == ["3", "2", "1"]
+        even = store.notes.search(filter={"even": True}, limit=1)
+        rest = store.notes.search(filter={"even": True}, limit=3, cursor=even.next_cursor)
+        assert (keys(rest.items), rest.next_cursor) == (["4", "2", "0"], None)
+        for wrong in ("", "x", "-1", "9" * 30):
+            with pytest.raises(errors.InvalidInputError, match="cursor"):
+                store.notes.search(cursor=wrong)
+        with pytest.raises(errors.InvalidInputError):
+            store.notes.search(limit=0)
 
     def test_vectors_rank_notes_by_their_nearest_one(self, store: sync.Holdproof) -> None:
         store.notes.put(["a"], "both", {"v": 1}, vectors={"x": [0.0, 1.0], "y": [1.0, 0.1]})
@@ -92,27 +98,30 @@ class Notes(OnStore):
         store.notes.put(["a"], "zero", {"v": 5}, vectors={"x": [0.0, 0.0]})
         store.notes.put(["a"], "longer", {"v": 6}, vectors={"x": [1.0, 0.0, 0.0]})
         store.notes.put(["b"], "elsewhere", {"v": 7}, vectors={"x": [1.0, 0.0]})
-        found = store.notes.search(["a"], vector=[1.0, 0.0])
+        found = store.notes.search(["a"], vector=[1.0, 0.0]).items
         assert keys(found) == ["near", "both", "far"]
         assert [round(note.score or 0, 3) for note in found] == [1.0, 0.995, -1.0]
-        assert keys(store.notes.search(["a"], vector=[1.0, 0.0], filter={"v": {"$ne": 3}}, limit=1)) == ["both"]
-        assert store.notes.search(["a"], vector=[0.0, 0.0]) == ()
+        assert keys(store.notes.search(["a"], vector=[1.0, 0.0], filter={"v": {"$ne": 3}}, limit=1).items) == ["both"]
+        assert store.notes.search(["a"], vector=[0.0, 0.0]).items == []
 
     def test_a_note_without_vectors_is_not_found_by_those_it_had(self, store: sync.Holdproof) -> None:
         store.notes.put(["a"], "k", {}, vectors={"x": [1.0]})
         store.notes.put(["a"], "k", {})
-        assert store.notes.search(vector=[1.0]) == ()
+        assert store.notes.search(vector=[1.0]).items == []
         assert store.read(lambda tx: tx.all(_LEFT)) == [(0,)]
 
     def test_paths_are_matched_label_by_label(self, store: sync.Holdproof) -> None:
         for path in (["u", "ada", "food"], ["u", "bob", "food"], ["u", "ada"], ["v"], ["u", "adah", "x", "y"]):
             store.notes.put(path, "k", {})
-        assert store.notes.paths(prefixes=[["u", "ada"]]) == (("u", "ada"), ("u", "ada", "food"))
-        assert store.notes.paths(prefixes=[["u", "*", "food"]]) == (("u", "ada", "food"), ("u", "bob", "food"))
-        assert store.notes.paths(suffixes=[["ada"]]) == (("u", "ada"),)
-        assert store.notes.paths(suffixes=[["*", "food"]], prefixes=[["u"], ["*", "bob"]]) == (("u", "bob", "food"),)
-        assert store.notes.paths(max_depth=1) == (("u",), ("v",))
-        assert store.notes.paths(limit=1, offset=1) == (("u", "ada", "food"),)
+        assert store.notes.paths(prefixes=[["u", "ada"]]).items == [("u", "ada"), ("u", "ada", "food")]
+        assert store.notes.paths(prefixes=[["u", "*", "food"]]).items == [("u", "ada", "food"), ("u", "bob", "food")]
+        assert store.notes.paths(suffixes=[["ada"]]).items == [("u", "ada")]
+        assert store.notes.paths(suffixes=[["*", "food"]], prefixes=[["u"], ["*", "bob"]]).items == [
+            ("u", "bob", "food"),
+        ]
+        assert store.notes.paths(max_depth=1).items == [("u",), ("v",)]
+        first = store.notes.paths(limit=1)
+        assert store.notes.paths(limit=1, cursor=first.next_cursor).items == [("u", "ada", "food")]
 
     # --- time --------------------------------------------------------------------------------------------------------
 
@@ -122,11 +131,12 @@ class Notes(OnStore):
         store.notes.put(["a"], "short", {"v": 1}, ttl_s=10, vectors={"v": [1.0]})
         store.notes.put(["b"], "long", {"v": 1}, ttl_s=20, vectors={"v": [1.0]})
         clock.advance(9.999999)
-        assert len(store.notes.search()) == 2
+        assert len(store.notes.search().items) == 2
         clock.advance(0.000001)
-        assert store.notes.get(["a"], "short") is None
-        assert keys(store.notes.search()) == keys(store.notes.search(vector=[1.0])) == ["long"]
-        assert store.notes.paths() == (("b",),)
+        with pytest.raises(errors.NotFoundError):
+            store.notes.get(["a"], "short")
+        assert keys(store.notes.search().items) == keys(store.notes.search(vector=[1.0]).items) == ["long"]
+        assert store.notes.paths().items == [("b",)]
         assert not store.notes.touch(["a"], "short")
         assert store.sweep.run().notes == 1
         assert store.notes.sweep() == 0
@@ -139,16 +149,16 @@ class Notes(OnStore):
         assert store.notes.touch(["a"], "k")
         assert not store.notes.touch(["a"], "for good")
         clock.advance(6)
-        assert store.notes.get(["a"], "k") is not None
+        assert store.notes.get(["a"], "k").key == "k"
         clock.advance(4)
-        assert store.notes.get(["a"], "k") is None
+        with pytest.raises(errors.NotFoundError):
+            store.notes.get(["a"], "k")
 
     def test_a_note_put_where_one_has_ended_is_a_new_one(self, store: sync.Holdproof, clock: FrozenClock) -> None:
         store.notes.put(["a"], "k", {"v": 1}, ttl_s=1)
         clock.advance(5)
         store.notes.put(["a"], "k", {"v": 2})
         found = store.notes.get(["a"], "k")
-        assert found is not None
         assert (found.created_at, found.expires_at) == (found.updated_at, None)
         assert store.notes.sweep() == 0
 
@@ -169,7 +179,7 @@ class Notes(OnStore):
             live.notes.put(["a"], "k", {"number": number, "again": number}, vectors=vectors)
 
         together(12, write)
-        [found] = live.notes.search(vector=[1.0, 0.0])
+        [found] = live.notes.search(vector=[1.0, 0.0]).items
         assert found.value["number"] == found.value["again"]
         assert live.read(lambda tx: tx.all(_LEFT)) == [(1,)]
         assert live.verify.run().verdict.sound
@@ -187,7 +197,7 @@ class Notes(OnStore):
             return None
 
         together(9, work)
-        assert sorted(keys(live.notes.search())) == ["1", "2", "4", "5", "7", "8"]
+        assert sorted(keys(live.notes.search().items)) == ["1", "2", "4", "5", "7", "8"]
 
     # --- persons and damage ------------------------------------------------------------------------------------------
 
@@ -198,7 +208,7 @@ class Notes(OnStore):
         store.notes.put(["u"], "nobody's", {"v": 4})
         erased = store.erase.subject("ada", who="grace")
         assert erased.count == 1
-        assert set(keys(store.notes.search())) == {"his", "nobody's"}
+        assert set(keys(store.notes.search().items)) == {"his", "nobody's"}
         assert store.read(lambda tx: tx.all(_LEFT)) == [(0,)]
         assert store.verify.run().verdict.sound
 

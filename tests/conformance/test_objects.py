@@ -51,20 +51,20 @@ class Objects(OnMemory):
         for number in range(3):
             clock.advance(1)
             store.objects.put("a", type="note", content=number)
-        history = store.objects.history("a")
+        history = store.objects.history("a").items
         assert [(each.n, each.version) for each in history] == [(3, 3), (2, 2), (1, 1)]
         assert history[0].at == "2026-01-01T00:00:03.000000Z"
-        assert [store.objects.version("a", n).content for n in (1, 2, 3)] == [0, 1, 2]
-        assert [each.n for each in store.objects.history("a", before=3, limit=1)] == [2]
+        assert [store.objects.get("a", version=n).content for n in (1, 2, 3)] == [0, 1, 2]
+        assert [each.n for each in store.objects.history("a", cursor="3", limit=1).items] == [2]
         with pytest.raises(errors.NotFoundError):
-            store.objects.version("a", 4)
+            store.objects.get("a", version=4)
 
     def test_to_put_what_is_there_changes_nothing(self, store: sync.Holdproof) -> None:
         first = store.objects.put("a", type="note", content="x" * 300_000, attributes={"n": 1.0})
         before = root(store), leaves(store)
         assert store.objects.put("a", type="note", content="x" * 300_000, attributes={"n": 1.0}) == first
         assert before == (root(store), leaves(store))
-        assert len(store.objects.history("a")) == 1
+        assert len(store.objects.history("a").items) == 1
 
     def test_a_heartbeat_leaves_the_cid_as_it_is(self, store: sync.Holdproof) -> None:
         first = store.objects.put("a", type="note", content="x")
@@ -73,20 +73,19 @@ class Objects(OnMemory):
         third = store.objects.put("a", type="note", content="y")
         assert third.meta == {"last_sync": 1}, "a put without meta leaves it"
         assert store.objects.annotate("a", {}).meta == {}
-        assert len(store.objects.history("a")) == 2
+        assert len(store.objects.history("a").items) == 2
 
     def test_a_deleted_object_is_gone_and_its_history_goes_on(self, store: sync.Holdproof) -> None:
         store.objects.put("a", type="note", content=1, meta={"x": 1})
-        store.objects.delete("a")
+        assert store.objects.delete("a")
         with pytest.raises(errors.NotFoundError):
             store.objects.get("a")
-        with pytest.raises(errors.NotFoundError):
-            store.objects.delete("a")
+        assert not store.objects.delete("a"), "there is nothing to delete any more"
         with pytest.raises(errors.NotFoundError):
             store.objects.annotate("a", {"x": 1})
         again = store.objects.put("a", type="note", content=1)
         assert (again.version, again.meta) == (3, {})
-        assert [each.cid is None for each in store.objects.history("a")] == [False, True, False]
+        assert [each.cid is None for each in store.objects.history("a").items] == [False, True, False]
 
     def test_a_version_can_be_given(self, store: sync.Holdproof) -> None:
         assert store.objects.put("a", type="t", version=3_913_000_000).version == 3_913_000_000
@@ -108,7 +107,7 @@ class Objects(OnMemory):
             store.objects.apply({"a": {"type": "t"}, "b": {"type": "t", "content": object()}, "c": None})
         assert root(store) == before
         store.objects.apply({"a": {"type": "t"}, "b": {"type": "t", "meta": {"x": 1}}, "c": None, "never": None})
-        assert [each.id for each in store.objects.list().objects] == ["a", "b"]
+        assert [each.id for each in store.objects.list().items] == ["a", "b"]
 
     def test_one_leaf_is_enough_for_many_objects(self, store: sync.Holdproof) -> None:
         store.objects.put("a", type="t")
@@ -121,7 +120,7 @@ class Objects(OnMemory):
         base = store.snapshots.create().cid
         store.objects.put("a", type="t", content="theirs")
         store.objects.apply({"b": {"type": "t", "content": "mine"}}, base=base)
-        assert [each.content for each in store.objects.list().objects] == ["theirs", "mine"]
+        assert [each.content for each in store.objects.list().items] == ["theirs", "mine"]
         with pytest.raises(errors.MergeConflictError) as conflict:
             store.objects.apply({"a": {"type": "t", "content": "mine"}, "c": {"type": "t"}}, base=base)
         assert conflict.value.fields["ids"] == ["a"]
@@ -163,7 +162,7 @@ class Objects(OnMemory):
             store.objects.put("a", **wrong)
         with pytest.raises(errors.InvalidInputError):
             store.objects.apply({"a": {"type": "t", "colour": "red"}})
-        assert store.objects.list().objects == ()
+        assert store.objects.list().items == []
 
     # --- the graph ------------------------------------------------------------------------------------------------
 
@@ -201,13 +200,17 @@ class Objects(OnMemory):
 
     def test_objects_are_listed_in_pages(self, store: sync.Holdproof) -> None:
         store.objects.apply({f"o{number:03}": {"type": "t"} for number in range(25)} | {ODD: {"type": "t"}})
-        found, after = [], ""
+        found: list[str] = []
+        cursor: str | None = None
         while True:
-            page = store.objects.list(after=after, limit=7)
-            found += [each.id for each in page.objects]
-            if page.next is None:
+            page = store.objects.list(cursor=cursor, limit=7)
+            found += [each.id for each in page.items]
+            cursor = page.next_cursor
+            if cursor is None:
                 break
-            after = page.next
+        with pytest.raises(errors.InvalidInputError, match="cursor"):
+            store.objects.list(cursor="")
+        assert store.objects.list(limit=26).next_cursor is None, "a page that is exactly full is the last one"
         assert found == [*(f"o{number:03}" for number in range(25)), ODD]
 
     # --- laws -----------------------------------------------------------------------------------------------------
@@ -246,8 +249,8 @@ class Objects(OnMemory):
 
         together(8, lambda _: [store.write(add) for _ in range(5)].count(1))
         assert store.objects.get("sum").content == 40
-        assert len(store.objects.list(limit=100).objects) == 41
-        assert [each.version for each in store.objects.history("sum")] == [*range(41, 0, -1)]
+        assert len(store.objects.list(limit=100).items) == 41
+        assert [each.version for each in store.objects.history("sum").items] == [*range(41, 0, -1)]
 
     def test_of_racing_conditional_writers_one_wins(self, store: sync.Holdproof) -> None:
         def first(number: int) -> bool:
@@ -273,7 +276,7 @@ class Objects(OnMemory):
             return True
 
         together(10, one)
-        assert [each.id for each in store.objects.list().objects] == [f"o{number}" for number in range(0, 10, 2)]
+        assert [each.id for each in store.objects.list().items] == [f"o{number}" for number in range(0, 10, 2)]
 
     def test_no_object_is_put_while_the_store_is_locked(self, store: sync.Holdproof) -> None:
         store.objects.put("a", type="t")
@@ -302,9 +305,9 @@ def test_both_faces_show_the_same(tmp_path: Path) -> None:
             await store.snapshots.create("first")
             await store.image.dump()
             cid = await store.values.put([1, 2])
-            return await store.objects.list(), await store.snapshots.list(), await store.values.get(cid)
+            return (await store.objects.list()).items, (await store.snapshots.list()).items, await store.values.get(cid)
 
     shown = asyncio.run(work())
     with sync.open(tmp_path / "home") as store:
-        assert shown == (store.objects.list(), store.snapshots.list(), [1, 2])
+        assert shown == (store.objects.list().items, store.snapshots.list().items, [1, 2])
         assert store.image.load().how == "same"

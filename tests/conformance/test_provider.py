@@ -170,7 +170,7 @@ def test_settings_come_from_the_file_named(tmp_path: Path) -> None:
 
 def test_while_the_storage_migrates_everything_else_is_refused() -> None:
     async def test(storage: StorageProvider) -> None:
-        with storage._doings.doing(StorageOp.MIGRATE):
+        with storage._stores.tracker.operation(StorageOp.MIGRATE):
             assert storage.status().under_way == {"migrating": 1}
             for call in (
                 lambda: storage.relational.fetch_all(IDS),
@@ -264,7 +264,7 @@ def test_the_next_healthy_start_says_what_was_not_kept(
     with sync.open() as store:
         assert any("was in memory since" in text for text in store.status().degraded)
     shown = CliRunner().invoke(app, ["status"])
-    assert "the relational store of services was in memory" in " ".join(shown.output.split())
+    assert "the relational store was in memory" in " ".join(shown.output.split())
     (home / "membrane.db").rmdir()
 
     async def healthy(storage: StorageProvider) -> None:

@@ -41,7 +41,7 @@ def fill(store: sync.Holdproof, clock: FrozenClock, days: int = 4, each: int = 3
 
 
 def left(store: sync.Holdproof) -> list[str]:
-    return [each.cid for each in reversed(store.snapshots.list().snapshots)]
+    return [each.cid for each in reversed(store.snapshots.list().items)]
 
 
 class Pruning(OnMemory):
@@ -49,7 +49,7 @@ class Pruning(OnMemory):
         self, store: sync.Holdproof, clock: FrozenClock
     ) -> None:
         taken = fill(store, clock)
-        now, held = store.objects.list(limit=100).objects, count(store)
+        now, held = store.objects.list(limit=100).items, count(store)
         told = store.retention.prune("snapshots", keep=2, dry_run=True)
         assert (told.count, told.records, left(store)) == (10, {"snapshots": 10}, taken)
         done = store.retention.prune("snapshots", keep=2)
@@ -59,27 +59,27 @@ class Pruning(OnMemory):
         assert store.retention.gc().blocks == gone.blocks > 40
         assert count(store) == held - gone.blocks
         assert b"day 0 turn 0" not in blocks(store), "long content in pieces too"
-        assert store.objects.list(limit=100).objects == now
-        assert store.objects.at(taken[-2], limit=100).objects[0].content.startswith("day 3 turn 1")
+        assert store.objects.list(limit=100).items == now
+        assert store.objects.list(at=taken[-2], limit=100).items[0].content.startswith("day 3 turn 1")
         assert store.retention.gc().blocks == 0
         assert store.verify.run(lock=False).verdict.sound
         with pytest.raises(errors.NotFoundError):
-            store.objects.at(taken[0])
+            store.objects.list(at=taken[0])
 
     def test_history_says_what_was_pruned(self, store: sync.Holdproof, clock: FrozenClock) -> None:
         fill(store, clock, days=1)
         clock.advance(DAY_S)
         assert store.retention.prune("versions", older_than_days=0.5, keep=2).count == 1
-        newest, second, first = store.objects.history("busy")
+        newest, second, first = store.objects.history("busy").items
         assert (newest.pruned_at, second.pruned_at, first.version) == (None, None, 1)
         assert first.pruned_at is not None
         with pytest.raises(errors.PrunedError) as raised:
-            store.objects.version("busy", 1)
+            store.objects.get("busy", version=1)
         assert raised.value.fields["pruned_at"] == first.pruned_at
-        assert store.objects.version("busy", 2).version == 2
-        assert store.objects.at(left(store)[0]).objects[0].version == 1, "a snapshot shows what it has"
+        assert store.objects.get("busy", version=2).version == 2
+        assert store.objects.list(at=left(store)[0]).items[0].version == 1, "a snapshot shows what it has"
         store.retention.gc()
-        assert store.objects.at(left(store)[0]).objects[0].version == 1, "and goes on to"
+        assert store.objects.list(at=left(store)[0]).items[0].version == 1, "and goes on to"
         assert store.objects.put("busy", type="t", content="next").version == 4
 
     def test_the_last_of_each_day_may_stay(self, store: sync.Holdproof, clock: FrozenClock) -> None:
@@ -87,7 +87,7 @@ class Pruning(OnMemory):
         store.retention.prune("snapshots", keep_daily=3)
         assert left(store) == [taken[5], taken[8], taken[11]], "day 0 is too long ago, of the others the last stays"
         store.retention.gc()
-        assert [store.objects.at(cid, limit=50).objects != () for cid in left(store)] == [True] * 3
+        assert [store.objects.list(at=cid, limit=50).items != [] for cid in left(store)] == [True] * 3
 
     def test_what_is_past_every_limit_goes_and_nothing_else(self, store: sync.Holdproof, clock: FrozenClock) -> None:
         taken = fill(store, clock)
@@ -147,7 +147,9 @@ class Pruning(OnMemory):
                 else:
                     other.archive.import_car(tmp_path / "line.car", did=did)
                 assert left(other) == line
-                assert other.objects.at(taken[-2], limit=50) == store.objects.at(taken[-2], limit=50)
+                assert (
+                    other.objects.list(at=taken[-2], limit=50).items == store.objects.list(at=taken[-2], limit=50).items
+                )
                 assert flaws(other) == []
                 other.objects.put("more", type="t")
                 other.image.dump(tmp_path / way)
@@ -168,11 +170,11 @@ class Pruning(OnMemory):
             other.archive.export_car(tmp_path / "b.car")
         store.retention.prune("snapshots", keep=1)
         [kept] = left(store)
-        written = len(store.objects.history("busy"))
+        written = len(store.objects.history("busy").items)
         store.archive.import_car(tmp_path / "b.car", did=theirs)
         assert left(store)[0] == kept
         assert len(left(store)) == 2
-        assert len(store.objects.history("busy")) == written
+        assert len(store.objects.history("busy").items) == written
         assert store.objects.get("new").content == "theirs"
 
     def test_a_pruned_version_that_comes_again_stays(self, store: sync.Holdproof) -> None:
@@ -184,9 +186,9 @@ class Pruning(OnMemory):
         store.objects.put("a", type="t", content="now", ns="elsewhere")
         store.retention.prune("versions", keep=1)
         store.retention.gc()
-        assert store.objects.version("a", 1, ns="elsewhere").content == long
+        assert store.objects.get("a", version=1, ns="elsewhere").content == long
         with pytest.raises(errors.PrunedError):
-            store.objects.version("a", 1)
+            store.objects.get("a", version=1)
 
     def test_writers_go_on_while_versions_go(self, store: sync.Holdproof) -> None:
         """Contents come and go in a ring, so what is being removed is often just being written again."""
@@ -229,7 +231,7 @@ class Pruning(OnMemory):
         store.objects.apply({"a": None, "b": None})
         store.snapshots.create()
         store.retention.prune("snapshots", keep=1)
-        kept: dict[str, Any] = {left(store)[0]: store.objects.list().objects}
+        kept: dict[str, Any] = {left(store)[0]: store.objects.list().items}
         for number, step in enumerate(steps):
             verb, _, what = step.partition(" ")
             if verb == "put":
@@ -237,7 +239,7 @@ class Pruning(OnMemory):
             elif verb == "delete":
                 store.objects.apply({what: None})
             elif verb == "snapshot":
-                kept[store.snapshots.create().cid] = store.objects.list().objects
+                kept[store.snapshots.create().cid] = store.objects.list().items
             elif verb == "prune":
                 store.retention.prune("snapshots", keep=int(what))
                 kept = dict([*kept.items()][-int(what) :])
@@ -245,7 +247,7 @@ class Pruning(OnMemory):
                 store.retention.prune("versions", keep=1)
             else:
                 store.retention.gc()
-            assert {cid: store.objects.at(cid).objects for cid in left(store)} == kept
+            assert {cid: store.objects.list(at=cid).items for cid in left(store)} == kept
         assert flaws(store) == []
 
 

@@ -11,8 +11,7 @@ from holdproof import errors
 from holdproof.db import Database, open_database
 from holdproof.db.tx import MIGRATED_TABLES
 from holdproof.executors import SyncExecutor
-from holdproof.storage.executors import AsyncStorageExecutor
-from holdproof.storage.operation_tracker import OperationTracker
+from holdproof.storage.executors import AsyncStorageExecutor, OperationTracker
 from holdproof.storage.relational import Relational
 from holdproof.storage.stores import RelationalStore
 from holdproof.testing import RelationalSuite

@@ -39,7 +39,7 @@ class SealedMemory(OnMemory):
         ada = store.objects.get("ada")
         assert (ada.content, ada.attributes, ada.meta) == (SECRET, {"likes": SECRET}, {"seen": SECRET})
         assert (ada.hidden, ada.subject) == (None, store.read(lambda tx: encryption.find(tx, NAME)))
-        assert ada in store.objects.list().objects
+        assert ada in store.objects.list().items
         assert store.values.get(listed) == [SECRET, {"n": 1}]
         assert SECRET.encode() not in self.clear(store)
 
@@ -55,17 +55,17 @@ class SealedMemory(OnMemory):
         for read in (
             lambda: store.objects.get("ada"),
             lambda: store.objects.get("ada", at=first),
-            lambda: store.objects.version("ada", 1),
+            lambda: store.objects.get("ada", version=1),
             lambda: store.values.get(listed),
             lambda: store.values.slice(listed, 0, 1),
             lambda: store.values.append(listed, ["more"]),
         ):
             with pytest.raises(errors.ErasedError):
                 read()
-        [gone] = [each for each in store.objects.at(first).objects if each.id == "ada"]
+        [gone] = [each for each in store.objects.list(at=first).items if each.id == "ada"]
         assert (gone.cid, gone.hidden, gone.content, gone.attributes, gone.meta) == (before.cid, "erased", None, {}, {})
         assert store.objects.get("bob").content == "of bob"
-        assert [each.version for each in store.objects.history("ada")] == [2, 1]
+        assert [each.version for each in store.objects.history("ada").items] == [2, 1]
         assert store.snapshots.diff(first).differences[0].id == "ada"
 
     def test_every_root_and_signature_is_what_it_was(self, store: sync.Holdproof) -> None:
@@ -114,7 +114,7 @@ class SealedMemory(OnMemory):
         store.erase.subject(NAME)
         with pytest.raises(errors.ErasedError):
             store.objects.get("a")
-        assert store.objects.version("a", 1).content == "open", "history is what it was"
+        assert store.objects.get("a", version=1).content == "open", "history is what it was"
 
     def test_a_search_finds_no_word_of_it(self, store: sync.Holdproof) -> None:
         store.objects.put("a", type="note", content="marzipan")
@@ -164,7 +164,7 @@ class SealedMemory(OnMemory):
         assert SECRET.encode() not in (tmp_path / "all.car").read_bytes()
         with sync.open(url=":memory:") as other:
             other.archive.import_car(tmp_path / "all.car", did=did)
-            [found] = [each for each in other.objects.list().objects if each.id == "ada"]
+            [found] = [each for each in other.objects.list().items if each.id == "ada"]
             assert (found.hidden, found.cid) == ("locked", store.objects.get("ada").cid)
             with pytest.raises(errors.NotFoundError):
                 other.objects.get("ada")
@@ -178,7 +178,7 @@ class SealedMemory(OnMemory):
         for wrong in ("", "  ", 7, "x" * 1025):
             with pytest.raises(errors.InvalidInputError):
                 store.objects.put("a", type="t", subject=wrong)  # type: ignore[arg-type]
-        assert store.objects.list().objects == ()
+        assert store.objects.list().items == []
 
     def test_namespaces_have_people_of_their_own(self, store: sync.Holdproof) -> None:
         store.objects.put("a", type="t", content=1, subject=NAME)
@@ -205,7 +205,7 @@ class TestOnSqlite(OnSqlite, SealedMemory):
         with store.image.open(tmp_path / "images") as seen:
             with pytest.raises(errors.NotFoundError):
                 seen.get("ada")
-            assert {each.hidden for each in seen.list().objects} == {None, "locked"}
+            assert {each.hidden for each in seen.list().items} == {None, "locked"}
 
 
 class TestInMemory(InMemory, SealedMemory):

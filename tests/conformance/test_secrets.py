@@ -21,7 +21,7 @@ from holdproof.content.kubo import Kubo
 from holdproof.db.postgres.connection import Connector
 from holdproof.errors import HoldproofError
 from holdproof.evidence.key_files import KeyFolder
-from holdproof.storage.blobs.open_backend import open_place
+from holdproof.storage.blobs import open_backend
 from holdproof.upkeep import head_webhook, notify
 from tests.web import Web, running
 
@@ -175,10 +175,10 @@ def test_keys_of_s3_are_never_told(ear: Ear, tmp_path: Path, monkeypatch: pytest
     from holdproof.storage.blobs import s3  # noqa: PLC0415 (an optional extra)
 
     monkeypatch.setattr(s3, "PATIENCE", timedelta(seconds=0.5))
-    place = open_place("s3://bucket/prefix")
+    place = open_backend("s3://bucket/prefix")
     ear.hear(place, place.where("x"))
     ear.refused(lambda: place.open("ab" * 32))
-    given = open_place(
+    given = open_backend(
         "s3://bucket", endpoint="http://127.0.0.1:1", access_key_id="AKIAEXAMPLE", secret_access_key=SECRET
     )
     ear.hear(given, vars(given))
@@ -196,7 +196,7 @@ def test_what_a_node_is_reached_by_is_never_told(ear: Ear, tmp_path: Path) -> No
     node = Kubo(url, token=SECRET, idle_s=1)
     ear.hear(node, node.url)
     ear.refused(node.version)
-    ear.refused(lambda: open_place(f"ipfs+{url}").open("bafy"))
+    ear.refused(lambda: open_backend(f"ipfs+{url}").open("bafy"))
     home = tmp_path / "home"
     with sync.open(home) as store:
         store.objects.put("x", type="fact")

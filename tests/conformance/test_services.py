@@ -178,7 +178,7 @@ def test_verbs_tell_their_signature_and_words_before_and_after_opening() -> None
         for _ in range(2):
             assert list(inspect.signature(store.blobs.put).parameters) == ["key", "data", "content_type", "subject"]
             assert next(iter(inspect.signature(store.telemetry.query).parameters)) == "span_id"
-            assert str(store.blobs.get.__doc__).startswith("The bytes of a key")
+            assert str(store.blobs.get.__doc__).startswith("Return the verified bytes of a key")
             store.blobs.exists("x")
             store.telemetry.count()
 
@@ -186,7 +186,7 @@ def test_verbs_tell_their_signature_and_words_before_and_after_opening() -> None
 def test_what_is_no_verb_is_an_attribute_error() -> None:
     with sync.open() as store:
         assert not hasattr(store.blobs, "colour")
-        with pytest.raises(AttributeError, match="is known once a verb was used"):
+        with pytest.raises(AttributeError, match="exist after the first call"):
             _ = store.vectors.dimensions
         store.vectors.count()
         assert store.vectors.dimensions == 2

@@ -490,5 +490,5 @@ def test_on_postgres_the_command_line_sees_the_same_sessions(home: Path, postgre
             assert (await service.end_session(id)).name == "s"
 
     asyncio.run(run())
-    [found] = json.loads(CliRunner().invoke(app, ["sessions", "list-sessions", *words]).stdout)["sessions"]
+    [found] = json.loads(CliRunner().invoke(app, ["sessions", "list-sessions", *words]).stdout)
     assert (found["id"], found["state"]) == (id, "completed")

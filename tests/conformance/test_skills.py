@@ -74,7 +74,7 @@ class Skills(OnStore):
         assert (loaded.data, loaded.text, loaded.approval) == (GOOD, GOOD.decode(), approved)
         assert (approved.n, approved.root, approved.rules, approved.size) == (1, seen.root, "org/1", len(GOOD))
         assert store.skills.status(str(file)) == Skill(str(file), SkillState.APPROVED, approved)
-        assert store.skills.list().skills == (store.skills.status(str(file)),)
+        assert store.skills.list().items == [store.skills.status(str(file))]
         report = sound(store)
         assert (report.checked["skill_approvals"], report.checked["approvals of skills"]) == (1, 1)
 
@@ -103,7 +103,7 @@ class Skills(OnStore):
     def test_an_approval_without_a_name_is_refused(self, store: sync.Holdproof, file: Path, by: str) -> None:
         with pytest.raises(errors.InvalidInputError):
             store.skills.approve(str(file), by=by)
-        assert store.skills.list().skills == ()
+        assert store.skills.list().items == []
 
     def test_what_is_no_file_of_bounded_size_cannot_be_approved(self, store: sync.Holdproof, file: Path) -> None:
         (file.parent / "link.org").symlink_to(file)
@@ -135,8 +135,8 @@ class Skills(OnStore):
         assert store.skills.load(str(file), ns="blue").data == GOOD
         assert "nobody approved it" in refused(store, file).message
         assert store.skills.load(str(file), ns="blue").data == GOOD
-        assert [each.path for each in store.skills.list(ns="blue").skills] == [str(file)]
-        assert [each.state for each in store.skills.list().skills] == [SkillState.LOCKED]
+        assert [each.path for each in store.skills.list(ns="blue").items] == [str(file)]
+        assert [each.state for each in store.skills.list().items] == [SkillState.LOCKED]
 
     # --- attacks on the file -------------------------------------------------------------------------------------
 
@@ -207,7 +207,7 @@ class Skills(OnStore):
         aside = file.rename(file.with_name("aside.org"))
         with pytest.raises(errors.NotFoundError):
             store.skills.load(str(file))
-        assert [each.state for each in store.skills.verify().skills] == [SkillState.MISSING]
+        assert [each.state for each in store.skills.verify().items] == [SkillState.MISSING]
         aside.rename(file)
         assert store.skills.load(str(file)).data == GOOD
         assert lockdowns(store) == []
@@ -455,13 +455,13 @@ class Skills(OnStore):
         other.write_bytes(b"def f(): ...\n")
         for each in (file, other):
             store.skills.approve(str(each), by="ada")
-        assert [each.state for each in store.skills.verify().skills] == [SkillState.APPROVED] * 2
+        assert [each.state for each in store.skills.verify().items] == [SkillState.APPROVED] * 2
         other.write_bytes(b"def f(): evil()\n")
-        found = {each.path: each for each in store.skills.verify(lock=False).skills}
+        found = {each.path: each for each in store.skills.verify(lock=False).items}
         assert found[str(other)].state is SkillState.LOCKED
         assert "the code block 'f' at line 1 was changed" in found[str(other)].flaw
         assert lockdowns(store) == []
-        assert [each.state for each in store.skills.verify(str(other)).skills] == [SkillState.LOCKED]
+        assert [each.state for each in store.skills.verify(str(other)).items] == [SkillState.LOCKED]
         assert [row[0] for row in lockdowns(store)] == [str(other)]
         assert store.skills.load(str(file)).data == GOOD
 
@@ -471,9 +471,9 @@ class Skills(OnStore):
             path.write_bytes(path.name.encode())
             store.skills.approve(str(path), by="ada")
         first = store.skills.list(limit=3)
-        rest = store.skills.list(after=first.next or "", limit=3)
-        assert [each.path for each in (*first.skills, *rest.skills)] == [str(path) for path in paths]
-        assert rest.next is None
+        rest = store.skills.list(cursor=first.next_cursor, limit=3)
+        assert [each.path for each in (*first.items, *rest.items)] == [str(path) for path in paths]
+        assert rest.next_cursor is None
         with pytest.raises(errors.InvalidInputError):
             store.skills.list(limit=0)
 
@@ -529,8 +529,8 @@ class WithoutFrozenClock(OnStore):
                 with pytest.raises(errors.SkillLockedError):
                     await store.skills.load(str(file))
                 assert (await store.skills.status(str(file))).state is SkillState.LOCKED
-                [found] = (await store.skills.verify()).skills
-                assert found.lockdown == (await store.skills.list()).skills[0].lockdown
+                [found] = (await store.skills.verify()).items
+                assert found.lockdown == (await store.skills.list()).items[0].lockdown
 
         asyncio.run(play())
 
@@ -596,7 +596,7 @@ def forge(store: sync.Holdproof, **changes: Any) -> None:
     """Put an approval into the database that nobody made: the first one, with the next number and these changes."""
 
     def put(tx: Tx) -> None:
-        names = (*proofs.SAID, "blocks", "keyid", "statement")
+        names = (*proofs.SIGNED, "blocks", "keyid", "statement")
         found = tx.one(_LAST)
         assert found is not None
         row = dict(zip(names, found, strict=True)) | {"n": 2, **changes}

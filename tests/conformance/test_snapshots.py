@@ -26,7 +26,7 @@ _LEAVES = sql(
 
 
 def contents(store: sync.Holdproof, **options: Any) -> dict[str, Any]:
-    return {each.id: each.content for each in store.objects.list(limit=1000, **options).objects}
+    return {each.id: each.content for each in store.objects.list(limit=1000, **options).items}
 
 
 def put(store: sync.Holdproof, **objects: Any) -> None:
@@ -55,12 +55,12 @@ class Snapshots(OnMemory):
             made.append(store.snapshots.create(str(number)))
         assert [each.prev for each in made] == [None, *(each.cid for each in made[:-1])]
         assert [each.rev for each in made] == sorted({each.rev for each in made})
-        assert [each.message for each in store.snapshots.list().snapshots] == ["4", "3", "2", "1", "0"]
+        assert [each.message for each in store.snapshots.list().items] == ["4", "3", "2", "1", "0"]
         page = store.snapshots.list(limit=2)
-        assert [each.message for each in store.snapshots.list(after=page.next or "", limit=2).snapshots] == ["2", "1"]
+        assert [each.message for each in store.snapshots.list(cursor=page.next_cursor, limit=2).items] == ["2", "1"]
         for number, each in enumerate(made):
             assert store.objects.get("a", at=each.cid).content == number
-            assert store.objects.at(each.cid).objects[0].content == number
+            assert store.objects.list(at=each.cid).items[0].content == number
 
     def test_who_took_it_does_not_change_the_root(self, store: sync.Holdproof) -> None:
         put(store, a=1)
@@ -73,7 +73,7 @@ class Snapshots(OnMemory):
         put(store, a=1)
         store.snapshots.rollback(empty.cid)
         assert contents(store) == {}
-        assert store.objects.at(empty.cid).objects == ()
+        assert store.objects.list(at=empty.cid).items == []
 
     def test_a_snapshot_that_is_not_there_is_not_found(self, store: sync.Holdproof) -> None:
         for wrong in ("head", "x", "3lbh5f7kqxc22"):
@@ -104,7 +104,7 @@ class Snapshots(OnMemory):
     def test_racing_snapshots_form_one_chain(self, store: sync.Holdproof) -> None:
         store.snapshots.create()
         together(8, lambda number: store.snapshots.create(str(number)).ns)
-        chain = store.snapshots.list().snapshots
+        chain = store.snapshots.list().items
         assert len(chain) == 9
         assert [each.prev for each in chain[:-1]] == [each.cid for each in chain[1:]]
 
@@ -118,7 +118,7 @@ class Snapshots(OnMemory):
         store.objects.annotate("c", {"seen": 1})
         store.objects.put("ä", type="t")
         found = store.snapshots.diff()
-        assert (found.old, found.new, found.next) == (old.cid, "work", None)
+        assert (found.old, found.new, found.next_cursor) == (old.cid, "work", None)
         assert {each.id: each.change for each in found.differences} == {
             "a": "changed",
             "b": "removed",
@@ -130,7 +130,7 @@ class Snapshots(OnMemory):
         assert store.snapshots.diff("head", old.rev).differences == ()
         first = store.snapshots.diff(limit=3)
         assert [each.id for each in first.differences] == ["a", "b", "c"]
-        assert [each.id for each in store.snapshots.diff(after=first.next or "", limit=3).differences] == ["ä"]
+        assert [each.id for each in store.snapshots.diff(cursor=first.next_cursor, limit=3).differences] == ["ä"]
 
     # --- going back -----------------------------------------------------------------------------------------------
 
@@ -138,15 +138,15 @@ class Snapshots(OnMemory):
         store.objects.put("a", type="t", content=1, meta={"vector": [0.5, 0.25]})
         put(store, b=1)
         then = store.snapshots.create("then")
-        before = store.objects.list().objects
+        before = store.objects.list().items
         put(store, a=2, b=None, c=3)
         back = store.snapshots.rollback(then.cid, author="ada", reason="wrong")
-        assert store.objects.list().objects == before
+        assert store.objects.list().items == before
         assert (back.root, back.author, back.reason) == (then.root, "ada", "wrong")
-        _, between, _ = store.snapshots.list().snapshots
+        _, between, _ = store.snapshots.list().items
         assert contents(store, ns="main") == {"a": 1, "b": 1}
-        assert {each.id for each in store.objects.at(between.cid).objects} == {"a", "c"}
-        assert [each.version for each in store.objects.history("a")] == [1, 2, 1]
+        assert {each.id for each in store.objects.list(at=between.cid).items} == {"a", "c"}
+        assert [each.version for each in store.objects.history("a").items] == [1, 2, 1]
         assert store.objects.put("a", type="t", content=4).version == 4
         with pytest.raises(errors.NotFoundError):
             store.snapshots.rollback("3lbh5f7kqxc22")
@@ -175,11 +175,11 @@ class Snapshots(OnMemory):
         start, other = self.lines(
             store, {"a": 1, "b": 1, "c": 1}, {"a": 2, "b": None, "c": 5}, {"a": 3, "b": 2, "x": 1}
         )
-        before = contents(store), len(store.snapshots.list().snapshots)
+        before = contents(store), len(store.snapshots.list().items)
         with pytest.raises(errors.MergeConflictError) as conflict:
             store.snapshots.merge(other.cid, base=start.cid)
         assert conflict.value.fields["ids"] == ["a", "b"]
-        assert (contents(store), len(store.snapshots.list().snapshots)) == before
+        assert (contents(store), len(store.snapshots.list().items)) == before
 
         def sum_up(id: str, base: Any, ours: Any, theirs: Any) -> dict[str, Any] | None:
             assert base.content == 1

@@ -10,13 +10,12 @@ from typing import Any
 import pytest
 
 from holdproof import errors
-from holdproof.config import Retention
+from holdproof.config import RetentionSettings
 from holdproof.db import Tx, open_database, sql
 from holdproof.executors import SyncExecutor
 from holdproof.model.storage import TelemetryEvent
 from holdproof.storage import chunks, telemetry
-from holdproof.storage.executors import AsyncStorageExecutor
-from holdproof.storage.operation_tracker import OperationTracker
+from holdproof.storage.executors import AsyncStorageExecutor, OperationTracker
 from holdproof.storage.stores import TelemetryStore
 from holdproof.storage.telemetry import Telemetry
 from holdproof.testing import FrozenClock, TelemetrySuite
@@ -42,7 +41,7 @@ class AgeSuite(Place):
 
     @pytest.fixture
     def store(self, clock: FrozenClock) -> Iterator[Telemetry[SyncExecutor]]:
-        store = Telemetry(SyncExecutor(self.database("telemetry", clock=clock)), Retention(30, 365, 730))
+        store = Telemetry(SyncExecutor(self.database("telemetry", clock=clock)), RetentionSettings(30, 365, 730))
         yield store
         store.close()
 

@@ -104,11 +104,13 @@ def theirs(store: sync.Holdproof, folder: Path) -> World:
     there.evaluations.submit({"is": SECRET}, evaluation_id="battle", score=0.5, intent=[1.0], subject="Ada")
     there.objects.put("their-object", type=SECRET, content=SECRET, meta={"is": SECRET, "vector": [1.0, 0.0]})
     snapshot = there.snapshots.create(SECRET, author=SECRET).cid
-    there.threads.put("their-thread", {"is": SECRET}, metadata={"is": SECRET}, facts={"is": SECRET}, run_id="their-run")
+    there.threads.put_checkpoint(
+        "their-thread", {"is": SECRET}, metadata={"is": SECRET}, facts={"is": SECRET}, run_id="their-run"
+    )
     there.threads.put_writes("their-thread", "z", "task", [(0, "is", SECRET)])
-    there.transcripts.put(_THEIR_CHAT, "key", SECRET, tag="tag")
+    there.transcripts.put_item(_THEIR_CHAT, "key", SECRET, tag="tag")
     there.notes.put(["their"], "note", {"is": SECRET}, vectors={"is": [1.0, 0.0]}, ttl_s=1e6)
-    there.transcripts.write(_THEIR_CHAT, {"is": SECRET})
+    there.transcripts.put_state(_THEIR_CHAT, {"is": SECRET})
     access, link = there.tokens.create(SECRET), there.tokens.link(name=SECRET)
     clean = there.flows.start("their-agent").flow_id
     there.flows.transition(clean, "RUNNING")
@@ -155,7 +157,7 @@ TRIES: Final[dict[str, list[Try]]] = {
     "flows.cancel": [lambda s, w: s.flows.cancel(w.flow_id, reason="ours")],
     "flows.pace": [lambda s, w: s.flows.pace()],
     "flows.search": [lambda s, w: s.flows.search(), lambda s, w: s.flows.search(SECRET)],
-    "image.list": [lambda s, w: s.image.list()],
+    "image.list": [lambda s, w: s.image.list().items],
     "objects.embed": [lambda s, w: s.objects.embed(embedder=lambda text: [1.0, 0.0])],
     "objects.nearest": [lambda s, w: s.objects.nearest([1.0, 0.0])],
     "state.versions": [lambda s, w: s.state.versions("their-agent")],
@@ -268,10 +270,10 @@ TRIES: Final[dict[str, list[Try]]] = {
     ],
     "retention.list": [lambda s, w: s.retention.list()],
     "skills.status": [lambda s, w: s.skills.status(w.skill)],
-    "skills.list": [lambda s, w: s.skills.list()],
+    "skills.list": [lambda s, w: s.skills.list().items],
     "skills.revoke": [lambda s, w: s.skills.revoke(w.skill, by="we")],
     "skills.load": [lambda s, w: s.skills.load(w.skill)],
-    "skills.verify": [lambda s, w: s.skills.verify(), lambda s, w: s.skills.verify(w.skill)],
+    "skills.verify": [lambda s, w: s.skills.verify().items, lambda s, w: s.skills.verify(w.skill).items],
     "skills.watch": [lambda s, w: list(s.skills.watch(rounds=1))],
     "skills.approve": [lambda s, w: s.skills.approve(w.skill, by="we")],
     "objects.put": [lambda s, w: s.objects.put("their-object", type="t")],
@@ -285,29 +287,32 @@ TRIES: Final[dict[str, list[Try]]] = {
         lambda s, w: s.objects.get(_THEIR_OBJECT),
         lambda s, w: s.objects.get(_THEIR_OBJECT, at=w.snapshot),
     ],
-    "objects.at": [lambda s, w: s.objects.at(w.snapshot), lambda s, w: s.objects.at("head")],
-    "objects.list": [lambda s, w: s.objects.list()],
+    "objects.at": [lambda s, w: s.objects.list(at=w.snapshot).items, lambda s, w: s.objects.list(at="head").items],
+    "objects.list": [lambda s, w: s.objects.list().items],
     "objects.children": [lambda s, w: s.objects.children(_THEIR_OBJECT)],
-    "objects.history": [lambda s, w: s.objects.history(_THEIR_OBJECT)],
+    "objects.history": [lambda s, w: s.objects.history(_THEIR_OBJECT).items],
     "objects.search": [lambda s, w: s.objects.search(SECRET)],
     "objects.reindex": [lambda s, w: s.objects.reindex()],
-    "objects.version": [lambda s, w: s.objects.version(_THEIR_OBJECT, 1)],
+    "objects.version": [lambda s, w: s.objects.get(_THEIR_OBJECT, version=1)],
     "graph.roots": [lambda s, w: s.graph.roots()],
     "graph.subtree": [lambda s, w: s.graph.subtree(_THEIR_OBJECT)],
     "graph.walk": [lambda s, w: s.graph.walk(_THEIR_OBJECT)],
-    "threads.put": [lambda s, w: s.threads.put("their-thread", {}, parent_id="z")],
+    "threads.put": [lambda s, w: s.threads.put_checkpoint("their-thread", {}, parent_id="z")],
     "threads.put_writes": [lambda s, w: s.threads.put_writes("their-thread", "z", "task", [(0, "is", 1)])],
-    "threads.get": [lambda s, w: s.threads.get("their-thread")],
-    "threads.history": [lambda s, w: s.threads.history("their-thread"), lambda s, w: s.threads.history()],
+    "threads.get": [lambda s, w: s.threads.get_checkpoint("their-thread")],
+    "threads.history": [
+        lambda s, w: s.threads.list_checkpoints("their-thread").items,
+        lambda s, w: s.threads.list_checkpoints().items,
+    ],
     "threads.claim": [lambda s, w: s.threads.claim("their-thread")],
-    "threads.list": [lambda s, w: s.threads.list(), lambda s, w: s.threads.list(facts={"is": SECRET})],
-    "threads.show": [lambda s, w: s.threads.show("their-thread")],
+    "threads.list": [lambda s, w: s.threads.list().items, lambda s, w: s.threads.list(facts={"is": SECRET}).items],
+    "threads.show": [lambda s, w: s.threads.get("their-thread")],
     "threads.copy": [lambda s, w: s.threads.copy("their-thread", "own")],
     "threads.delete": [lambda s, w: s.threads.delete("their-thread")],
     "threads.delete_runs": [lambda s, w: s.threads.delete_runs(["their-run"])],
     "threads.prune": [lambda s, w: s.threads.prune(idle_days=0), lambda s, w: s.threads.prune(keep=1)],
     "snapshots.create": [lambda s, w: s.snapshots.create(), lambda s, w: s.snapshots.create(expected=w.snapshot)],
-    "snapshots.list": [lambda s, w: s.snapshots.list()],
+    "snapshots.list": [lambda s, w: s.snapshots.list().items],
     "snapshots.get": [lambda s, w: s.snapshots.get(w.snapshot)],
     "snapshots.diff": [lambda s, w: s.snapshots.diff(w.snapshot, "work")],
     "snapshots.rollback": [lambda s, w: s.snapshots.rollback(w.snapshot)],
@@ -315,28 +320,28 @@ TRIES: Final[dict[str, list[Try]]] = {
     "notes.put": [lambda s, w: s.notes.put(["their"], "note", {"is": "own"}, ttl_s=0.5)],
     "notes.get": [lambda s, w: s.notes.get(["their"], "note")],
     "notes.search": [
-        lambda s, w: s.notes.search(),
-        lambda s, w: s.notes.search(["their"], filter={"is": {"$gte": ""}}),
-        lambda s, w: s.notes.search(["their"], vector=[1.0, 0.0]),
+        lambda s, w: s.notes.search().items,
+        lambda s, w: s.notes.search(["their"], filter={"is": {"$gte": ""}}).items,
+        lambda s, w: s.notes.search(["their"], vector=[1.0, 0.0]).items,
     ],
-    "notes.paths": [lambda s, w: s.notes.paths()],
+    "notes.paths": [lambda s, w: s.notes.paths().items],
     "notes.touch": [lambda s, w: s.notes.touch(["their"], "note")],
     "notes.sweep": [lambda s, w: s.notes.sweep()],
     "notes.delete": [lambda s, w: s.notes.delete(["their"], "note")],
     "transcripts.append": [lambda s, w: s.transcripts.append(_THEIR_CHAT, ["x"], expected=1)],
-    "transcripts.put": [lambda s, w: s.transcripts.put(_THEIR_CHAT, "key", "own")],
-    "transcripts.write": [lambda s, w: s.transcripts.write(_THEIR_CHAT, "own")],
-    "transcripts.merge": [lambda s, w: s.transcripts.merge(_THEIR_CHAT, {"k": "own"}, expected=9)],
+    "transcripts.put": [lambda s, w: s.transcripts.put_item(_THEIR_CHAT, "key", "own")],
+    "transcripts.write": [lambda s, w: s.transcripts.put_state(_THEIR_CHAT, "own")],
+    "transcripts.merge": [lambda s, w: s.transcripts.update_state(_THEIR_CHAT, {"k": "own"}, expected=9)],
     "transcripts.read": [
-        lambda s, w: s.transcripts.read(_THEIR_CHAT),
-        lambda s, w: s.transcripts.read(_THEIR_CHAT, tag="tag"),
+        lambda s, w: s.transcripts.list_items(_THEIR_CHAT).items,
+        lambda s, w: s.transcripts.list_items(_THEIR_CHAT, tag="tag").items,
     ],
-    "transcripts.find": [lambda s, w: s.transcripts.find(_THEIR_CHAT, "key")],
+    "transcripts.find": [lambda s, w: s.transcripts.get_item(_THEIR_CHAT, "key")],
     "transcripts.get": [lambda s, w: s.transcripts.get(_THEIR_CHAT)],
-    "transcripts.list": [lambda s, w: s.transcripts.list().transcripts],
-    "transcripts.pop": [lambda s, w: s.transcripts.pop(_THEIR_CHAT)],
-    "transcripts.drop": [lambda s, w: s.transcripts.drop(_THEIR_CHAT, "key")],
-    "transcripts.clear": [lambda s, w: s.transcripts.clear(_THEIR_CHAT)],
+    "transcripts.list": [lambda s, w: s.transcripts.list().items],
+    "transcripts.pop": [lambda s, w: s.transcripts.pop_item(_THEIR_CHAT)],
+    "transcripts.drop": [lambda s, w: s.transcripts.delete_item(_THEIR_CHAT, "key")],
+    "transcripts.clear": [lambda s, w: s.transcripts.delete_items(_THEIR_CHAT)],
     "transcripts.delete": [lambda s, w: s.transcripts.delete(_THEIR_CHAT)],
 }
 _FILES: Final = {

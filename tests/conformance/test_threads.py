@@ -11,7 +11,7 @@ import pytest
 from holdproof import errors, sync
 from holdproof.db import sql
 from holdproof.memory.threads import thread_checks
-from holdproof.model.threads import Part, Run
+from holdproof.model.threads import EncodedList, EncodedValue
 from holdproof.model.verdicts import Verdict
 from holdproof.testing import FrozenClock
 from tests.conformance.decisions import InMemory, OnPostgres, OnSqlite
@@ -45,8 +45,10 @@ def chat(store: sync.Holdproof, turns: int, thread: str = "t") -> list[str]:
     for turn in range(turns):
         digest = sha256(message(turn)).digest()
         digests += (digest,)
-        run = Run("m", digests, {digest: message(turn)})
-        kept = store.threads.put(thread, {"messages": run}, parent_id=ids[-1] if ids else None, metadata={"step": turn})
+        run = EncodedList("m", digests, {digest: message(turn)})
+        kept = store.threads.put_checkpoint(
+            thread, {"messages": run}, parent_id=ids[-1] if ids else None, metadata={"step": turn}
+        )
         ids.append(kept.checkpoint_id)
     return ids
 
@@ -62,8 +64,8 @@ class Threads(OnMemory):
         [None, True, -1, 1.5, "text", b"bytes" * 100, {"a": [1, {"b": None}]}, [], [1, "two", [3.0]], ["x"] * 50],
     )
     def test_channels_come_back_as_they_were(self, sound: sync.Holdproof, value: Any) -> None:
-        kept = sound.threads.put("t", {"c": value, "other": 1}, metadata={"step": 1}, state=b"own")
-        found = sound.threads.get("t")
+        kept = sound.threads.put_checkpoint("t", {"c": value, "other": 1}, metadata={"step": 1}, state=b"own")
+        found = sound.threads.get_checkpoint("t")
         assert found is not None
         assert found.channels == {"c": value, "other": 1}
         assert (found.metadata, found.state, found.checkpoint_id) == ({"step": 1}, b"own", kept.checkpoint_id)
@@ -71,12 +73,14 @@ class Threads(OnMemory):
 
     def test_what_others_encoded_comes_back_with_its_tag(self, sound: sync.Holdproof) -> None:
         elements = [b"one", b"two", b"one", b"x" * 1000]
-        sound.threads.put("t", {"list": Run.of("msgpack", elements), "part": Part("json", b"{}" * 200)})
-        found = sound.threads.get("t")
+        sound.threads.put_checkpoint(
+            "t", {"list": EncodedList.of("msgpack", elements), "part": EncodedValue("json", b"{}" * 200)}
+        )
+        found = sound.threads.get_checkpoint("t")
         assert found is not None
         run = found.channels["list"]
         assert (run.tag, run.elements) == ("msgpack", elements)
-        assert found.channels["part"] == Part("json", b"{}" * 200)
+        assert found.channels["part"] == EncodedValue("json", b"{}" * 200)
         assert found.to_dict()["channels"]["list"]["tag"] == "msgpack"
 
     def test_a_conversation_costs_what_is_new_in_it(self, sound: sync.Holdproof) -> None:
@@ -85,57 +89,58 @@ class Threads(OnMemory):
         assert count <= 200 + 25 * 3
         assert size <= 200 * 520 + 40_000
         for turn in (0, 7, 8, 100, 199):
-            found = sound.threads.get("t", checkpoint_id=ids[turn])
+            found = sound.threads.get_checkpoint("t", checkpoint_id=ids[turn])
             assert found is not None
             assert found.channels["messages"].elements == [message(number) for number in range(turn + 1)]
 
     def test_a_list_may_be_edited_cut_and_turned(self, sound: sync.Holdproof) -> None:
         parent, base = None, [bytes([number]) * 100 for number in range(40)]
         for edited in (base, base[:20], [*base[:3], b"new", *base[4:]], base[::-1], base[5:], [], base):
-            kept = sound.threads.put("t", {"c": Run.of("m", edited)}, parent_id=parent)
+            kept = sound.threads.put_checkpoint("t", {"c": EncodedList.of("m", edited)}, parent_id=parent)
             parent = kept.checkpoint_id
-            found = sound.threads.get("t")
+            found = sound.threads.get_checkpoint("t")
             assert found is not None
             assert found.channels["c"].elements == edited
 
     def test_an_element_that_is_not_known_must_be_given(self, sound: sync.Holdproof) -> None:
         digest = sha256(b"never seen").digest()
         with pytest.raises(errors.NotFoundError):
-            sound.threads.put("t", {"c": Run("m", (digest,))})
+            sound.threads.put_checkpoint("t", {"c": EncodedList("m", (digest,))})
         with pytest.raises(errors.InvalidInputError):
-            sound.threads.put("t", {"c": Run("m", (digest,), {digest: b"another"})})
-        assert sound.threads.get("t") is None
+            sound.threads.put_checkpoint("t", {"c": EncodedList("m", (digest,), {digest: b"another"})})
+        with pytest.raises(errors.NotFoundError):
+            sound.threads.get_checkpoint("t")
 
     def test_a_channel_can_be_kept_from_the_parent(self, sound: sync.Holdproof) -> None:
-        first = sound.threads.put("t", {"a": ["x"] * 20, "b": 1})
-        sound.threads.put("t", {"b": 2}, keep=["a"], parent_id=first.checkpoint_id)
-        found = sound.threads.get("t")
+        first = sound.threads.put_checkpoint("t", {"a": ["x"] * 20, "b": 1})
+        sound.threads.put_checkpoint("t", {"b": 2}, keep=["a"], parent_id=first.checkpoint_id)
+        found = sound.threads.get_checkpoint("t")
         assert found is not None
         assert found.channels == {"a": ["x"] * 20, "b": 2}
         with pytest.raises(errors.NotFoundError):
-            sound.threads.put("t", {}, keep=["c"], parent_id=first.checkpoint_id)
+            sound.threads.put_checkpoint("t", {}, keep=["c"], parent_id=first.checkpoint_id)
 
     def test_the_newest_has_the_largest_id_and_lines_are_apart(self, sound: sync.Holdproof) -> None:
         for line, id in (("", "b"), ("", "a"), ("child", "c")):
-            sound.threads.put("t", {"id": id}, checkpoint_id=id, checkpoint_ns=line)
+            sound.threads.put_checkpoint("t", {"id": id}, checkpoint_id=id, checkpoint_ns=line)
         for line, id in (("", "b"), ("child", "c")):
-            found = sound.threads.get("t", checkpoint_ns=line)
+            found = sound.threads.get_checkpoint("t", checkpoint_ns=line)
             assert found is not None
             assert found.channels == {"id": id}
 
     def test_putting_a_checkpoint_again_replaces_it(self, sound: sync.Holdproof) -> None:
-        sound.threads.put("t", {"c": 1}, checkpoint_id="a")
-        sound.threads.put("t", {"c": 2}, checkpoint_id="a", metadata={"again": True})
-        found = sound.threads.get("t")
+        sound.threads.put_checkpoint("t", {"c": 1}, checkpoint_id="a")
+        sound.threads.put_checkpoint("t", {"c": 2}, checkpoint_id="a", metadata={"again": True})
+        found = sound.threads.get_checkpoint("t")
         assert found is not None
         assert (found.channels, found.metadata) == ({"c": 2}, {"again": True})
-        assert sound.threads.show("t").checkpoints == 1
+        assert sound.threads.get("t").checkpoints == 1
 
     def test_writes_come_back_in_the_order_of_their_tasks(self, sound: sync.Holdproof) -> None:
         sound.threads.put_writes("t", "a", "task2", [(0, "x", 1), (1, "y", ["z"])], task_path="~b")
         sound.threads.put_writes("t", "a", "task9", [(0, "x", b"v" * 500)], task_path="~a")
-        sound.threads.put("t", {}, checkpoint_id="a")
-        found = sound.threads.get("t")
+        sound.threads.put_checkpoint("t", {}, checkpoint_id="a")
+        found = sound.threads.get_checkpoint("t")
         assert found is not None
         assert [(one.task_id, one.idx, one.channel, one.value) for one in found.writes] == [
             ("task9", 0, "x", b"v" * 500),
@@ -144,55 +149,53 @@ class Threads(OnMemory):
         ]
 
     def test_a_task_writes_once_unless_it_replaces(self, sound: sync.Holdproof) -> None:
-        sound.threads.put("t", {}, checkpoint_id="a")
+        sound.threads.put_checkpoint("t", {}, checkpoint_id="a")
         sound.threads.put_writes("t", "a", "task", [(0, "x", 1), (-1, "error", "first")])
         sound.threads.put_writes("t", "a", "task", [(0, "x", 2)])
         sound.threads.put_writes("t", "a", "task", [(-1, "error", "second")], replace=True, status="error")
-        found = sound.threads.get("t")
+        found = sound.threads.get_checkpoint("t")
         assert found is not None
         assert {one.idx: one.value for one in found.writes} == {0: 1, -1: "second"}
-        assert sound.threads.show("t").status == "error"
+        assert sound.threads.get("t").status == "error"
 
     def test_history_is_paged_newest_first(self, sound: sync.Holdproof) -> None:
         ids = chat(sound, 7)
-        seen: list[str] = []
-        after: str | None = ""
-        while after is not None:
-            page = sound.threads.history("t", after=after, limit=3)
-            seen += [each.checkpoint_id for each in page.checkpoints]
-            after = page.next
-        assert seen == ids[::-1]
-        before = sound.threads.history("t", before=ids[3], limit=2)
-        assert [each.checkpoint_id for each in before.checkpoints] == [ids[2], ids[1]]
-        sound.threads.put("u", {}, checkpoint_id="other")
-        everywhere = sound.threads.history(limit=3)
-        assert everywhere.checkpoints[0].thread_id == "u"
-        assert everywhere.next is not None
-        assert len(sound.threads.history(after=everywhere.next).checkpoints) == 5
+        first = sound.threads.list_checkpoints("t", limit=3)
+        second = sound.threads.list_checkpoints("t", cursor=first.next_cursor, limit=3)
+        third = sound.threads.list_checkpoints("t", cursor=second.next_cursor, limit=3)
+        listed = [each.checkpoint_id for page in (first, second, third) for each in page.items]
+        assert (listed, third.next_cursor) == (ids[::-1], None)
+        before = sound.threads.list_checkpoints("t", before=ids[3], limit=2)
+        assert [each.checkpoint_id for each in before.items] == [ids[2], ids[1]]
+        sound.threads.put_checkpoint("u", {}, checkpoint_id="other")
+        everywhere = sound.threads.list_checkpoints(limit=3)
+        assert everywhere.items[0].thread_id == "u"
+        assert everywhere.next_cursor is not None
+        assert len(sound.threads.list_checkpoints(cursor=everywhere.next_cursor).items) == 5
 
     @pytest.mark.parametrize("after", ["x", ".x", "9" * 30 + ".x", "9" * 5_000 + ".x", "7.never", "7.\0"])
     def test_a_page_begins_only_where_another_ended(self, sound: sync.Holdproof, after: str) -> None:
-        sound.threads.put("t", {})
-        for ask in (sound.threads.list, sound.threads.history):
+        sound.threads.put_checkpoint("t", {})
+        for ask in (sound.threads.list, sound.threads.list_checkpoints):
             with suppress(errors.InvalidInputError):
-                ask(after=after)
+                ask(cursor=after)
 
     @pytest.mark.parametrize("limit", [0, 1_001, 2**70, True, 1.5, "3"])
     def test_a_page_has_a_size(self, sound: sync.Holdproof, limit: Any) -> None:
-        for ask in (sound.threads.list, sound.threads.history, sound.transcripts.list):
+        for ask in (sound.threads.list, sound.threads.list_checkpoints, sound.transcripts.list):
             with pytest.raises(errors.InvalidInputError, match="a page has 1 to 1000 rows"):
                 ask(limit=limit)
 
     @pytest.mark.parametrize("seen", ["", "1", "1.", "x.abc.", "1..", "9" * 5_000 + ".abc."])
     def test_only_what_claim_gave_was_seen(self, sound: sync.Holdproof, seen: str) -> None:
         with pytest.raises(errors.InvalidInputError, match="claim"):
-            sound.threads.put("t", {}, seen=seen)
+            sound.threads.put_checkpoint("t", {}, claim=seen)
 
     @pytest.mark.parametrize("before", ["yesterday", "2026-01-31T12:00:00", "0001-01-01T00:00:00+01:00", ""])
     def test_a_time_is_checked_before_it_is_compared(self, sound: sync.Holdproof, before: str) -> None:
-        sound.threads.put("t", {})
+        sound.threads.put_checkpoint("t", {})
         with pytest.raises(errors.InvalidInputError, match="before"):
-            sound.threads.list(before=before)
+            sound.threads.list(updated_before=before)
 
     # --- the index ---
 
@@ -202,72 +205,77 @@ class Threads(OnMemory):
 
     def test_threads_are_found_by_facts_status_and_age(self, sound: sync.Holdproof, clock: FrozenClock) -> None:
         for number in range(5):
-            sound.threads.put(f"t{number}", {}, facts={"user": "ada" if number % 2 else "bob", "n": number})
+            sound.threads.put_checkpoint(f"t{number}", {}, facts={"user": "ada" if number % 2 else "bob", "n": number})
             clock.advance(60)
-        assert [each.thread_id for each in sound.threads.list().threads] == ["t4", "t3", "t2", "t1", "t0"]
-        assert [each.thread_id for each in sound.threads.list(facts={"user": "ada"}).threads] == ["t3", "t1"]
-        assert [each.thread_id for each in sound.threads.list(facts={"user": "ada", "n": 1}).threads] == ["t1"]
-        assert sound.threads.list(facts={"n": "1"}).threads == ()
+        assert [each.thread_id for each in sound.threads.list().items] == ["t4", "t3", "t2", "t1", "t0"]
+        assert [each.thread_id for each in sound.threads.list(facts={"user": "ada"}).items] == ["t3", "t1"]
+        assert [each.thread_id for each in sound.threads.list(facts={"user": "ada", "n": 1}).items] == ["t1"]
+        assert sound.threads.list(facts={"n": "1"}).items == []
         first = sound.threads.list(limit=2)
-        assert first.next is not None
-        assert [each.thread_id for each in sound.threads.list(after=first.next).threads] == ["t2", "t1", "t0"]
-        sound.threads.put("t1", {}, facts={"user": "eve"}, status="interrupted")
-        assert sound.threads.list(facts={"user": "ada", "n": 1}).threads == ()
-        assert [each.facts for each in sound.threads.list(status="interrupted").threads] == [{"user": "eve"}]
-        assert sound.threads.list(facts={"user": "eve"}, status="active").threads == ()
+        assert first.next_cursor is not None
+        assert [each.thread_id for each in sound.threads.list(cursor=first.next_cursor).items] == ["t2", "t1", "t0"]
+        sound.threads.put_checkpoint("t1", {}, facts={"user": "eve"}, status="interrupted")
+        assert sound.threads.list(facts={"user": "ada", "n": 1}).items == []
+        assert [each.facts for each in sound.threads.list(status="interrupted").items] == [{"user": "eve"}]
+        assert sound.threads.list(facts={"user": "eve"}, status="active").items == []
 
     def test_what_tasks_wrote_first_says_what_the_status_is(self, sound: sync.Holdproof) -> None:
         sound.threads.put_writes("t", "a", "task", [(-3, "interrupt", 1)], status="interrupted")
-        sound.threads.put("t", {}, checkpoint_id="a")
-        assert sound.threads.show("t").status == "interrupted"
-        sound.threads.put("t", {}, checkpoint_id="b", parent_id="a")
-        assert sound.threads.show("t").status == "active"
+        sound.threads.put_checkpoint("t", {}, checkpoint_id="a")
+        assert sound.threads.get("t").status == "interrupted"
+        sound.threads.put_checkpoint("t", {}, checkpoint_id="b", parent_id="a")
+        assert sound.threads.get("t").status == "active"
 
     def test_namespaces_do_not_see_each_other(self, sound: sync.Holdproof) -> None:
-        sound.threads.put("t", {"c": 1}, ns="one")
-        sound.threads.put("t", {"c": 2}, ns="two")
+        sound.threads.put_checkpoint("t", {"c": 1}, ns="one")
+        sound.threads.put_checkpoint("t", {"c": 2}, ns="two")
         sound.threads.delete("t", ns="one")
-        assert sound.threads.get("t", ns="one") is None
-        found = sound.threads.get("t", ns="two")
+        with pytest.raises(errors.NotFoundError):
+            sound.threads.get_checkpoint("t", ns="one")
+        found = sound.threads.get_checkpoint("t", ns="two")
         assert found is not None
         assert found.channels == {"c": 2}
 
     # --- fencing ---
 
     def test_of_two_runs_that_read_the_same_the_first_to_write_has_the_thread(self, sound: sync.Holdproof) -> None:
-        root = sound.threads.put("t", {"c": 0}).checkpoint_id
+        root = sound.threads.put_checkpoint("t", {"c": 0}).checkpoint_id
         one, two = sound.threads.claim("t"), sound.threads.claim("t")
-        first = sound.threads.put("t", {"c": 1}, parent_id=root, seen=one, on_conflict="error")
+        first = sound.threads.put_checkpoint("t", {"c": 1}, parent_id=root, claim=one, on_conflict="error")
         with pytest.raises(errors.StaleWriterError):
-            sound.threads.put("t", {"c": 2}, parent_id=root, seen=two, on_conflict="error")
-        sound.threads.put("t", {"c": 3}, parent_id=first.checkpoint_id, seen=one, on_conflict="error")
+            sound.threads.put_checkpoint("t", {"c": 2}, parent_id=root, claim=two, on_conflict="error")
+        sound.threads.put_checkpoint("t", {"c": 3}, parent_id=first.checkpoint_id, claim=one, on_conflict="error")
         third = sound.threads.claim("t")
-        fork = sound.threads.put("t", {"c": 4}, parent_id=root, seen=third, on_conflict="error")
+        fork = sound.threads.put_checkpoint("t", {"c": 4}, parent_id=root, claim=third, on_conflict="error")
         assert fork.forked, "time travel is legal for whoever read last, and is said to be a fork"
         with pytest.raises(errors.StaleWriterError):
-            sound.threads.put("t", {"c": 5}, parent_id=first.checkpoint_id, seen=one, on_conflict="error")
+            sound.threads.put_checkpoint("t", {"c": 5}, parent_id=first.checkpoint_id, claim=one, on_conflict="error")
 
     def test_by_default_both_are_kept_and_it_is_said(self, sound: sync.Holdproof) -> None:
-        root = sound.threads.put("t", {"c": 0}).checkpoint_id
+        root = sound.threads.put_checkpoint("t", {"c": 0}).checkpoint_id
         one, two = sound.threads.claim("t"), sound.threads.claim("t")
-        assert not sound.threads.put("t", {"c": 1}, parent_id=root, seen=one).forked
-        assert sound.threads.put("t", {"c": 2}, parent_id=root, seen=two).forked
-        assert [each.channels["c"] for each in sound.threads.history("t").checkpoints] == [2, 1, 0]
+        assert not sound.threads.put_checkpoint("t", {"c": 1}, parent_id=root, claim=one).forked
+        assert sound.threads.put_checkpoint("t", {"c": 2}, parent_id=root, claim=two).forked
+        assert [each.channels["c"] for each in sound.threads.list_checkpoints("t").items] == [2, 1, 0]
 
     def test_subgraphs_do_not_fence_their_parents(self, sound: sync.Holdproof) -> None:
-        root = sound.threads.put("t", {}).checkpoint_id
+        root = sound.threads.put_checkpoint("t", {}).checkpoint_id
         mine = sound.threads.claim("t")
-        sound.threads.put("t", {}, checkpoint_ns="child", seen=sound.threads.claim("t", checkpoint_ns="child"))
-        sound.threads.put("t", {}, checkpoint_ns="grandchild", seen=mine)
-        sound.threads.put("t", {}, parent_id=root, seen=mine, on_conflict="error")
+        sound.threads.put_checkpoint(
+            "t", {}, checkpoint_ns="child", claim=sound.threads.claim("t", checkpoint_ns="child")
+        )
+        sound.threads.put_checkpoint("t", {}, checkpoint_ns="grandchild", claim=mine)
+        sound.threads.put_checkpoint("t", {}, parent_id=root, claim=mine, on_conflict="error")
 
     def test_of_many_racing_runs_exactly_one_goes_on(self, sound: sync.Holdproof) -> None:
-        root = sound.threads.put("t", {}).checkpoint_id
+        root = sound.threads.put_checkpoint("t", {}).checkpoint_id
         claims = [sound.threads.claim("t") for _ in range(8)]
 
         def run(number: int) -> str:
             try:
-                sound.threads.put("t", {"who": number}, parent_id=root, seen=claims[number], on_conflict="error")
+                sound.threads.put_checkpoint(
+                    "t", {"who": number}, parent_id=root, claim=claims[number], on_conflict="error"
+                )
             except errors.StaleWriterError:
                 return "refused"
             return "kept"
@@ -277,7 +285,7 @@ class Threads(OnMemory):
     def test_of_many_that_begin_a_thread_exactly_one_does(self, sound: sync.Holdproof) -> None:
         def run(number: int) -> str:
             try:
-                sound.threads.put("new", {"who": number}, on_conflict="error")
+                sound.threads.put_checkpoint("new", {"who": number}, on_conflict="error")
             except errors.StaleWriterError:
                 return "refused"
             return "kept"
@@ -290,9 +298,9 @@ class Threads(OnMemory):
 
         def run(number: int) -> bool:
             extra = [*base, *(bytes([number]) * 200 for _ in range(8))]
-            kept = sound.threads.put("t", {"messages": Run.of("m", extra)}, parent_id=ids[-1])
-            found = sound.threads.get("t", checkpoint_id=kept.checkpoint_id)
-            return found is not None and found.channels["messages"].elements == extra
+            kept = sound.threads.put_checkpoint("t", {"messages": EncodedList.of("m", extra)}, parent_id=ids[-1])
+            found = sound.threads.get_checkpoint("t", checkpoint_id=kept.checkpoint_id)
+            return bool(found.channels["messages"].elements == extra)
 
         assert together(8, run) == {True: 8}
 
@@ -303,19 +311,20 @@ class Threads(OnMemory):
         assert sound.threads.delete("t").checkpoints == 3
         assert held(sound) == (0, 0)
         with pytest.raises(errors.ThreadDeletedError):
-            sound.threads.put("t", {}, parent_id=ids[-1])
+            sound.threads.put_checkpoint("t", {}, parent_id=ids[-1])
         with pytest.raises(errors.ThreadDeletedError):
             sound.threads.put_writes("t", ids[-1], "task", [(0, "x", 1)])
-        assert sound.threads.get("t") is None
-        assert sound.threads.list().threads == ()
+        with pytest.raises(errors.NotFoundError):
+            sound.threads.get_checkpoint("t")
+        assert sound.threads.list().items == []
         assert sound.threads.delete("t").threads == 0
-        begun = sound.threads.put("t", {"c": "anew"})
+        begun = sound.threads.put_checkpoint("t", {"c": "anew"})
         with pytest.raises(errors.ThreadDeletedError):
-            sound.threads.put("t", {}, parent_id=ids[-1])
+            sound.threads.put_checkpoint("t", {}, parent_id=ids[-1])
         with pytest.raises(errors.ThreadDeletedError):
             sound.threads.put_writes("t", ids[0], "task", [(0, "x", 1)])
-        sound.threads.put("t", {"c": "on"}, parent_id=begun.checkpoint_id)
-        assert sound.threads.show("t").checkpoints == 2
+        sound.threads.put_checkpoint("t", {"c": "on"}, parent_id=begun.checkpoint_id)
+        assert sound.threads.get("t").checkpoints == 2
 
     def test_deleting_is_in_the_log(self, sound: sync.Holdproof) -> None:
         chat(sound, 2)
@@ -335,7 +344,7 @@ class Threads(OnMemory):
         assert (done.checkpoints, done.blocks, done.bytes) == (told.checkpoints, told.blocks, told.bytes)
         assert (done.checkpoints, done.blocks) == (29, 1), "all but one node of the list is shared"
         assert held(sound) == (before[0] - done.blocks, before[1] - done.bytes)
-        found = sound.threads.get("t")
+        found = sound.threads.get_checkpoint("t")
         assert found is not None
         assert found.channels["messages"].elements == [message(number) for number in range(30)]
 
@@ -343,12 +352,12 @@ class Threads(OnMemory):
         chat(sound, 3, "old")
         clock.advance(3 * 86_400)
         ids = chat(sound, 1, "young")
-        sound.threads.put("old", {}, parent_id=sound.threads.history("old").checkpoints[0].checkpoint_id)
+        sound.threads.put_checkpoint("old", {}, parent_id=sound.threads.list_checkpoints("old").items[0].checkpoint_id)
         assert sound.threads.prune(older_than_days=2).checkpoints == 3
         clock.advance(86_400)
-        sound.threads.put("young", {}, parent_id=ids[0])
+        sound.threads.put_checkpoint("young", {}, parent_id=ids[0])
         assert sound.threads.prune(idle_days=0.5).threads == 1
-        assert [each.thread_id for each in sound.threads.list().threads] == ["young"]
+        assert [each.thread_id for each in sound.threads.list().items] == ["young"]
         with pytest.raises(errors.InvalidInputError):
             sound.threads.prune()
 
@@ -357,31 +366,31 @@ class Threads(OnMemory):
         for number in range(6):
             given = {"delta": "snapshot"} if number == 2 else {}
             needs = [] if number == 2 else ["delta"]
-            kept = sound.threads.put("t", given, needs=needs, parent_id=parent, checkpoint_id=f"c{number}")
+            kept = sound.threads.put_checkpoint("t", given, needs=needs, parent_id=parent, checkpoint_id=f"c{number}")
             parent = kept.checkpoint_id
         assert sound.threads.prune(keep=1).checkpoints == 2
-        assert [each.checkpoint_id for each in sound.threads.history("t").checkpoints] == ["c5", "c4", "c3", "c2"]
+        assert [each.checkpoint_id for each in sound.threads.list_checkpoints("t").items] == ["c5", "c4", "c3", "c2"]
 
     def test_what_some_runs_wrote_goes_with_its_writes(self, sound: sync.Holdproof) -> None:
         for number in range(4):
             run = f"r{number % 2}"
-            id = sound.threads.put("t", {"c": b"x" * (100 + number)}, run_id=run).checkpoint_id
+            id = sound.threads.put_checkpoint("t", {"c": b"x" * (100 + number)}, run_id=run).checkpoint_id
             sound.threads.put_writes("t", id, "task", [(0, "x", b"y" * (200 + number))])
         assert held(sound)[0] == 8
         assert sound.threads.delete_runs(["r0", "none"]).checkpoints == 2
         assert held(sound)[0] == 4
-        assert {len(each.channels["c"]) for each in sound.threads.history("t").checkpoints} == {101, 103}
+        assert {len(each.channels["c"]) for each in sound.threads.list_checkpoints("t").items} == {101, 103}
 
     def test_a_copy_stands_by_itself(self, sound: sync.Holdproof) -> None:
         ids = chat(sound, 20)
         sound.threads.put_writes("t", ids[-1], "task", [(0, "x", ["y"])])
         assert sound.threads.copy("t", "u") == 20
         sound.threads.delete("t")
-        found = sound.threads.get("u")
+        found = sound.threads.get_checkpoint("u")
         assert found is not None
         assert found.channels["messages"].elements == [message(number) for number in range(20)]
         assert [one.value for one in found.writes] == [["y"]]
-        sound.threads.put("u", {}, parent_id=ids[-1], on_conflict="error")
+        sound.threads.put_checkpoint("u", {}, parent_id=ids[-1], on_conflict="error")
         with pytest.raises(errors.NotFoundError):
             sound.threads.copy("t", "v")
 
@@ -394,11 +403,11 @@ class Threads(OnMemory):
             store.threads.delete("t")
         sync.restore(made.path, **self.target())
         with self.open() as store:
-            found = store.threads.get("t")
+            found = store.threads.get_checkpoint("t")
             assert found is not None
             assert len(found.channels["messages"].elements) == 12
-            store.threads.put("t", {}, parent_id=ids[-1])
-            store.threads.put("another", {})
+            store.threads.put_checkpoint("t", {}, parent_id=ids[-1])
+            store.threads.put_checkpoint("another", {})
             assert flaws(store) == []
 
     # --- what is refused ---
@@ -412,8 +421,8 @@ class Threads(OnMemory):
             {"metadata": {"x": object()}},
             {"channels": {"": 1}},
             {"channels": {"c": object()}},
-            {"channels": {"c": Part("", b"")}},
-            {"channels": {"c": Run("m", (b"short",))}},
+            {"channels": {"c": EncodedValue("", b"")}},
+            {"channels": {"c": EncodedList("m", (b"short",))}},
             {"on_conflict": "ignore"},
             {"status": "odd"},
             {"seen": "odd"},
@@ -423,8 +432,8 @@ class Threads(OnMemory):
     def test_bad_input_is_refused_and_nothing_is_written(self, sound: sync.Holdproof, call: dict[str, Any]) -> None:
         given = {"thread_id": "t", "channels": {}, **call}
         with pytest.raises(errors.InvalidInputError):
-            sound.threads.put(given.pop("thread_id"), given.pop("channels"), **given)
-        assert sound.threads.list().threads == ()
+            sound.threads.put_checkpoint(given.pop("thread_id"), given.pop("channels"), **given)
+        assert sound.threads.list().items == []
 
     @pytest.mark.parametrize(
         ("query", "given", "what"),
@@ -442,13 +451,13 @@ class Threads(OnMemory):
         assert store.verify.run(lock=False).verdict is Verdict.TAMPERED
         if what != "edited":
             with pytest.raises(errors.ProofError):
-                store.threads.get("t")
+                store.threads.get_checkpoint("t")
 
 
 class TestSqlite(OnSqlite, Threads):
     def test_pruning_gives_disk_back(self, store: sync.Holdproof) -> None:
         for number in range(40):
-            store.threads.put("t", {"c": bytes([number]) * 100_000})
+            store.threads.put_checkpoint("t", {"c": bytes([number]) * 100_000})
         done = store.threads.prune(keep=1)
         assert done.bytes_before is not None
         assert done.bytes_after is not None

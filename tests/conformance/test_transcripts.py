@@ -12,7 +12,8 @@ ODD = [{"text": "ä \0 \U0001f600 'quoted\""}, {"lone": "\ud800"}, [1, 2.5, None
 
 
 def values(store: sync.Holdproof, name: str, **options: int | str) -> list[object]:
-    return [item.value for item in store.transcripts.read(name, **options)]  # type: ignore[arg-type]
+    page = store.transcripts.list_items(name, **options)  # type: ignore[arg-type]
+    return [item.value for item in reversed(page.items)]
 
 
 class Transcripts(OnStore):
@@ -20,9 +21,24 @@ class Transcripts(OnStore):
         store.transcripts.append("chat", ODD[:2])
         store.transcripts.append("chat", ODD[2:])
         assert values(store, "chat") == ODD
-        assert values(store, "chat", last=2) == ODD[-2:]
-        assert values(store, "chat", last=0) == values(store, "another") == []
-        assert values(store, "chat", before=3) == ODD[:2]
+        assert values(store, "chat", limit=2) == ODD[-2:]
+        assert values(store, "another") == []
+        assert values(store, "chat", cursor="3") == ODD[:2]
+        for wrong in ("", "x", "-1", "9" * 30):
+            with pytest.raises(errors.InvalidInputError, match="cursor"):
+                values(store, "chat", cursor=wrong)
+
+    def test_items_are_listed_newest_first_a_page_at_a_time(self, store: sync.Holdproof) -> None:
+        store.transcripts.append("chat", list(range(5)))
+        first = store.transcripts.list_items("chat", limit=3)
+        rest = store.transcripts.list_items("chat", limit=2, cursor=first.next_cursor)
+        assert [item.value for item in (*first.items, *rest.items)] == [4, 3, 2, 1, 0]
+        assert rest.next_cursor is None
+
+    def test_all_items_are_read_in_their_order_within_one_transaction(self, store: sync.Holdproof) -> None:
+        store.transcripts.append("chat", list(range(1_200)))
+        items = store.read(lambda tx: transcripts.read_items(tx, "chat"))
+        assert [item.value for item in items] == list(range(1_200))
 
     def test_what_is_no_json_is_refused_and_nothing_of_it_is_written(self, store: sync.Holdproof) -> None:
         loop: list[object] = []
@@ -37,29 +53,29 @@ class Transcripts(OnStore):
             store.transcripts.get("chat")
 
     def test_the_last_item_goes_first_and_its_number_never_comes_again(self, store: sync.Holdproof) -> None:
-        assert store.transcripts.pop("chat") is None
+        assert store.transcripts.pop_item("chat") is None
         store.transcripts.append("chat", ["a", "b"])
-        popped = store.transcripts.pop("chat")
+        popped = store.transcripts.pop_item("chat")
         assert popped is not None
         assert (popped.seq, popped.value) == (2, "b")
         store.transcripts.append("chat", ["c"])
-        assert [(item.seq, item.value) for item in store.transcripts.read("chat")] == [(1, "a"), (3, "c")]
-        assert store.transcripts.clear("chat") == 2
+        assert [(item.seq, item.value) for item in store.transcripts.list_items("chat").items] == [(3, "c"), (1, "a")]
+        assert store.transcripts.delete_items("chat") == 2
         store.transcripts.append("chat", ["d"])
-        assert [item.seq for item in store.transcripts.read("chat")] == [4]
+        assert [item.seq for item in store.transcripts.list_items("chat").items] == [4]
 
     def test_a_keyed_item_stands_for_the_last_that_was_put(self, store: sync.Holdproof) -> None:
-        store.transcripts.put("runs", "one", {"v": 1}, tag="flow")
-        store.transcripts.put("runs", "two", {"v": 2}, tag="other")
-        store.transcripts.put("runs", "one", {"v": 3}, tag="flow")
+        store.transcripts.put_item("runs", "one", {"v": 1}, tag="flow")
+        store.transcripts.put_item("runs", "two", {"v": 2}, tag="other")
+        store.transcripts.put_item("runs", "one", {"v": 3}, tag="flow")
         assert values(store, "runs") == [{"v": 2}, {"v": 3}]
-        assert values(store, "runs", tag="flow", last=1) == [{"v": 3}]
-        found = store.transcripts.find("runs", "one")
-        assert found is not None
+        assert values(store, "runs", tag="flow", limit=1) == [{"v": 3}]
+        found = store.transcripts.get_item("runs", "one")
         assert (found.value, found.key, found.tag) == ({"v": 3}, "one", "flow")
-        assert store.transcripts.drop("runs", "one")
-        assert not store.transcripts.drop("runs", "one")
-        assert store.transcripts.find("runs", "one") is None
+        assert store.transcripts.delete_item("runs", "one")
+        assert not store.transcripts.delete_item("runs", "one")
+        with pytest.raises(errors.NotFoundError, match="no item one"):
+            store.transcripts.get_item("runs", "one")
 
     def test_a_writer_that_saw_another_revision_is_refused(self, store: sync.Holdproof) -> None:
         rev = store.transcripts.append("chat", ["a"], state={"n": 1}, expected=0)
@@ -68,31 +84,31 @@ class Transcripts(OnStore):
         assert store.transcripts.append("chat", ["b"], expected=rev) == rev + 1
         for stale in (rev, rev + 5):
             with pytest.raises(errors.ConflictError):
-                store.transcripts.write("chat", {"n": 2}, expected=stale)
+                store.transcripts.put_state("chat", {"n": 2}, expected=stale)
         kept = store.transcripts.get("chat")
         assert (kept.state, kept.rev, values(store, "chat")) == ({"n": 1}, rev + 1, ["a", "b"])
         with pytest.raises(errors.ConflictError):
-            store.transcripts.write("not there", {}, expected=3)
+            store.transcripts.put_state("not there", {}, expected=3)
         with pytest.raises(errors.InvalidInputError):
-            store.transcripts.write("chat", {}, expected=-1)
+            store.transcripts.put_state("chat", {}, expected=-1)
 
     def test_the_document_stays_until_it_is_replaced(self, store: sync.Holdproof) -> None:
-        store.transcripts.write("chat", {"who": "Ada"})
+        store.transcripts.put_state("chat", {"who": "Ada"})
         store.transcripts.append("chat", ["a"])
-        store.transcripts.clear("chat")
+        store.transcripts.delete_items("chat")
         assert store.transcripts.get("chat").state == {"who": "Ada"}
-        store.transcripts.write("chat", None)
+        store.transcripts.put_state("chat", None)
         assert store.transcripts.get("chat").state == {}
 
     def test_keys_of_the_document_are_changed_and_the_others_stay(self, store: sync.Holdproof) -> None:
-        assert store.transcripts.merge("chat", {"a": 1, "b": 1}) == {"a": 1, "b": 1}
+        assert store.transcripts.update_state("chat", {"a": 1, "b": 1}) == {"a": 1, "b": 1}
         rev = store.transcripts.append("chat", ["x"], changes={"b": 2})
-        assert store.transcripts.merge("chat", {"c": None}, expected=rev) == {"a": 1, "b": 2, "c": None}
+        assert store.transcripts.update_state("chat", {"c": None}, expected=rev) == {"a": 1, "b": 2, "c": None}
         with pytest.raises(errors.ConflictError):
-            store.transcripts.merge("chat", {"a": 9}, expected=rev)
-        store.transcripts.write("chat", [1])
+            store.transcripts.update_state("chat", {"a": 9}, expected=rev)
+        store.transcripts.put_state("chat", [1])
         with pytest.raises(errors.InvalidInputError):
-            store.transcripts.merge("chat", {"a": 9})
+            store.transcripts.update_state("chat", {"a": 9})
         assert store.transcripts.get("chat").state == [1]
 
     def test_what_was_deleted_begins_anew(self, store: sync.Holdproof) -> None:
@@ -105,11 +121,11 @@ class Transcripts(OnStore):
 
     def test_names_are_listed_by_prefix_a_page_at_a_time(self, store: sync.Holdproof) -> None:
         for name in ("a/1", "a/2", "a/Z", "a/é", "aa", "b/1"):
-            store.transcripts.write(name, {})
+            store.transcripts.put_state(name, {})
         first = store.transcripts.list(prefix="a/", limit=3)
-        rest = store.transcripts.list(prefix="a/", after=first.next or "", limit=3)
-        assert [one.name for one in (*first.transcripts, *rest.transcripts)] == ["a/1", "a/2", "a/Z", "a/é"]
-        assert rest.next is None
+        rest = store.transcripts.list(prefix="a/", cursor=first.next_cursor, limit=3)
+        assert [one.name for one in (*first.items, *rest.items)] == ["a/1", "a/2", "a/Z", "a/é"]
+        assert rest.next_cursor is None
         with pytest.raises(errors.InvalidInputError):
             store.transcripts.list(limit=0)
 
@@ -118,7 +134,7 @@ class Transcripts(OnStore):
         store.transcripts.append("chat", ["a", "b"])
         store.write(lambda tx: tx.execute(_SPOIL, body=text))
         with pytest.raises(errors.FormatError):
-            store.transcripts.read("chat")
+            store.transcripts.list_items("chat")
 
     def test_a_failing_neighbour_takes_no_item_along(self, store: sync.Holdproof) -> None:
         def fails(tx: Tx) -> None:
@@ -139,7 +155,7 @@ class Races(OnStore):
             return True
 
         together(8, work)
-        found = live.transcripts.read("chat")
+        found = live.transcripts.list_items("chat", limit=200).items[::-1]
         assert [item.seq for item in found] == list(range(1, 8 * 5 * 3 + 1))
         triples = [[item.value for item in found[at : at + 3]] for at in range(0, len(found), 3)]
         assert all(one[:2] == three[:2] and three[2] == 2 for one, _, three in triples)
@@ -150,7 +166,7 @@ class Races(OnStore):
         live.transcripts.append("chat", list(range(6)))
 
         def work(number: int) -> object:
-            popped = live.transcripts.pop("chat")
+            popped = live.transcripts.pop_item("chat")
             return None if popped is None else popped.value
 
         wanted: dict[object, int] = {**dict.fromkeys(range(6), 1), None: 2}
@@ -170,7 +186,7 @@ class Races(OnStore):
         assert len(values(live, "chat")) == 2
 
     def test_racing_changes_of_keys_are_all_kept(self, live: sync.Holdproof) -> None:
-        together(8, lambda number: len(live.transcripts.merge("shared", {f"k{number}": number})))
+        together(8, lambda number: len(live.transcripts.update_state("shared", {f"k{number}": number})))
         assert live.transcripts.get("shared").state == {f"k{number}": number for number in range(8)}
 
     def test_of_racing_first_writers_all_are_kept(self, live: sync.Holdproof) -> None:

@@ -42,9 +42,9 @@ def test_it_finds_nearly_everything_and_what_came_or_went_after_it_was_built(tar
         store.delete("v00005")
         assert "v01100" not in ids(store, vectors[1100], 50)
         assert "v00005" not in ids(store, vectors[5], 50)
-        assert _graph(store).held == 1000, "neither adding nor searching builds it"
+        assert _graph(store).size == 1000, "neither adding nor searching builds it"
         assert store.index() == COUNT - 2
-        assert _graph(store).held == COUNT
+        assert _graph(store).size == COUNT
 
 
 def test_it_is_not_used_below_the_threshold_nor_with_a_filter_nor_when_it_is_far_behind(target: Path) -> None:
@@ -70,7 +70,7 @@ def test_it_is_kept_in_the_cache_and_used_again(target: Path, tmp_path: Path) ->
         store.index()
     with opened(target, cache, "hnsw", threshold=100) as store:
         assert _recall(store, vectors) >= 0.95
-        assert _graph(store).held == COUNT
+        assert _graph(store).size == COUNT
 
 
 @pytest.mark.parametrize("how", ["cut", "one bit", "other rows", "no head"])
@@ -92,7 +92,7 @@ def test_a_file_that_is_torn_or_belongs_to_other_rows_is_not_used(target: Path, 
         head.unlink()
     with opened(target, cache, "hnsw", threshold=100) as store:
         assert _recall(store, vectors) == 1
-        assert _graph(store).held == 0
+        assert _graph(store).size == 0
 
 
 def test_a_store_of_another_kind_has_nothing_to_index(target: Path) -> None:

@@ -130,7 +130,7 @@ def test_vectors_without_a_text_stop_a_move_before_it_begins(target: str) -> Non
     _filled(target)
     with _old(target) as store:
         store.add("bare", [1, 0, 0, 0])
-        with pytest.raises(errors.EmbeddingMismatchError, match="1 vectors came without their text"):
+        with pytest.raises(errors.EmbeddingMismatchError, match="1 vectors have no text"):
             store.reembed("second", 2, second)
         assert (store.model, store.count()) == ("first", 101)
         assert {row[3] for row in _rows(store, _SAID)} == {0}

@@ -10,8 +10,8 @@ from tests.conformance.racing import race
 _IMPORTS = """
 import time
 from holdproof.db import open_database, postgres
-from holdproof.faces import SyncExecutor
-from holdproof.storage.vectors import open_vectors, opening
+from holdproof.executors import SyncExecutor
+from holdproof.storage.vectors import open_vectors
 """
 
 # Each adds, waits until it finds what all the others added, deletes its own and waits until nothing of theirs is left.

@@ -43,7 +43,7 @@ def _agrees(target: Path, cache: Path, vectors: NDArray[np.float32]) -> bool:
         for query in cloud(5, seed=9):
             assert ids(store, query) == nearest(vectors, query)
         assert store.count() == len(vectors)
-        return store.held.finder.following.unsaved < len(vectors)  # type: ignore[attr-defined,no-any-return]
+        return store.held.finder.replica.unsaved < len(vectors)  # type: ignore[attr-defined,no-any-return]
 
 
 def test_a_sidecar_that_fits_is_used(target: Path, cache: Path, kept: NDArray[np.float32]) -> None:

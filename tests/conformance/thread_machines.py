@@ -33,7 +33,9 @@ class ThreadMachine(Machine):
         after = {"append": [*before, *change], "replace": change, "cut": before[: pick % 9]}[how]
         self.count += 1
         id = f"{self.count:06}"
-        self.store.threads.put(thread, {"list": list(after)}, checkpoint_id=id, parent_id=parent, ns=self.name)
+        self.store.threads.put_checkpoint(
+            thread, {"list": list(after)}, checkpoint_id=id, parent_id=parent, ns=self.name
+        )
         known[id] = (parent, after)
 
     @precondition(lambda self: any(self.threads.values()))
@@ -60,7 +62,7 @@ class ThreadMachine(Machine):
         places = [(thread, id) for thread, gone in self.dead.items() for id in gone]
         thread, id = places[pick % len(places)]
         with pytest.raises(errors.ThreadDeletedError):
-            self.store.threads.put(thread, {}, checkpoint_id="999999", parent_id=id, ns=self.name)
+            self.store.threads.put_checkpoint(thread, {}, checkpoint_id="999999", parent_id=id, ns=self.name)
         with pytest.raises(errors.ThreadDeletedError):
             self.store.threads.put_writes(thread, id, "task", [(0, "c", 1)], ns=self.name)
 
@@ -85,11 +87,11 @@ class ThreadMachine(Machine):
     def the_store_agrees(self) -> None:
         for thread in ("a", "b", "c"):
             known: dict[str, Any] = self.threads.get(thread, {})
-            page = self.store.threads.history(thread, limit=1000, ns=self.name).checkpoints
+            page = self.store.threads.list_checkpoints(thread, limit=1000, ns=self.name).items
             assert [each.checkpoint_id for each in page] == sorted(known, reverse=True)
             for each in page:
                 assert (each.parent_id, each.channels["list"]) == known[each.checkpoint_id]
                 written = self.writes.get((thread, each.checkpoint_id), {})
                 assert {one.idx: one.value for one in each.writes} == written
-        listed = {each.thread_id for each in self.store.threads.list(ns=self.name).threads}
+        listed = {each.thread_id for each in self.store.threads.list(ns=self.name).items}
         assert listed == {thread for thread, known in self.threads.items() if known}

@@ -44,14 +44,14 @@ class TranscriptMachine(Machine):
 
     @rule(name=_NAMES, key=_KEYS, value=st.integers(0, 9))
     def put(self, name: str, key: str, value: int) -> None:
-        self.store.transcripts.put(name, key, value, ns=self.name)
+        self.store.transcripts.put_item(name, key, value, ns=self.name)
         self.touched(name)
         self.items[name] = [each for each in self.items[name] if each[1] != key]
         self.add(name, value, key)
 
     @rule(name=_NAMES)
     def pop(self, name: str) -> None:
-        popped = self.store.transcripts.pop(name, ns=self.name)
+        popped = self.store.transcripts.pop_item(name, ns=self.name)
         if name in self.items:
             self.touched(name)
         wanted = self.items[name].pop() if self.items.get(name) else None
@@ -59,7 +59,7 @@ class TranscriptMachine(Machine):
 
     @rule(name=_NAMES)
     def clear(self, name: str) -> None:
-        assert self.store.transcripts.clear(name, ns=self.name) == len(self.items.get(name, []))
+        assert self.store.transcripts.delete_items(name, ns=self.name) == len(self.items.get(name, []))
         if name in self.items:
             self.touched(name)
             self.items[name] = []
@@ -73,7 +73,7 @@ class TranscriptMachine(Machine):
     @invariant()
     def the_store_is_as_the_model(self) -> None:
         for name in ("a", "b"):
-            found = self.store.transcripts.read(name, ns=self.name)
+            found = self.store.transcripts.list_items(name, limit=1000, ns=self.name).items[::-1]
             assert [(item.seq, item.key, item.value) for item in found] == self.items.get(name, [])
-        listed = self.store.transcripts.list(ns=self.name).transcripts
+        listed = self.store.transcripts.list(ns=self.name).items
         assert {one.name: one.rev for one in listed} == self.rev

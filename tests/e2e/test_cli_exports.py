@@ -37,7 +37,7 @@ def test_flows_and_events_come_as_lines_to_stdout_or_to_a_file(home: Path) -> No
     assert json.loads(done.stdout) == {"exported": 1, "file": "audit.jsonl"}
     [event] = lines(Path("audit.jsonl").read_text())
     assert event["detail"] == {"text": "\N{SNOWMAN}\n"}
-    assert run("export", "audit", "--type", "OTHER").stdout == ""
+    assert run("export", "audit", "--event-type", "OTHER").stdout == ""
     assert run("export", "flows", "--json").exit_code == 2, "lines and one document cannot share stdout"
 
 
@@ -54,7 +54,7 @@ def test_telemetry_that_was_exported_can_be_appended_elsewhere(home: Path, tmp_p
     assert sorted(each["data"]["n"] for each in lines(Path("events.jsonl").read_text())) == list(range(2300))  # type: ignore[index]
     other = str(tmp_path / "other")
     assert run("--home", other, "telemetry", "append", "events.jsonl").exit_code == 0
-    assert json.loads(run("--home", other, "telemetry", "count", "--json").stdout) == {"count": 2300}
+    assert json.loads(run("--home", other, "telemetry", "count", "--json").stdout) == 2300
 
 
 def test_what_leaves_and_what_comes_in_is_listed_in_one_place() -> None:
@@ -65,7 +65,7 @@ def test_what_leaves_and_what_comes_in_is_listed_in_one_place() -> None:
         assert f" {name} " in into
 
 
-def test_every_way_out_writes_a_file_and_no_noun_has_one_of_its_own(home: Path) -> None:
+def test_every_way_out_writes_a_file(home: Path) -> None:
     with sync.open(home) as store:
         store.evaluations.submit({"x": 1}, evaluation_id="b-1", score=0.5, intent=[1.0])
         store.objects.put("a", type="t")
@@ -79,5 +79,5 @@ def test_every_way_out_writes_a_file_and_no_noun_has_one_of_its_own(home: Path) 
     ):
         assert run("export", *words).exit_code == 0, words
     assert run("import", "car", "1.car").exit_code == 0
-    for noun in ("archive", "objects", "dbom", "vectors", "bundle"):
-        assert run(noun, "export", "x").exit_code == 2
+    assert run("bundle", "export", "b-1", "--out", "2.zip").exit_code == 0
+    assert (home.parent / "work" / "2.zip").exists() or Path("2.zip").exists()

@@ -6,8 +6,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import click
 import pytest
-from typer import Context
 
 from holdproof import sync
 from holdproof.cli import complete
@@ -23,10 +23,14 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "home"
 
 
-def context(**params: str) -> Context:
-    made: Context = app.make_context("holdproof", [], resilient_parsing=True)  # type: ignore[assignment]
+def context(**params: str) -> click.Context:
+    made = app.make_context("holdproof", [], resilient_parsing=True)
     made.params |= params
     return made
+
+
+def offered(offer: complete.Offer, incomplete: str, **params: str) -> list[tuple[str, str | None]]:
+    return [(each.value, each.help) for each in offer(context(**params), None, incomplete)]
 
 
 def furnish(home: Path) -> tuple[str, int]:
@@ -41,30 +45,30 @@ def furnish(home: Path) -> tuple[str, int]:
 
 def test_ids_are_offered_with_a_word_about_each(home: Path) -> None:
     flow_id, asked = furnish(home)
-    assert complete.flows(context(), flow_id[:4]) == [(flow_id, "WAITING_ESCALATION")]
-    assert complete.agents(context(), "tr") == [("trader", "ACTIVE")]
-    assert complete.agents(context(), "x") == []
-    assert complete.escalations(context(), "") == [(str(asked), "may")]
-    assert [name for name, _ in complete.evaluations(context(), "b%")] == ["b-1"]
+    assert offered(complete.flows, flow_id[:4]) == [(flow_id, "WAITING_ESCALATION")]
+    assert offered(complete.agents, "tr") == [("trader", "ACTIVE")]
+    assert offered(complete.agents, "x") == []
+    assert offered(complete.escalations, "") == [(str(asked), "may")]
+    assert [name for name, _ in offered(complete.evaluations, "b%")] == ["b-1"]
 
 
 def test_a_shell_is_offered_ids_of_the_store_that_the_words_name(home: Path) -> None:
     furnish(home)
-    ask = {"_HOLDPROOF_COMPLETE": "complete_bash", "COMP_WORDS": f"holdproof --home {home} agents get tr"}
+    ask = {"_HOLDPROOF_COMPLETE": "bash_complete", "COMP_WORDS": f"holdproof --home {home} agents get tr"}
     words = [*HOLDPROOF]
     env = {**os.environ, **ask, "COMP_CWORD": "5", "HOLDPROOF_HOME": str(home.parent / "other")}
     done = subprocess.run(words, env=env, capture_output=True, text=True, check=False)
-    assert done.stdout.split() == ["trader"], done.stderr
+    assert done.stdout.split() == ["plain,trader"], done.stderr
     assert not (home.parent / "other").exists()
 
 
 def test_nothing_is_offered_and_nothing_is_made_where_no_store_is(home: Path) -> None:
-    assert complete.flows(context(), "") == []
+    assert offered(complete.flows, "") == []
     assert not home.exists()
     home.mkdir()
     (home / "kernel.db").write_bytes(b"no database " * 100)
-    assert complete.flows(context(), "") == []
-    assert complete.flows(context(url="postgresql://127.0.0.1:1/x"), "") == [], "a server is not asked"
+    assert offered(complete.flows, "") == []
+    assert offered(complete.flows, "", shared_url="postgresql://127.0.0.1:1/x") == [], "a server is not asked"
 
 
 def on_a_terminal(*words: str, **env: str) -> bytes:

@@ -208,7 +208,7 @@ def test_an_auditor_is_refused_by_the_server_not_only_by_the_page(
 ) -> None:
     where, fields = path.format(**vars(scene)), {k: v.format(**vars(scene)) for k, v in ACTS[path].items()}
     if path == "/memory/rollback":
-        fields["to"] = web.store.snapshots.list().snapshots[0].cid
+        fields["to"] = web.store.snapshots.list().items[0].cid
     answer = post(auditor, where, **fields)
     if path.endswith("/review"):  # it only shows what an answer would be
         assert answer.status_code == 200
@@ -407,7 +407,7 @@ def test_memory_goes_back_to_a_snapshot(web: Web, operator: httpx.Client) -> Non
     web.store.objects.put("plan", type="note", content={"say": "first"})
     said = post(operator, "/memory/snapshot", message="with the first plan")
     assert "is signed" in page(operator, said.headers["location"]).text
-    target = web.store.snapshots.list().snapshots[0]
+    target = web.store.snapshots.list().items[0]
     assert (target.message, target.author) == ("with the first plan", "operator:Ada")
     web.store.objects.put("plan", type="note", content={"say": "second"})
     told = page(operator, f"/memory/diff?old={target.cid}").text

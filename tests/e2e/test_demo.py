@@ -11,7 +11,7 @@ from click.testing import CliRunner, Result
 
 from holdproof import sync
 from holdproof.cli.app import app
-from holdproof.demo import ACTS, Scene, Told
+from holdproof.demo import ACTS, Scene, StoryEvent
 
 
 def run(*words: str) -> Result:
@@ -28,11 +28,11 @@ def played(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
 
 
 def facts(played: dict[str, Any], act: str) -> dict[str, Any]:
-    return {name: value for told in played["told"] if told["act"] == act for name, value in told["facts"].items()}
+    return {name: value for told in played["events"] if told["act"] == act for name, value in told["facts"].items()}
 
 
 def test_every_act_is_played_in_order(played: dict[str, Any]) -> None:
-    assert list(dict.fromkeys(told["act"] for told in played["told"])) == [act.__name__ for act in ACTS]
+    assert list(dict.fromkeys(told["act"] for told in played["events"])) == [act.__name__ for act in ACTS]
 
 
 def test_the_facts_are_those_the_store_has(played: dict[str, Any]) -> None:
@@ -70,7 +70,7 @@ def test_the_terminal_is_told_the_same_and_a_place_that_is_taken_is_refused(
 
 def test_a_living_store_on_a_server_hears_the_story_and_lives_on(postgres_store: tuple[str, Path]) -> None:
     url, home = postgres_store
-    told: list[Told] = []
+    told: list[StoryEvent] = []
     with sync.open(home, url) as store:
         scene = Scene(store, told.append)
         for act in ACTS:

@@ -13,7 +13,6 @@ from holdproof.crypto import checkpoint, merkle, tiles
 from holdproof.crypto.tiles import Tile
 from holdproof.runtime import agents
 from holdproof.server import Settings
-from tests import format_readers
 from tests.web import Web, problem, running
 
 
@@ -187,7 +186,7 @@ def test_a_stranger_builds_the_signed_root_out_of_tiles(web: Web) -> None:
 
     assert tiles.root_at(head.size, fetch) == head.root
     bundle = client.get("/tile/entries/000").content
-    first = merkle.leaf_hashes(format_readers.decode_bundle(bundle))
+    first = merkle.leaf_hashes(log_tiles.decode_bundle(bundle))
     assert b"".join(first) == client.get("/tile/0/000").content
 
 

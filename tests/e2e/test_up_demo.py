@@ -24,4 +24,4 @@ def test_the_story_is_played_on_the_served_store_and_a_question_is_left(tmp_path
         [waiting] = store.escalations.pending().escalations
         assert waiting.impact == "HIGH_IMPACT"
         assert store.verify.run().verdict.word == "VALID"
-        assert json.dumps(store.snapshots.list().snapshots[0].to_dict())
+        assert json.dumps(store.snapshots.list().items[0].to_dict())

@@ -12,7 +12,7 @@ from hashlib import sha256
 
 from holdproof.db import open_database
 from holdproof.executors import AsyncExecutor
-from holdproof.storage.blobs import Blobs, BlobStoreConfig, open_place
+from holdproof.storage.blobs import Blobs, BlobStoreConfig, open_backend
 
 SIZES = (100, 20_000, 40_000, 300_000, 3_000_000)
 
@@ -32,7 +32,7 @@ async def _pieces(data: bytes) -> AsyncIterator[bytes]:
 
 
 async def _write(target: str, folder: str, name: str) -> None:
-    blobs = Blobs(AsyncExecutor(open_database(target, space="membrane")), BlobStoreConfig(open_place(folder)))
+    blobs = Blobs(AsyncExecutor(open_database(target, space="membrane")), BlobStoreConfig(open_backend(folder)))
 
     async def caller(number: int) -> None:
         for turn in itertools.count(number):

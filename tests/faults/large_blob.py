@@ -10,7 +10,7 @@ from pathlib import Path
 
 from holdproof.db import open_database
 from holdproof.executors import SyncExecutor
-from holdproof.storage.blobs import Blobs, BlobStoreConfig, open_place
+from holdproof.storage.blobs import Blobs, BlobStoreConfig, open_backend
 
 
 def _pieces(count: int) -> Iterator[bytes]:
@@ -24,7 +24,7 @@ def _used_kib() -> int:
 
 def main(folder: Path, count: int) -> None:
     database = open_database(folder / "membrane.db", space="membrane")
-    blobs = Blobs(SyncExecutor(database), BlobStoreConfig(open_place(folder / "blobs")))
+    blobs = Blobs(SyncExecutor(database), BlobStoreConfig(open_backend(folder / "blobs")))
     blobs.open_write("first", _pieces(2))
     before = _used_kib()
     blobs.open_write("large", _pieces(count))

@@ -14,7 +14,7 @@ import pytest
 
 from holdproof.db import open_database
 from holdproof.executors import SyncExecutor
-from holdproof.storage.blobs import Blobs, BlobStoreConfig, open_place
+from holdproof.storage.blobs import Blobs, BlobStoreConfig, open_backend
 from tests.faults.blob_writer import content, whole
 from tests.faults.children import child, kill_after
 
@@ -23,7 +23,7 @@ KILLS = int(os.environ.get("HOLDPROOF_KILLS", "40"))
 
 def _inspect(target: str, folder: Path, acknowledged: dict[str, int]) -> None:
     with closing(open_database(target, space="membrane")) as database:
-        blobs = Blobs(SyncExecutor(database), BlobStoreConfig(open_place(folder)))
+        blobs = Blobs(SyncExecutor(database), BlobStoreConfig(open_backend(folder)))
         for key, size in acknowledged.items():
             assert blobs.get(key) == content(key, size), key
         for key in blobs.list():
@@ -72,7 +72,7 @@ def test_a_sweep_never_disturbs_other_processes(tmp_path: Path) -> None:
         closing(open_database(target, space="membrane")) as database,
         child("blob_writer", target, str(folder), "w") as process,
     ):
-        blobs = Blobs(SyncExecutor(database), BlobStoreConfig(open_place(folder)))
+        blobs = Blobs(SyncExecutor(database), BlobStoreConfig(open_backend(folder)))
         said = list[str]()
 
         def sweep() -> None:

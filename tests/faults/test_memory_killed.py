@@ -26,12 +26,12 @@ def _inspect(home: Path, said: list[str]) -> None:
         taken = [word[1] for word in words if word[0] == "archive"]
         if taken:
             assert store.snapshots.get(taken[-1], ns="other").cid == taken[-1]
-            state = store.objects.list(limit=1000, ns="other").objects
+            state = store.objects.list(limit=1000, ns="other").items
             assert all(each.content == int(each.id.rpartition("-")[2]) for each in state)
         dumped = [word[1] for word in words if word[0] == "image"]
         if dumped:
             with store.image.open(verify="full") as image:
-                line = [each.cid for each in store.snapshots.list(limit=1000).snapshots]
+                line = [each.cid for each in store.snapshots.list(limit=1000).items]
                 assert line.index(image.manifest.head) <= line.index(dumped[-1]), "the newest image is not older"
             assert store.image.load(force=True).degraded == ()
         assert flaws(store) == []

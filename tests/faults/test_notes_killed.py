@@ -29,8 +29,8 @@ def _rounds(home: Path, url: str | None, rounds: int, seed: int) -> int:
 def _inspect(home: Path, url: str | None, lines: list[str]) -> None:
     with sync.open(home, url) as store:
         turns = {}
-        for path in store.notes.paths(prefixes=[["killed"]]):
-            pair = store.notes.search(path, vector=[1.0, 1.0])
+        for path in store.notes.paths(prefixes=[["killed"]]).items:
+            pair = store.notes.search(path, vector=[1.0, 1.0]).items
             assert sorted(note.key for note in pair) == ["one", "two"], "a batch is there in part"
             assert pair[0].value == pair[1].value, "a batch is there in part"
             turns[path[1]] = pair[0].value["turn"]

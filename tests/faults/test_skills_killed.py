@@ -24,7 +24,7 @@ def rounds(home: Path, url: str, folder: Path, count: int) -> None:
         with sync.open(home, url or None) as store:
             assert acknowledged <= {row[0] for row in store.read(lambda tx: tx.all(_IDS))}
             # Whatever was killed in the middle: no state but these, and an approval holds or is not there.
-            states = {each.state for each in store.skills.list().skills}
+            states = {each.state for each in store.skills.list().items}
             assert states <= {SkillState.APPROVED, SkillState.LOCKED}
             settled(store)
             assert store.verify.run(lock=False).verdict is Verdict.VALID

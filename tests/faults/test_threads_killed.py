@@ -20,7 +20,7 @@ def test_the_newest_checkpoint_survives_kill_9_whole(tmp_path: Path) -> None:
             said = kill_after(process, chance.uniform(0.05, 0.4))
         count = int(said[-1].split(" ")[1])
         with sync.open(home) as store:
-            found = store.threads.get(name)
+            found = store.threads.get_checkpoint(name)
             assert found is not None
             elements = found.channels["list"].elements
             assert count <= len(elements) <= count + 1, "what was not acknowledged may have come through, no more"

@@ -25,8 +25,8 @@ def _rounds(home: Path, url: str | None, rounds: int, seed: int) -> int:
 def _inspect(home: Path, url: str | None, lines: list[str]) -> None:
     with sync.open(home, url) as store:
         turns = {}
-        for one in store.transcripts.list(prefix="chat/").transcripts:
-            items = [item.value for item in store.transcripts.read(one.name)]
+        for one in store.transcripts.list(prefix="chat/").items:
+            items = [item.value for item in reversed(store.transcripts.list_items(one.name, limit=1000).items)]
             turns[one.name] = len(items) // 2
             whole = [[turn, who] for turn in range(turns[one.name]) for who in ("user", "agent")]
             assert items == whole, "a turn is there in part, or twice"

@@ -9,7 +9,7 @@ import threading
 from hashlib import sha256
 
 from holdproof import sync
-from holdproof.model.threads import Run
+from holdproof.model.threads import EncodedList
 
 
 def element(name: str, number: int) -> bytes:
@@ -26,7 +26,9 @@ def _write(home: str, name: str) -> None:
             while True:
                 data = element(name, number)
                 digests += (sha256(data).digest(),)
-                kept = store.threads.put(name, {"list": Run("m", digests, {digests[-1]: data})}, parent_id=parent)
+                kept = store.threads.put_checkpoint(
+                    name, {"list": EncodedList("m", digests, {digests[-1]: data})}, parent_id=parent
+                )
                 parent, number = kept.checkpoint_id, number + 1
                 os.write(1, f"put {number} {parent}\n".encode())  # said only after it is durable, and said at once
 

@@ -18,7 +18,7 @@ async def _write(home: str, url: str | None) -> None:
 
         async def caller(number: int) -> None:
             name = f"chat/{number}"
-            begun = len(await store.transcripts.read(name)) // 2
+            begun = len((await store.transcripts.list_items(name, limit=1000)).items) // 2
             for turn in count(begun):
                 await store.transcripts.append(name, [[turn, "user"], [turn, "agent"]], state={"turns": turn + 1})
                 os.write(1, f"{number} {turn}\n".encode())

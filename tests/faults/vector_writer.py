@@ -38,7 +38,7 @@ async def _write(target: str, cache: str, name: str) -> None:
                 os.write(1, f"-{gone}\n".encode())
             if at % 40 == 39:
                 await store.search(vector(id))
-                await asyncio.to_thread(store.held.finder.following.save)  # type: ignore[attr-defined]
+                await asyncio.to_thread(store.held.finder.replica.save)  # type: ignore[attr-defined]
 
     await asyncio.gather(*(caller(number) for number in range(16)))
 

@@ -269,7 +269,7 @@ def test_nothing_here_is_written_over(store: sync.Holdproof, tmp_path: Path) -> 
     found = store.imports.dir(make(tmp_path / "dir.db", whole()))
     kept = {row.table for row in found.rows if row.verdict == "KEPT"}
     assert kept == {"agent_registry", "decision_flows", "flow_context"}
-    assert all("not written over" in row.note for row in found.rows if row.verdict == "KEPT")
+    assert all("not overwritten" in row.note for row in found.rows if row.verdict == "KEPT")
     assert store.agents.get("a").contract == {"ours": True}
     assert store.contexts.read("d").data == {"ours": True}
     assert len(store.audit.for_flow("d").events) == 1, "what is about them arrives all the same"
@@ -320,8 +320,8 @@ def test_rows_about_unknown_flows_and_agents_make_them(home: sync.Holdproof, tmp
     assert home.flows.get("d").status == "RUNNING"
     assert home.agents.get("a").contract == {}
     assert {row.note for row in found.rows if row.verdict == "ADAPTED"} == {
-        "its flow was not there and was made",
-        "its agent was not there and was made",
+        "its flow was missing and was created",
+        "its agent was missing and was created",
     }
 
 

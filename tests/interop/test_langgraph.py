@@ -121,7 +121,7 @@ def test_an_async_graph_streams_interrupts_and_resumes(tmp_path: Path) -> None:
             graph.add_edge(START, "ask")
             app = graph.compile(checkpointer=saver)
             await app.ainvoke({"messages": [HumanMessage("hi")]}, thread())
-            [waiting] = (await saver._async.threads.list(status="interrupted")).threads
+            [waiting] = (await saver._async.threads.list(status="interrupted")).items
             assert waiting.thread_id == "t"
             done = await app.ainvoke(Command(resume="blue"), thread())
             states = [state async for state in app.aget_state_history(thread())]
@@ -261,14 +261,14 @@ def test_one_checkpoint_is_listed_without_reading_all_of_its_thread(
     saver: HoldproofSaver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     configs = [put(saver, thread(), number, a=number) for number in range(50)]
-    pages: list[str] = []
-    history = threads.history
+    pages: list[str | None] = []
+    list_checkpoints = threads.list_checkpoints
 
-    def read(tx: Tx, *args: Any, after: str, **named: Any) -> Any:
-        pages.append(after)
-        return history(tx, *args, after=after, **named)
+    def read(tx: Tx, *args: Any, cursor: str | None, **named: Any) -> Any:
+        pages.append(cursor)
+        return list_checkpoints(tx, *args, cursor=cursor, **named)
 
-    monkeypatch.setattr(threads, "history", read)
+    monkeypatch.setattr(threads, "list_checkpoints", read)
     for config in (configs[0], configs[30], configs[49]):
         [found] = saver.list(config)
         assert found.config["configurable"]["checkpoint_id"] == config["configurable"]["checkpoint_id"]
@@ -486,7 +486,7 @@ def test_an_official_file_is_taken_over_whole_and_twice_changes_nothing(tmp_path
     before = official(file)
     with sync.open(tmp_path / "home") as store:
         assert import_sqlite(store, file, dry_run=True).checkpoints == 15
-        assert store.threads.list().threads == ()
+        assert store.threads.list().items == []
         done = import_sqlite(store, file)
         assert (done.threads, done.checkpoints, done.deleted) == (2, 15, [])
         app = chat(HoldproofSaver(store))
@@ -497,7 +497,7 @@ def test_an_official_file_is_taken_over_whole_and_twice_changes_nothing(tmp_path
         store.threads.delete("chat-2")
         assert import_sqlite(store, file).deleted == ["chat-2"]
         with pytest.raises(errors.NotFoundError):
-            store.threads.show("chat-2")
+            store.threads.get("chat-2")
 
 
 def test_a_file_of_something_else_is_refused(tmp_path: Path) -> None:

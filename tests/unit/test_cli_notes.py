@@ -23,13 +23,13 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_notes_are_listed_shown_and_removed() -> None:
-    assert [each["path"] for each in answer("notes", "paths")["paths"]] == ["users.ada", "users.bob"]
-    assert [each["path"] for each in answer("notes", "paths", "users.ada")["paths"]] == ["users.ada"]
-    assert [each["path"] for each in answer("notes", "search", "users")["notes"]] == ["users.bob", "users.ada"]
-    assert "users.ada" in run("notes", "search").stdout
+    assert answer("notes", "paths") == [["users", "ada"], ["users", "bob"]]
+    assert answer("notes", "paths", "--prefixes", '[["users", "ada"]]') == [["users", "ada"]]
+    assert [each["path"] for each in answer("notes", "search", "users")] == [["users", "bob"], ["users", "ada"]]
+    assert "ada" in run("notes", "search").stdout
     assert answer("notes", "get", "users.ada", "food")["value"] == {"likes": "pizza"}
-    assert answer("notes", "delete", "users.ada", "food")["deleted"] is True
-    assert answer("notes", "delete", "users.ada", "food")["deleted"] is False
+    assert answer("notes", "delete", "users.ada", "food") is True
+    assert answer("notes", "delete", "users.ada", "food") is False
     assert answer("sweep", "run")["notes"] == 1
     run("notes", "get", "users.ada", "food", code=3)
     run("notes", "get", "users..ada", "food", code=2)

@@ -64,7 +64,7 @@ def test_what_a_skill_holds_is_shown_and_not_sent_to_the_terminal(skill: Path) -
     skill.write_bytes(b"* \x1b[31mred\n\xff\n")
     run("skills", "approve", str(skill), "--by", "ada")
     assert "\x1b" not in run("skills", "load", str(skill)).stdout
-    assert b64decode(parsed("skills", "load", str(skill))["data"]) == skill.read_bytes()
+    assert b64decode(parsed("skills", "load", str(skill))["data"]["$bytes"]) == skill.read_bytes()
 
 
 def test_a_watcher_prints_a_line_of_json_for_each_skill(skill: Path) -> None:
@@ -73,10 +73,10 @@ def test_a_watcher_prints_a_line_of_json_for_each_skill(skill: Path) -> None:
     for path in (skill, other):
         run("skills", "approve", str(path), "--by", "ada")
     lines = (
-        CliRunner().invoke(app, ["skills", "watch", "--rounds", "2", "--every", "0.01", "--json"]).stdout.splitlines()
+        CliRunner().invoke(app, ["skills", "watch", "--rounds", "2", "--every-s", "0.01", "--json"]).stdout.splitlines()
     )
     assert [json.loads(line)["path"] for line in lines] == [str(skill), str(other)]
     shown = run("skills", "watch", str(other), "--rounds", "1").stdout
     assert str(other) in shown
     assert str(skill) not in shown
-    run("skills", "watch", "--every", "0", code=2)
+    run("skills", "watch", "--every-s", "0", code=2)

@@ -17,8 +17,10 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("HOLDPROOF_HOME", str(tmp_path / "home"))
     with sync.open() as store:
         for number in range(5):
-            store.threads.put("chat", {"messages": ["hi"] * number, "n": number}, facts={"user": "ada"}, status="error")
-        store.threads.put("other", {})
+            store.threads.put_checkpoint(
+                "chat", {"messages": ["hi"] * number, "n": number}, facts={"user": "ada"}, status="error"
+            )
+        store.threads.put_checkpoint("other", {})
     return tmp_path
 
 
@@ -31,19 +33,19 @@ def test_threads_are_listed_by_facts_and_status() -> None:
 
 
 def test_a_thread_is_shown_with_a_checkpoint() -> None:
-    shown = answer("threads", "show", "chat")
-    assert shown["checkpoint"]["channels"] == {"messages": ["hi"] * 4, "n": 4}
+    assert answer("threads", "show", "chat")["checkpoints"] == 5
+    assert answer("threads", "get", "chat")["channels"] == {"messages": ["hi"] * 4, "n": 4}
     listed = answer("threads", "history", "chat", "--limit", "2")
-    assert [each["channels"] for each in listed["checkpoints"]] == [["messages", "n"]] * 2
+    assert [each["channels"]["n"] for each in listed["checkpoints"]] == [4, 3]
     older = listed["checkpoints"][1]["checkpoint_id"]
-    assert answer("threads", "show", "chat", "--checkpoint", older)["checkpoint"]["channels"]["n"] == 3
+    assert answer("threads", "get", "chat", "--checkpoint-id", older)["channels"]["n"] == 3
     run("threads", "show", "none", code=3)
-    run("threads", "history", "none", code=3)
+    run("threads", "get", "none", code=3)
 
 
 def test_a_thread_is_copied_pruned_and_deleted() -> None:
-    assert answer("threads", "copy", "chat", "copy") == {"thread_id": "copy", "checkpoints": 5}
-    assert answer("threads", "prune", "--thread", "copy", "--keep", "1", "--dry-run")["checkpoints"] == 4
+    assert answer("threads", "copy", "chat", "copy") == 5
+    assert answer("threads", "prune", "--thread-ids", "copy", "--keep", "1", "--dry-run")["checkpoints"] == 4
     assert answer("threads", "prune", "--keep", "2")["checkpoints"] == 6
     assert answer("threads", "delete", "chat")["threads"] == 1
     assert answer("threads", "delete", "chat")["threads"] == 0

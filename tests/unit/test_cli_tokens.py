@@ -11,7 +11,9 @@ __all__ = ["home"]  # every test has a home of its own
 
 
 def test_a_token_is_made_listed_and_revoked(home: Path) -> None:
-    made = parsed("tokens", "create", "grafana", "--role", "auditor", "--noun", "log", "--noun", "flows", "--days", "1")
+    made = parsed(
+        "tokens", "create", "grafana", "--role", "auditor", "--nouns", "log", "--nouns", "flows", "--ttl-s", "9"
+    )
     token = made["token"]
     assert (token["role"], token["nouns"], token["ns"]) == ("auditor", ["flows", "log"], "*")
     assert made["secret"].startswith("hf_")
@@ -29,21 +31,21 @@ def test_a_token_is_made_listed_and_revoked(home: Path) -> None:
 
 
 def test_a_token_may_last_until_it_is_revoked() -> None:
-    assert parsed("tokens", "create", "for-ever", "--days", "0")["token"]["expires_at"] is None
+    assert parsed("tokens", "create", "for-ever", "--ttl-s", "null")["token"]["expires_at"] is None
 
 
 def test_what_is_no_token_is_refused_with_its_exit_code() -> None:
     run("tokens", "create", "x", "--role", "god", code=2)
     run("tokens", "create", "x", "--role", "agent", code=2)
-    run("tokens", "create", "x", "--role", "agent", "--agent", "nobody", code=3)
-    run("tokens", "create", "x", "--days", "-1", code=2)
+    run("tokens", "create", "x", "--role", "agent", "--agent-id", "nobody", code=3)
+    run("tokens", "create", "x", "--ttl-s", "-1", code=2)
     run("tokens", "revoke", "nothing", code=3)
-    run("tokens", "link", "--token", "nothing", code=3)
+    run("tokens", "link", "--token-id", "nothing", code=3)
     run("tokens", "link", "--role", "agent", code=2)
 
 
 def test_a_link_opens_once(home: Path) -> None:
-    made = parsed("tokens", "link", "--name", "ann", "--minutes", "5")
+    made = parsed("tokens", "link", "--name", "ann", "--ttl-s", "300")
     with sync.open(home) as store:
         session = store.tokens.login(made["secret"])
         assert session.login.name == "ann"
@@ -61,7 +63,7 @@ def test_links_and_sessions_are_listed_and_ended(home: Path) -> None:
     assert parsed("tokens", "logins")["logins"] == []
     assert parsed("tokens", "logins", "--all")["logins"] == [ended]
     run("tokens", "end", "nobody", code=3)
-    run("tokens", "link", "--minutes", "61", code=2)
+    run("tokens", "link", "--ttl-s", "3660", code=2)
     with sync.open(home) as store, pytest.raises(errors.UnauthenticatedError):
         store.tokens.login(made["secret"])
 

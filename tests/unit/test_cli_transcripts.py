@@ -17,7 +17,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("HOLDPROOF_HOME", str(tmp_path / "home"))
     with sync.open() as store:
         store.transcripts.append("chat/ada", ["a", "b", "c"], state={"n": 1})
-        store.transcripts.write("other", {})
+        store.transcripts.put_state("other", {})
     return tmp_path
 
 
@@ -25,10 +25,10 @@ def test_transcripts_are_listed_shown_and_removed() -> None:
     assert [each["name"] for each in answer("transcripts", "list")["transcripts"]] == ["chat/ada", "other"]
     assert [each["name"] for each in answer("transcripts", "list", "--prefix", "o")["transcripts"]] == ["other"]
     assert "chat/ada" in run("transcripts", "list").stdout
-    shown = answer("transcripts", "read", "chat/ada", "--last", "2")
-    assert (shown["state"], [item["value"] for item in shown["items"]]) == ({"n": 1}, ["b", "c"])
-    assert [item["seq"] for item in answer("transcripts", "read", "chat/ada", "--before", "2")["items"]] == [1]
-    assert answer("transcripts", "delete", "chat/ada")["deleted"] is True
-    assert answer("transcripts", "delete", "chat/ada")["deleted"] is False
-    run("transcripts", "read", "chat/ada", code=3)
+    assert answer("transcripts", "get", "chat/ada")["state"] == {"n": 1}
+    assert [item["value"] for item in answer("transcripts", "read", "chat/ada", "--last", "2")] == ["b", "c"]
+    assert [item["seq"] for item in answer("transcripts", "read", "chat/ada", "--before", "2")] == [1]
+    assert answer("transcripts", "delete", "chat/ada") is True
+    assert answer("transcripts", "delete", "chat/ada") is False
+    run("transcripts", "get", "chat/ada", code=3)
     run("transcripts", "list", "--limit", "0", code=2)

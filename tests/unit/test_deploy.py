@@ -11,6 +11,7 @@ import zipfile
 from pathlib import Path
 from typing import Any
 
+import click
 import pytest
 import yaml
 
@@ -31,8 +32,8 @@ def copied() -> list[str]:
 
 def said(words: list[str]) -> None:
     """The command line knows these words."""
-    root: Any = app
-    command = root.commands[words[0]]
+    command = app.get_command(click.Context(app), words[0])
+    assert command is not None
     known = {option for each in command.params for option in each.opts}
     assert {word for word in words if word.startswith("--")} <= known
 

@@ -31,6 +31,18 @@ ERRORS = ROOT / "docs" / "reference" / "errors.md"
 _FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
 _HEADING = re.compile(r"^#+ (.+)$", re.MULTILINE)
+_CODE = re.compile(r"`[^`\n]*`")
+_TARGET = re.compile(r"\]\([^)\s]*\)")
+_PRIVATE = re.compile(
+    r"\b(faces?|nouns?|verbs?|battles?|dfid|in hand|(?:take|takes|taken|taking|took) over|whoever|strangers?"
+    r"|questions?|override|abort|mend(?:s|ed|ing)?|membrane|kernel(?!\.db)|holdfast)\b",
+    re.IGNORECASE,
+)
+"""Words that mean nothing to a reader who does not know the code's past; docs/glossary.md has those of the field."""
+_OTHER_WORDS = {"docs/build/dir.md", "docs/internals/seed-map.md", "CHANGELOG.md"}
+"""Pages about systems that have words of their own, and the record of what was."""
+_FIGURES = {"docs/internals/reliability.md", "docs/internals/benchmarks.md"}
+"""Pages whose tables are made from measured figures."""
 
 
 def name(page: Path) -> str:
@@ -123,6 +135,17 @@ def anchors(page: Path) -> set[str]:
     """The names that headings have as link targets."""
     plain = (re.sub(r"[^\w\- ]", "", heading.lower()) for heading in _HEADING.findall(prose(page)))
     return {heading.replace(" ", "-") for heading in plain}
+
+
+@pytest.mark.parametrize(
+    "page", [page for page in PAGES if "adr" not in page.parts and name(page) not in _OTHER_WORDS], ids=name
+)
+def test_no_page_uses_private_words(page: Path) -> None:
+    plain = _TARGET.sub("]", _CODE.sub("", prose(page)))
+    if name(page) in _FIGURES:
+        plain = re.sub(r"^\|.*$", "", plain, flags=re.MULTILINE)
+    private = [line.strip() for line in plain.splitlines() if _PRIVATE.search(line)]
+    assert private == [], f"{name(page)}: say it in the words of docs/glossary.md"
 
 
 def test_the_commands_of_the_readme_are_targets_of_the_makefile() -> None:

@@ -12,10 +12,10 @@ pytest.importorskip("langgraph.checkpoint.base", reason="langgraph is not instal
 from langchain_core.messages import AIMessage, HumanMessage
 
 from holdproof.adapters.langgraph.decode_cache import DecodeCache
-from holdproof.adapters.langgraph.encode_cache import Line
+from holdproof.adapters.langgraph.encode_cache import LineCache
 
 
-def hashed(line: Line, elements: list[Any]) -> tuple[tuple[bytes, ...], list[Any]]:
+def hashed(line: LineCache, elements: list[Any]) -> tuple[tuple[bytes, ...], list[Any]]:
     """The hashes of elements, and those that were encoded for it."""
     encoded: list[Any] = []
 
@@ -32,7 +32,7 @@ def messages(count: int) -> list[Any]:
 
 
 def test_only_what_is_new_is_encoded() -> None:
-    line, known = Line(), messages(5)
+    line, known = LineCache(), messages(5)
     assert len(hashed(line, known)[1]) == 5
     more = [*known, HumanMessage("new")]
     assert hashed(line, more)[1] == more[5:]
@@ -42,7 +42,7 @@ def test_only_what_is_new_is_encoded() -> None:
 @pytest.mark.parametrize("at", [0, 2, 4])
 @pytest.mark.parametrize("change", ["content", "deep", "extra"])
 def test_what_was_changed_in_place_is_encoded_again(at: int, change: str) -> None:
-    line, known = Line(), messages(5)
+    line, known = LineCache(), messages(5)
     hashed(line, known)
     if change == "content":
         known[at].content = "other"
@@ -58,7 +58,7 @@ def test_what_was_changed_in_place_is_encoded_again(at: int, change: str) -> Non
 
 @pytest.mark.parametrize(("before", "after"), [(0, False), (1, 1.0), (True, 1), (0.0, 0)])
 def test_a_number_that_became_one_of_another_kind_is_encoded_again(before: Any, after: Any) -> None:
-    line, known = Line(), [{"n": before}, before, [before]]
+    line, known = LineCache(), [{"n": before}, before, [before]]
     hashed(line, known)
     known[0]["n"] = known[2][0] = after
     found, _ = hashed(line, [known[0], after, known[2]])
@@ -66,20 +66,20 @@ def test_a_number_that_became_one_of_another_kind_is_encoded_again(before: Any, 
 
 
 def test_keys_that_are_no_texts_are_not_believed() -> None:
-    line, known = Line(), [{0: "x"}]
+    line, known = LineCache(), [{0: "x"}]
     hashed(line, known)
     known[0][False] = known[0].pop(0)
     assert hashed(line, known)[0] == (b"{False: 'x'}",)
 
 
 def test_what_cannot_be_copied_is_always_encoded() -> None:
-    line, known = Line(), [{"a": object()}, {"b": 1}]
+    line, known = LineCache(), [{"a": object()}, {"b": 1}]
     hashed(line, known)
     assert hashed(line, known)[1] == known
 
 
 def test_a_run_goes_on_while_another_reads() -> None:
-    line, mine = Line(), messages(3)
+    line, mine = LineCache(), messages(3)
     hashed(line, mine)
     hashed(line, messages(3))
     assert hashed(line, [*mine, HumanMessage("on")])[1] == [HumanMessage("on")]
@@ -88,7 +88,7 @@ def test_a_run_goes_on_while_another_reads() -> None:
 @settings(deadline=None)
 @given(st.lists(st.lists(st.integers(0, 9), max_size=12), max_size=8))
 def test_the_hashes_are_always_those_of_the_elements(turns: list[list[int]]) -> None:
-    line, pool = Line(), [*messages(5), *({"n": [at]} for at in range(5))]
+    line, pool = LineCache(), [*messages(5), *({"n": [at]} for at in range(5))]
     for turn, places in enumerate(turns):
         elements = [pool[place] for place in places]
         if elements and turn % 3 == 2 and isinstance(elements[0], dict):

@@ -16,7 +16,7 @@ from tests.unit.test_lisp import values
 from tests.unit.test_sexpr import fixed, names
 
 
-def shown(kept: lisp_objects.Kept) -> Object:
+def shown(kept: lisp_objects.StoredVersion) -> Object:
     """The object that a store gives back: through the bytes of its record and of its volatile fields."""
     made = records.encode(kept.record)
     whole = records.whole(records.decode(made[kept.cid]), made.get)
@@ -27,7 +27,7 @@ def shown(kept: lisp_objects.Kept) -> Object:
 
 
 def there_and_back(each: ForeignObject) -> ForeignObject:
-    return lisp_objects.foreign(shown(lisp_objects.kept(each)))
+    return lisp_objects.foreign(shown(lisp_objects.stored_version(each)))
 
 
 symbols = st.builds(Symbol, names, st.just(KEYWORD) | st.none()).filter(
@@ -71,14 +71,14 @@ def test_every_sample_survives(name: str) -> None:
 
 def test_what_both_have_is_itself_and_the_rest_is_tagged() -> None:
     given = sexpr.read('((:ID "a" :TYPE :NOTE :ATTRIBUTES (:N 1 :D 0.5d0 :L (1 "x" T NIL) :R 1/3) :CONTENT "text"))')
-    kept = lisp_objects.kept(given.objects[0])
+    kept = lisp_objects.stored_version(given.objects[0])
     assert (kept.record.type, kept.record.content) == (":NOTE", "text")
     assert kept.record.attributes == {":N": 1, ":D": 0.5, ":L": [1, "x", True, None], ":R": Tagged("lisp", b"1/3")}
 
 
 def test_a_vector_of_floats_is_a_list_of_them() -> None:
     given = sexpr.read('((:ID "a" :VECTOR #(0.5 -1.25)))').objects[0]
-    assert lisp_objects.kept(given).meta["vector"] == [0.5, -1.25]
+    assert lisp_objects.stored_version(given).meta["vector"] == [0.5, -1.25]
 
 
 def test_a_property_list_that_has_a_name_twice_is_kept_whole() -> None:
@@ -88,7 +88,7 @@ def test_a_property_list_that_has_a_name_twice_is_kept_whole() -> None:
 
 def test_the_hash_counts_only_for_the_record_it_came_with() -> None:
     given = sexpr.read('((:ID "a" :TYPE :NOTE :CONTENT "x" :VERSION 7 :LAST-SYNC 8 :HASH "h"))').objects[0]
-    kept = lisp_objects.kept(given)
+    kept = lisp_objects.stored_version(given)
     assert lisp_objects.foreign(shown(kept)).hash == "h"
     changed = kept.record._replace(content="y", version=8)
     after = kept._replace(record=changed, cid=next(reversed(records.encode(changed))))

@@ -13,7 +13,7 @@ from holdproof.crypto import cid as cids
 from holdproof.crypto import dagcbor
 from holdproof.crypto.mst_node import check_key
 from holdproof.memory.objects import commits, records
-from holdproof.memory.objects.commits import Note
+from holdproof.memory.objects.commits import CommitNote
 from holdproof.memory.objects.records import Record, Sealed
 from holdproof.model.memory import Tagged
 from tests.unit.crypto.blocks import mutants
@@ -204,7 +204,7 @@ def test_mutated_blocks_are_refused_or_say_one_thing_in_one_way() -> None:
         block(made(content=Sealed(envelope * 6_000))),
         records.encode_meta("a", {"vector": [0.1, 0.2], "last_sync": 2**64})[1],
         records.encode_meta("a", Sealed(envelope))[1],
-        commits.encode_note(cids.of(b"c"), Note("ada", "first", "why", cids.of(b"m")))[1],
+        commits.encode_note(cids.of(b"c"), CommitNote("ada", "first", "why", cids.of(b"m")))[1],
     ]
     assert [again(seed) for seed in seeds] == seeds
     outcomes = {"read": 0, "refused": 0}

@@ -1,4 +1,4 @@
-"""docs/reference/methods.md says of every noun and verb what its code says.
+"""docs/reference/methods.md says of every resource and method what its code says.
 
 `HOLDPROOF_UPDATE_DOCS=1` writes it anew instead of comparing it.
 """
@@ -15,48 +15,51 @@ from holdproof.api.catalogue import entries
 from holdproof.executors import Method, Resource, StreamsWith
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "reference" / "methods.md"
-_HEAD = """# Nouns and verbs
+_HEAD = """# Resources and methods
 
-Made from the code; `HOLDPROOF_UPDATE_DOCS=1 make docs` writes it anew.
+Generated from the code; `HOLDPROOF_UPDATE_DOCS=1 make docs` writes it anew.
 
-`store.<noun>.<verb>` on both clients: with `await` on a store from `holdproof.open` or `holdproof.connect`, without on
-one from `holdproof.sync`. Over HTTP the same verb is `/v1/<noun>/<verb>`; one marked *here* needs the process that has
-the store open. One marked *reads* changes nothing; one marked *many* answers bit by bit.
+`store.<resource>.<method>` on both clients: with `await` on a store from `holdproof.open` or `holdproof.connect`,
+without on one from `holdproof.sync`. Over HTTP the same method is `/v1/<resource>/<method>`, on the command line
+`holdproof <resource> <method>`. One marked *local* needs the process or the machine that has the store open. One marked
+*reads* changes nothing; one marked *stream* answers item by item; agents may call one marked *agents*, on what is
+their own.
 """
 
 
-def _nouns() -> Iterator[tuple[str, type[Any]]]:
-    nouns: Any = Resources(None)
-    for name, noun in sorted(vars(nouns).items()):
-        if isinstance(noun, Resource):
-            yield name, noun.kind
+def _resources() -> Iterator[tuple[str, type[Any]]]:
+    resources: Any = Resources(None)
+    for name, resource in sorted(vars(resources).items()):
+        if isinstance(resource, Resource):
+            yield name, resource.kind
 
 
 def _page() -> str:
     lines = [_HEAD]
-    for name, kind in _nouns():
+    for name, kind in _resources():
         lines += [f"## {name}", "", _first(kind), ""]
         lines += [
-            _verb(name, verb, found) for verb, found in inspect.getmembers_static(kind) if isinstance(found, Method)
+            _method(name, method, each) for method, each in inspect.getmembers_static(kind) if isinstance(each, Method)
         ]
         lines.append("")
     return "\n".join(lines).rstrip() + "\n"
 
 
-def _verb(noun: str, name: str, verb: Method[Any, Any]) -> str:
-    signature = inspect.signature(verb.fn)
-    taken = list(signature.parameters.values())[verb.hidden :]
-    shown = ", ".join(_parameters(taken))
-    entry = entries().get((noun, name))
-    marks = ["here"] if entry is None else ["reads"] if entry.reads else []
-    marks += ["many"] if isinstance(verb, StreamsWith) else []
-    said = f" *{', '.join(marks)}.*" if marks else ""
-    return f"- `{name}({shown})`:{said} {_first(verb.fn)}"
+def _method(resource: str, name: str, method: Method[Any, Any]) -> str:
+    signature = inspect.signature(method.fn)
+    own = list(signature.parameters.values())[method.hidden :]
+    shown = ", ".join(_parameters(own))
+    entry = entries().get((resource, name))
+    marks = ["local"] if entry is None else ["reads"] if entry.reads else []
+    marks += ["stream"] if isinstance(method, StreamsWith) else []
+    marks += ["agents"] if method.exposure.agent is not None else []
+    text = f" *{', '.join(marks)}.*" if marks else ""
+    return f"- `{name}({shown})`:{text} {_first(method.fn)}"
 
 
-def _parameters(taken: list[inspect.Parameter]) -> Iterator[str]:
+def _parameters(parameters: list[inspect.Parameter]) -> Iterator[str]:
     named = False
-    for each in taken:
+    for each in parameters:
         if each.kind is each.KEYWORD_ONLY and not named:
             named = True
             yield "*"
@@ -72,14 +75,14 @@ def _first(of: Any) -> str:
     return re.sub(r"\|", r"\\|", text)
 
 
-def test_the_page_of_verbs_is_current() -> None:
+def test_the_page_of_methods_is_current() -> None:
     if os.environ.get("HOLDPROOF_UPDATE_DOCS") == "1":
         PAGE.write_text(_page(), encoding="utf-8")
     assert PAGE.read_text(encoding="utf-8") == _page(), "write it anew: HOLDPROOF_UPDATE_DOCS=1 make docs"
 
 
-def test_every_noun_and_verb_says_what_it_is() -> None:
-    for name, kind in _nouns():
+def test_every_resource_and_method_says_what_it_is() -> None:
+    for name, kind in _resources():
         assert kind.__doc__, name
-        for verb, found in inspect.getmembers_static(kind):
-            assert not isinstance(found, Method) or found.fn.__doc__, f"{name}.{verb}"
+        for method, each in inspect.getmembers_static(kind):
+            assert not isinstance(each, Method) or each.fn.__doc__, f"{name}.{method}"

@@ -121,7 +121,7 @@ def test_forgotten_keys_come_back_only_from_the_store_they_are_of(db: Database) 
     with pytest.raises(errors.NotFoundError, match="not in the backup"):
         opened(db, sealed)
     assert db.read(encryption.keyless).result() == 1
-    db.write(lambda tx: encryption.take_over(tx, encryption.Keys("00" * 32, []))).result()
+    db.write(lambda tx: encryption.take_over(tx, encryption.SubjectKeys("00" * 32, []))).result()
     db.write(lambda tx: encryption.take_over(tx, living)).result()
     assert db.read(encryption.keyless).result() == 1, "hashed under another secret"
 

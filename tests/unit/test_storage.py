@@ -13,7 +13,7 @@ from holdproof.db.sql import may_ask
 from holdproof.db.sqlite.authorizer import allows
 from holdproof.model.storage import STORAGE_POLYNOMIAL, StorageOp, StorageState
 from holdproof.storage import degraded
-from holdproof.storage.operation_tracker import OperationTracker
+from holdproof.storage.executors import OperationTracker
 
 EDGES = {
     (StorageState.IDLE, StorageOp.READ): StorageState.READING,
@@ -40,31 +40,31 @@ def test_the_machine_has_the_edges_of_the_seed_and_no_others() -> None:
 
 
 def test_reads_and_writes_run_side_by_side() -> None:
-    doings = OperationTracker()
-    with doings.doing(StorageOp.READ), doings.doing(StorageOp.READ), doings.doing(StorageOp.WRITE):
-        assert doings.counts() == {"reading": 2, "writing": 1}
-    assert doings.counts() == {}
+    tracker = OperationTracker()
+    with tracker.operation(StorageOp.READ), tracker.operation(StorageOp.READ), tracker.operation(StorageOp.WRITE):
+        assert tracker.counts() == {"reading": 2, "writing": 1}
+    assert tracker.counts() == {}
 
 
 @pytest.mark.parametrize("whole", [StorageOp.MIGRATE, StorageOp.ERROR])
 def test_what_concerns_the_whole_storage_runs_alone_and_ends_even_by_an_error(whole: StorageOp) -> None:
-    doings = OperationTracker()
-    with pytest.raises(ZeroDivisionError), doings.doing(whole):  # noqa: PT012
+    tracker = OperationTracker()
+    with pytest.raises(ZeroDivisionError), tracker.operation(whole):  # noqa: PT012
         for op in (StorageOp.READ, StorageOp.WRITE, StorageOp.MIGRATE, StorageOp.ERROR):
             with pytest.raises(errors.StorageBusyError):
-                doings.begin(op)
+                tracker.begin(op)
         raise ZeroDivisionError
-    with doings.doing(StorageOp.WRITE):
-        assert doings.counts() == {"writing": 1}
+    with tracker.operation(StorageOp.WRITE):
+        assert tracker.counts() == {"writing": 1}
 
 
 def test_of_many_threads_one_migrates() -> None:
-    doings, won, barrier = OperationTracker(), list[int](), threading.Barrier(8)
+    tracker, won, barrier = OperationTracker(), list[int](), threading.Barrier(8)
 
     def migrate(number: int) -> None:
         barrier.wait(30)
         try:
-            doings.begin(StorageOp.MIGRATE)
+            tracker.begin(StorageOp.MIGRATE)
         except errors.StorageBusyError:
             return
         won.append(number)

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from holdproof.crypto import dagcbor
 from holdproof.errors import FormatError
 from holdproof.memory.threads import thread_states
-from holdproof.memory.threads.channel_values import Block, InPlace, Listed, Ref
+from holdproof.memory.threads.channel_values import BlockRef, InlineRef, ListRef, Ref
 from holdproof.memory.threads.thread_states import State
 
 _HASH = st.binary(min_size=32, max_size=32)
@@ -16,22 +16,22 @@ _NAME = st.text(st.characters(codec="utf-8", exclude_characters="\0"), min_size=
 
 
 @st.composite
-def lists(draw: st.DrawFn) -> Listed:
+def lists(draw: st.DrawFn) -> ListRef:
     size = 8 * draw(st.integers(0, 1000))
     root = draw(_HASH) if size else None
-    return Listed(draw(_TAG), root, size, tuple(draw(st.lists(_HASH, max_size=7))))
+    return ListRef(draw(_TAG), root, size, tuple(draw(st.lists(_HASH, max_size=7))))
 
 
-REFS = st.builds(InPlace, _TAG, st.binary(max_size=96)) | st.builds(Block, _TAG, _HASH) | lists()
+REFS = st.builds(InlineRef, _TAG, st.binary(max_size=96)) | st.builds(BlockRef, _TAG, _HASH) | lists()
 
 
 def plain(ref: Ref) -> list[dagcbor.Value]:
     match ref:
-        case InPlace(tag, data):
+        case InlineRef(tag, data):
             return [0, tag, data]
-        case Block(tag, digest):
+        case BlockRef(tag, digest):
             return [1, tag, digest]
-        case Listed(tag, root, size, tail):
+        case ListRef(tag, root, size, tail):
             return [2, tag, root, size, b"".join(tail)]
 
 

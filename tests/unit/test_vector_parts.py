@@ -16,6 +16,7 @@ from holdproof.db import MEMORY, open_database
 from holdproof.executors import SyncExecutor
 from holdproof.storage.vectors import codecs, open_vectors, scan, signs
 from holdproof.storage.vectors.matrix import Matrix, unit_rows
+from holdproof.storage.vectors.vector_rows import Change
 
 KINDS = [codecs.Plain, codecs.Int8]
 number = st.floats(-1, 1, width=32)
@@ -37,7 +38,7 @@ def test_the_interval_of_a_row_always_holds_its_cosine(kind: type[codecs.Codec],
     units, asked = _units(data.draw(st.lists(vector, min_size=1, max_size=8))), _units([data.draw(vector)])[0]
     codec, true = kind(), units.astype(np.float64) @ asked.astype(np.float64)
     kept = codec.encode(units)
-    for near, off in (codec.scan(kept, asked), codec.look(kept, asked, np.arange(len(units)))):
+    for near, off in (codec.scan(kept, asked), codec.scan_rows(kept, asked, np.arange(len(units)))):
         assert (np.abs(near - true) <= off).all()
 
 
@@ -61,7 +62,7 @@ def test_signs_are_counted_the_same_with_and_without_the_faster_part() -> None:
     plain._fast = False
     first = fast.differing(matrix.view(), asked)
     assert (first == plain.differing(matrix.view(), asked)).all()
-    matrix.apply([(f"late {n}", 9, np.ones(100, "<f4").tobytes()) for n in range(20)])
+    matrix.apply([Change(0, f"late {n}", 9, np.ones(100, "<f4").tobytes()) for n in range(20)])
     assert (fast.differing(matrix.view(), asked) == plain.differing(matrix.view(), asked)).all()
     assert first.max() <= signs.most(100)
 
@@ -71,17 +72,17 @@ def test_signs_are_counted_the_same_with_and_without_the_faster_part() -> None:
 
 def _matrix(codec: codecs.Codec, vectors: Any, *, signs: bool = False) -> Matrix:
     matrix = Matrix(codec, vectors.shape[1], signs=signs)
-    matrix.apply([(f"v{at}", at + 1, row.tobytes()) for at, row in enumerate(vectors.astype("<f4"))])
+    matrix.apply([Change(0, f"v{at}", at + 1, row.tobytes()) for at, row in enumerate(vectors.astype("<f4"))])
     return matrix
 
 
 def test_a_view_stays_as_it_was_while_rows_come_and_go() -> None:
     matrix = _matrix(codecs.Plain(), np.eye(4))
     view = matrix.view()
-    before = view.kept["values"].copy()
+    before = view.arrays["values"].copy()
     for turn in range(2000):
-        matrix.apply([(f"v{turn % 4}", 100 + turn, np.full(4, turn + 1, "<f4").tobytes())])
-    assert (view.kept["values"] == before).all()
+        matrix.apply([Change(0, f"v{turn % 4}", 100 + turn, np.full(4, turn + 1, "<f4").tobytes())])
+    assert (view.arrays["values"] == before).all()
     assert (view.alive, list(view.ids[:4])) == (4, ["v0", "v1", "v2", "v3"])
     assert matrix.alive == 4
     assert len(matrix.view().ids) < 10, "the living have moved together"
@@ -89,15 +90,15 @@ def test_a_view_stays_as_it_was_while_rows_come_and_go() -> None:
 
 def test_a_matrix_whose_vectors_all_went_and_came_back_has_only_those() -> None:
     matrix = _matrix(codecs.Plain(), np.eye(3))
-    matrix.apply([(f"v{n}", 0, None) for n in range(3)])
+    matrix.apply([Change(0, f"v{n}", 0, None) for n in range(3)])
     assert (matrix.alive, matrix.total) == (0, 0)
-    matrix.apply([("v1", 7, np.ones(3, "<f4").tobytes())])
+    matrix.apply([Change(0, "v1", 7, np.ones(3, "<f4").tobytes())])
     assert (matrix.alive, matrix.total) == (1, 7)
 
 
 def test_the_same_change_twice_changes_nothing() -> None:
     matrix = _matrix(codecs.Plain(), np.eye(3))
-    matrix.apply([("v1", 2, np.ones(3, "<f4").tobytes())])
+    matrix.apply([Change(0, "v1", 2, np.ones(3, "<f4").tobytes())])
     assert matrix.view().count == 3
     assert matrix.total == 1 + 2 + 3
 
@@ -118,7 +119,7 @@ import json, sys
 sys.modules[{part!r}] = None
 from holdproof import errors
 from holdproof.db import MEMORY, open_database
-from holdproof.faces import SyncExecutor
+from holdproof.executors import SyncExecutor
 from holdproof.storage.vectors import open_vectors
 face = SyncExecutor(open_database(MEMORY, space="membrane"))
 try:

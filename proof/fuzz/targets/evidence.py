@@ -68,12 +68,12 @@ def _tiles(data: bytes) -> None:
     if kind == b"path":
         tiles.parse_path(rest.decode(errors="replace"))
     else:
-        assert frontier.from_bytes(rest).to_bytes() == rest, "two ways to write one edge"
+        assert frontier.from_bytes(rest).to_bytes() == rest, "two ways to write one frontier"
 
 
 def _tile_seeds() -> Sequence[bytes]:
-    edge = frontier.append(frontier.EMPTY, _LEAVES).frontier.to_bytes()
-    return [b"path\0tile/0/x001/234.p/5", b"path\0tile/entries/067", b"edge\0" + edge]
+    peaks = frontier.append(frontier.EMPTY, _LEAVES).frontier.to_bytes()
+    return [b"path\0tile/0/x001/234.p/5", b"path\0tile/entries/067", b"frontier\0" + peaks]
 
 
 def _dbom_seeds() -> Sequence[bytes]:

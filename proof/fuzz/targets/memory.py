@@ -26,7 +26,7 @@ from holdproof.memory.objects import records
 from holdproof.memory.objects.records import Record, Sealed
 from holdproof.memory.skills import skill_blocks
 from holdproof.memory.threads import thread_states
-from holdproof.memory.threads.channel_values import Block, InPlace, Listed, Ref
+from holdproof.memory.threads.channel_values import BlockRef, InlineRef, ListRef, Ref
 from holdproof.memory.threads.thread_states import State
 from holdproof.model.memory import Tagged
 from proof.fuzz.targets.target import Target
@@ -81,9 +81,9 @@ def _record(data: bytes) -> None:
 
 def _state_seeds() -> Sequence[bytes]:
     refs: dict[str, Ref] = {
-        "messages": Listed("langgraph/1", bytes(32), 64, (bytes(32),) * 3),
-        "plan": InPlace("langgraph/1", b"\x00\x81\xa1a\x01"),
-        "page": Block("langgraph/1", bytes(range(32))),
+        "messages": ListRef("langgraph/1", bytes(32), 64, (bytes(32),) * 3),
+        "plan": InlineRef("langgraph/1", b"\x00\x81\xa1a\x01"),
+        "page": BlockRef("langgraph/1", bytes(range(32))),
     }
     states = State(refs, b"own", ("messages", "old"), bytes(32)), State({}, b"", (), None)
     return [thread_states.encode(state) for state in states]

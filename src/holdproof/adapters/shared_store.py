@@ -1,7 +1,7 @@
-"""Where an adapter keeps things: on a store that is open, or on one that all adapters of a process with its name share.
+"""The store behind an adapter: one that is passed in open, or one that all adapters of the process share by its name.
 
-Frameworks make an object for every conversation, and a store is opened once: the first that asks opens it, in a thread,
-and the last that closes closes it.
+Frameworks make an object for every conversation, and a store is opened once: the first adapter that needs it opens it,
+in a thread, and the last one that is closed closes it.
 """
 
 import asyncio
@@ -12,34 +12,33 @@ from typing import Any, Final, TypeVar
 
 from holdproof import sync
 from holdproof.client import Holdproof
-from holdproof.db import MEMORY
 from holdproof.errors import ClosedError, RemoteError
-from holdproof.store.opening import Store, open_store
+from holdproof.kernel import MEMORY, Store, open_store
 
 T = TypeVar("T")
 Where = str | Path | Holdproof | sync.Holdproof | None
 
 
 def located(where: str | Path | None) -> tuple[str | Path | None, str | None]:
-    """Home and URL of a store that somebody names by a folder, a URL, `:memory:` or not at all."""
+    """Return home and URL of a store that is named by a folder, a URL, `:memory:` or not at all."""
     if isinstance(where, str) and (where == MEMORY or "://" in where):
         return None, where
     return where, None
 
 
 def embedded(store: Any) -> Any:
-    """A store that is open in this process; RemoteError for one on a server."""
+    """Return a store that is open in this process; RemoteError for one on a server."""
     if isinstance(store, Holdproof | sync.Holdproof):
         return store
     raise RemoteError(
-        "the adapter works within transactions of its own: it needs a store that is open in this process, in a folder"
-        " or on PostgreSQL, and this is none",
+        "an adapter runs transactions of its own, so it needs a store that is open in this process: pass a folder, a"
+        f" PostgreSQL URL or the result of holdproof.open(), not a {type(store).__name__}",
         given=type(store).__name__,
     )
 
 
-class _Shared:
-    """A store of this process, and how many use it."""
+class _SharedCore:
+    """A store of this process, and how many adapters use it."""
 
     def __init__(self) -> None:
         self.users = 0
@@ -47,37 +46,38 @@ class _Shared:
         self.core: Store | None = None
 
 
-_SHARED: Final[dict[tuple[str, str], _Shared]] = {}
-_GUARD: Final = threading.Lock()
+_CORES: Final[dict[tuple[str, str], _SharedCore]] = {}
+_CORES_LOCK: Final = threading.Lock()
 
 
 class SharedStore:
-    """A store for an adapter; nothing is opened before it is asked for."""
+    """The store of an adapter; it is opened at first use."""
 
     def __init__(self, where: Where, *, ns: str | None = None) -> None:
         self._store: Holdproof | None = None
-        self._shared: _Shared | None = None
+        self._shared: _SharedCore | None = None
         self._closed = False
         self._key = ("", "")
         if not isinstance(where, str | Path | None):
-            given = embedded(where)
-            self.ns = given.ns if ns is None else ns
-            self._store = given if isinstance(given, Holdproof) and ns is None else Holdproof(given.core, self.ns)
+            store = embedded(where)
+            self.ns = store.ns if ns is None else ns
+            self._store = store if isinstance(store, Holdproof) and ns is None else Holdproof(store.core, self.ns)
             return
         self.ns = ns
         home, url = located(where)
+        # Absolute, so that two relative spellings of one folder share a store.
         self._key = ("" if home is None else str(Path(home).absolute()), url or "")
-        with _GUARD:
-            alone = where == MEMORY  # each in-memory store is another one
-            self._shared = _Shared() if alone else _SHARED.setdefault(self._key, _Shared())
+        with _CORES_LOCK:
+            alone = where == MEMORY  # two in-memory stores of the same name are still two stores
+            self._shared = _SharedCore() if alone else _CORES.setdefault(self._key, _SharedCore())
             self._shared.users += 1
 
     def within(self) -> dict[str, Any]:
-        """The namespace as operations take it."""
+        """Return the namespace as keyword arguments of an operation; none means the store's own."""
         return {} if self.ns is None else {"ns": self.ns}
 
     async def store(self) -> Holdproof:
-        """The store; ClosedError once the adapter is closed."""
+        """Open the store if needed and return it; ClosedError once the adapter is closed."""
         if self._closed:
             raise ClosedError("the adapter is closed")
         if self._store is None:
@@ -87,6 +87,7 @@ class SharedStore:
     def _open(self) -> Store:
         shared = self._shared
         assert shared is not None
+        # Two adapters may need the store at the same moment: the second waits for the first to open it.
         with shared.lock:
             if shared.core is None:
                 home, url = self._key
@@ -94,37 +95,42 @@ class SharedStore:
             return shared.core
 
     def close(self) -> None:
-        """Let go of the store; may be called twice. One that was given stays open."""
+        """Release the store; may be called twice. A store that was passed in stays open."""
         if self._closed:
             return
         self._closed = True
-        shared, self._shared = self._shared, None
+        shared = self._shared
+        self._shared = None
         if shared is None:
             return
-        with _GUARD:
+        with _CORES_LOCK:
             shared.users -= 1
             last = shared.users == 0
-            if last and _SHARED.get(self._key) is shared:
-                del _SHARED[self._key]
+            if last and _CORES.get(self._key) is shared:
+                del _CORES[self._key]
         if last:
+            # Outside the lock of all cores: closing waits for transactions, and other stores need not wait for them.
             with shared.lock:
                 if shared.core is not None:
                     shared.core.close()
 
 
-async def settled(work: Awaitable[T]) -> T:
-    """Wait for a write even if the caller is cancelled meanwhile: who is told of the cancellation may look."""
+async def shield_until_done(work: Awaitable[T]) -> T:
+    """Wait for a write to end even if the caller is cancelled meanwhile.
+
+    A caller that learns of its cancellation can then look: what it wrote is durable, or was refused.
+    """
     task = asyncio.ensure_future(work)
     try:
         return await asyncio.shield(task)
     except asyncio.CancelledError:
         if not task.done():
-            task.add_done_callback(_heard)
+            task.add_done_callback(_consume_exception)
             await asyncio.wait({task})
         raise
 
 
-def _heard(task: "asyncio.Future[Any]") -> None:
-    """Nobody is left to be told of a failure."""
+def _consume_exception(task: "asyncio.Future[Any]") -> None:
+    """Retrieve a failure that nobody awaits any more, or asyncio would log it as never retrieved."""
     if not task.cancelled():
         task.exception()

@@ -1,19 +1,20 @@
-"""What agents know: the nouns of memory and of content."""
+"""The resources of memory: objects and their snapshots, images, archives, threads, transcripts, notes and skills."""
 
 from typing import Generic
 
 from holdproof.content import values
-from holdproof.executors import Executor, Reads, Resource, Runs, RunsWith, Writes
+from holdproof.executors import Executor, Reads, Resource, Runs, RunsWith, StreamsWith, Writes
+from holdproof.executors.exit_codes import exit_skills
 from holdproof.importers.lisp import files
 from holdproof.memory.archive import archive
-from holdproof.memory.images import image, image_list, memory_tools
+from holdproof.memory.images import image, memory_tools
 from holdproof.memory.notes import notes
 from holdproof.memory.objects import graph, objects, snapshots
 from holdproof.memory.search import nearest, text_search
+from holdproof.memory.skills import skills
 from holdproof.memory.threads import removal, thread_index, threads
 from holdproof.memory.transcripts import transcripts
-from holdproof.upkeep import housekeeping
-from holdproof.upkeep import thread_pruning as threadupkeep
+from holdproof.upkeep import housekeeping, skill_watch, thread_pruning
 
 
 class Values(Resource[Executor]):
@@ -39,11 +40,9 @@ class Objects(Resource[Executor]):
     delete = Writes(objects.delete, tool=True, example="note-1")
     apply = Writes(objects.apply)
     get = Reads(objects.get, tool=True, example="note-1 --at head")
-    at = Reads(objects.at, columns=("id", "type", "parent", "version", "cid"))
     list = Reads(objects.list, tool=True, columns=("id", "type", "parent", "version", "cid"), example="--limit 20")
     children = Reads(objects.children, tool=True, columns=("id", "type", "parent", "version", "cid"))
     history = Reads(objects.history, tool=True, columns=("n", "version", "at", "cid"), example="note-1")
-    version = Reads(objects.version, example="note-1 2")
     reindex = Runs(text_search.reindex)
     search = Reads(
         text_search.search, tool=True, columns=("id", "type", "content", "version"), example="'buy milk' --limit 5"
@@ -88,7 +87,7 @@ class Image(Resource[Executor]):
     load = RunsWith(image.load, example="--verify lazy")
     open = RunsWith(image.open, local=True)
     beat = RunsWith(housekeeping.write_due_images, columns=("name", "made_at", "files", "bytes", "rev"))
-    list = RunsWith(image_list.list, reads=True, columns=("name", "made_at", "files", "bytes", "rev", "damage"))
+    list = RunsWith(image.list, reads=True, columns=("name", "made_at", "files", "bytes", "rev", "damage"))
 
 
 class Archive(Resource[Executor]):
@@ -114,11 +113,11 @@ class Threads(Resource[Executor]):
 
     group = "Inspect"
 
-    put = Writes(threads.put)
+    put_checkpoint = Writes(threads.put_checkpoint)
     put_writes = Writes(threads.put_writes)
-    get = Reads(threads.get)
-    history = Reads(
-        threads.history,
+    get_checkpoint = Reads(threads.get_checkpoint, example="chat-1 --json")
+    list_checkpoints = Reads(
+        threads.list_checkpoints,
         columns=("checkpoint_id", "checkpoint_ns", "created_at", "parent_id"),
         example="chat-1 --limit 10",
     )
@@ -128,11 +127,11 @@ class Threads(Resource[Executor]):
         columns=("thread_id", "status", "checkpoints", "updated_at", "facts"),
         example='--facts \'{"user": "ada"}\'',
     )
-    show = Reads(thread_index.show, example="chat-1 --json")
+    get = Reads(thread_index.get, example="chat-1 --json")
     copy = Writes(removal.copy, example="chat-1 chat-2")
     delete = Writes(removal.delete, example="chat-1 --who ada")
     delete_runs = Writes(removal.delete_runs)
-    prune = RunsWith(threadupkeep.prune, example="--keep 10 --older-than-days 30 --dry-run")
+    prune = RunsWith(thread_pruning.prune, example="--keep 10 --older-than-days 30 --dry-run")
 
 
 class Transcripts(Resource[Executor]):
@@ -141,15 +140,15 @@ class Transcripts(Resource[Executor]):
     group = "Inspect"
 
     append = Writes(transcripts.append)
-    put = Writes(transcripts.put)
-    write = Writes(transcripts.write)
-    merge = Writes(transcripts.merge)
-    pop = Writes(transcripts.pop)
-    drop = Writes(transcripts.drop)
-    clear = Writes(transcripts.clear)
+    put_item = Writes(transcripts.put_item)
+    pop_item = Writes(transcripts.pop_item)
+    delete_item = Writes(transcripts.delete_item)
+    delete_items = Writes(transcripts.delete_items)
+    get_item = Reads(transcripts.get_item)
+    list_items = Reads(transcripts.list_items, example="openai-agents/customer-42 --limit 20")
+    put_state = Writes(transcripts.put_state)
+    update_state = Writes(transcripts.update_state)
     delete = Writes(transcripts.delete, example="openai-agents/customer-42")
-    read = Reads(transcripts.read, example="openai-agents/customer-42 --last 20")
-    find = Reads(transcripts.find)
     get = Reads(transcripts.get, example="openai-agents/customer-42")
     list = Reads(
         transcripts.list, columns=("name", "rev", "created_at", "updated_at"), example="--prefix openai-agents/"
@@ -177,17 +176,36 @@ class Memory(Resource[Executor]):
     restore_memory = RunsWith(memory_tools.restore_memory, tool="restore_memory")
 
 
-class MemoryResources(Generic[Executor]):
-    """The nouns of memory, shown by a face."""
+class Skills(Resource[Executor]):
+    """Files that agents act by: only what was approved is loaded, and only as it was approved."""
 
-    def __init__(self, face: Executor) -> None:
-        self.values = Values(face)
-        self.objects = Objects(face)
-        self.graph = Graph(face)
-        self.snapshots = Snapshots(face)
-        self.image = Image(face)
-        self.archive = Archive(face)
-        self.threads = Threads(face)
-        self.transcripts = Transcripts(face)
-        self.notes = Notes(face)
-        self.memory = Memory(face)
+    group = "Approve"
+    grantable = True
+
+    fingerprint = Runs(skills.fingerprint, local=True, example="skills/deploy.org")
+    approve = RunsWith(
+        skill_watch.approve, grantable=False, local=True, example="skills/deploy.org --by ada --comment reviewed"
+    )
+    revoke = RunsWith(skill_watch.revoke, grantable=False, example="skills/deploy.org --by ada --comment outdated")
+    load = RunsWith(skill_watch.load, local=True, document="text", example="skills/deploy.org --json")
+    verify = RunsWith(skill_watch.verify, grantable=False, draw="skills", example="--json", exit_code=exit_skills)
+    watch = StreamsWith(skill_watch.watch, local=True, example="--every-s 2 --json")
+    status = Reads(skills.status, grantable=False, example="skills/deploy.org")
+    list = Reads(skills.list, draw="skills")
+
+
+class MemoryResources(Generic[Executor]):
+    """The resources of memory, bound to an executor."""
+
+    def __init__(self, executor: Executor) -> None:
+        self.values = Values(executor)
+        self.objects = Objects(executor)
+        self.graph = Graph(executor)
+        self.snapshots = Snapshots(executor)
+        self.image = Image(executor)
+        self.archive = Archive(executor)
+        self.threads = Threads(executor)
+        self.transcripts = Transcripts(executor)
+        self.notes = Notes(executor)
+        self.memory = Memory(executor)
+        self.skills = Skills(executor)

@@ -73,7 +73,7 @@ PARAMETERS: Final[Mapping[str, str]] = {
     "causation_id": "The id of what caused it.",
     "correlation_id": "The id that ties related events together.",
     # Content.
-    "content": "The content: JSON, or a text as it is.",
+    "content": "The content; on the command line a text, - for stdin or @FILE.",
     "value": "The value, as JSON.",
     "data": "The data.",
     "detail": "More about it, as a JSON object.",
@@ -163,7 +163,7 @@ PARAMETERS: Final[Mapping[str, str]] = {
     "evaluation_id": "The evaluation's id.",
     "breakdown": "Why it is this score.",
     "timestamp": "When it was; now by default.",
-    "given": "A DBOM: a file, or its text.",
+    "document": "A DBOM: a file, or its text.",
     "format": "The format.",
     "full": "Recompute everything.",
     "lock": "Whether to lock what is found tampered with.",

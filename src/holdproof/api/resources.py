@@ -5,7 +5,6 @@ from holdproof.api.access import AccessResources
 from holdproof.api.evidence import EvidenceResources
 from holdproof.api.memory import MemoryResources
 from holdproof.api.runtime import RuntimeResources
-from holdproof.api.skills import Skills
 from holdproof.api.storage import StorageResources
 from holdproof.executors import Executor, Resource
 
@@ -25,7 +24,6 @@ class Resources(
         MemoryResources.__init__(self, face)
         StorageResources.__init__(self, face)
         AccessResources.__init__(self, face)
-        self.skills = Skills(face)
 
 
 # Tokens are checked below this layer, where resources are not known: their declarations are told once, here.

@@ -1,13 +1,14 @@
-"""What services store, on the store itself: `store.blobs`, `store.vectors`, `store.telemetry`, `store.relational`, and
-`store.sessions` on the tables of the last.
+"""The application tables as resources of a store: `store.blobs`, `store.vectors`, `store.telemetry` and others;
+`store.sessions` is built on the tables of `store.relational`.
 
-The verbs are those of the provider's stores, on both faces. The first one that is used opens its store; until then
-nothing is touched. A store that is open for one namespace has none of them: they know no namespaces.
+The methods are those of the provider's stores, on both clients. The first call opens its store; until then no file and
+no server is touched. A store that is open for one namespace has none of them: application tables have no namespaces.
 """
 
-from collections.abc import Callable
+import asyncio
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from functools import partial
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic, cast
 
 from holdproof.db import Work, call
@@ -25,7 +26,7 @@ from holdproof.executors import (
 from holdproof.model.storage import StorageStatus
 from holdproof.storage.blobs import Blobs
 from holdproof.storage.executors import AsyncStorageExecutor, SyncStorageExecutor
-from holdproof.storage.lazy_stores import LazyStores
+from holdproof.storage.open_stores import OpenStores
 from holdproof.storage.projects import project_here
 from holdproof.storage.relational import IDLE_S, Relational
 from holdproof.storage.sessions import Sessions
@@ -36,7 +37,10 @@ if TYPE_CHECKING:
 
 
 class LazyResource(Resource[Executor]):
-    """A noun that is opened by the first of its verbs."""
+    """A resource that is opened by the first call of one of its methods.
+
+    Opening may wait for a disk or a server, so the async client does it in a thread.
+    """
 
     grantable = True
     namespaced = False
@@ -45,101 +49,84 @@ class LazyResource(Resource[Executor]):
         self, face: Executor, kind: Callable[[], type[Resource[Any]]], opening: Callable[[], Resource[Executor]]
     ) -> None:
         super().__init__(face)
-        self._kind, self._opening = kind, opening
-        self._noun: Resource[Executor] | None = None
+        self._kind = kind
+        self._opening = opening
+        self._resource: Resource[Executor] | None = None
 
     @property
     def kind(self) -> type[Resource[Any]]:
-        """The class whose verbs it shows."""
+        """The class whose methods it has."""
         return self._kind()
 
     def _open(self) -> Resource[Executor]:
         self._refuse_namespace()
-        self._noun = self._noun or self._opening()
-        return self._noun
+        self._resource = self._resource or self._opening()
+        return self._resource
 
     @property
     def held(self) -> Any:
-        """What the noun holds; opens it."""
+        """What the resource holds; opens it."""
         return self._open().held
 
     def _refuse_namespace(self) -> None:
         if self.ns is not None:
-            raise NamespaceError(f"what services store has no namespaces; this store is open for {self.ns}", ns=self.ns)
+            raise NamespaceError(
+                f"application tables have no namespaces, and this store is open for {self.ns}; open it without one",
+                ns=self.ns,
+            )
 
     def __getattr__(self, name: str) -> Any:
-        """A verb of the noun; anything else it has is known once it is open."""
+        """A method of the resource; other attributes exist once it is open."""
         if name.startswith("__"):
             raise AttributeError(name)
-        if self._noun is not None:
-            return getattr(self._noun, name)
+        if self._resource is not None:
+            return getattr(self._resource, name)
         kind = self._kind()
-        verb = vars(kind).get(name)
-        if not isinstance(verb, Method):
-            text = f"{name} is no verb of {kind.__name__}; whatever else it has is known once a verb was used"
+        method = vars(kind).get(name)
+        if not isinstance(method, Method):
+            text = f"{name} is no method of {kind.__name__}; its other attributes exist after the first call"
             raise AttributeError(text, name=name, obj=self)  # noqa: TRY004 (an attribute is missing, no type is wrong)
-        after = self._face.open_then_stream if isinstance(verb, StreamsWith) else self._face.open_then
+        after = self._face.open_then_stream if isinstance(method, StreamsWith) else self._face.open_then
 
         def run(*args: Any, **kwargs: Any) -> Any:
-            return after(self._open, lambda noun: getattr(noun, name)(*args, **kwargs))
+            return after(self._open, lambda resource: getattr(resource, name)(*args, **kwargs))
 
-        return BoundMethod(verb, run)
+        return BoundMethod(method, run)
 
 
 class LazyRelational(LazyResource[Executor]):
-    """The relational store, whose blocks open it too."""
+    """The relational store, which `transaction` opens too."""
 
-    def transaction(self, *, idle_s: float = IDLE_S) -> "LazyTransaction[Executor]":
-        """Several calls as one: committed at the end, rolled back by an exception."""
+    def transaction(self, *, idle_s: float = IDLE_S) -> Any:
+        """Run several calls as one transaction: committed at the end of the block, rolled back by an exception."""
         self._refuse_namespace()
-        return LazyTransaction(self._face, partial(self._block, idle_s))
 
-    def _block(self, idle_s: float) -> Any:
-        return cast("Relational[Any]", self._open()).transaction(idle_s=idle_s)
+        def begin() -> Any:
+            return cast("Relational[Any]", self._open()).transaction(idle_s=idle_s)
 
-
-class LazyTransaction(Resource[Executor]):
-    """A block of calls on a store that may have to be opened for it."""
-
-    def __init__(self, face: Executor, opening: Callable[[], Any]) -> None:
-        super().__init__(face)
-        self._opening = opening
-        self._block: Any = None
-
-    def _enter(self, block: Any) -> Any:
-        self._block = block
-        return block.__aenter__() if isinstance(self._face, AsyncExecutor) else block.__enter__()
-
-    async def __aenter__(self: "LazyTransaction[AsyncExecutor]") -> Any:
-        return await self._face.open_then(self._opening, self._enter)
-
-    async def __aexit__(
-        self: "LazyTransaction[AsyncExecutor]",
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        await self._block.__aexit__(kind, error, trace)
-
-    def __enter__(self: "LazyTransaction[SyncExecutor]") -> Any:
-        return self._face.open_then(self._opening, self._enter)
-
-    def __exit__(
-        self: "LazyTransaction[SyncExecutor]",
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self._block.__exit__(kind, error, trace)
+        return _async_block(begin) if isinstance(self._face, AsyncExecutor) else _sync_block(self._face, begin)
 
 
-def _status(stores: Callable[[], LazyStores]) -> Work[StorageStatus]:
-    """What each store of services runs on and holds, what is under way, and what is degraded."""
-    return (yield from call(lambda: stores().status()))
+@asynccontextmanager
+async def _async_block(begin: Callable[[], Any]) -> AsyncIterator[Any]:
+    async with await asyncio.to_thread(begin) as transaction:
+        yield transaction
+
+
+@contextmanager
+def _sync_block(face: SyncExecutor, begin: Callable[[], Any]) -> Iterator[Any]:
+    # `open_then` refuses to block a running event loop.
+    with face.open_then(begin, lambda block: block) as transaction:
+        yield transaction
+
+
+def _status(stores: Callable[[], OpenStores]) -> Work[StorageStatus]:
+    """What each store runs on and holds, what is running, and what is degraded."""
+    return (yield from call(lambda: stores().measure()))
 
 
 class Storage(Resource[Executor]):
-    """The four stores of services together."""
+    """The four stores together."""
 
     group = "Operate"
     grantable = True
@@ -147,40 +134,41 @@ class Storage(Resource[Executor]):
 
     status = RunsWith(_status, reads=True)
 
-    def __init__(self, face: Executor, stores: Callable[[], LazyStores]) -> None:
+    def __init__(self, face: Executor, stores: Callable[[], OpenStores]) -> None:
         super().__init__(face)
         self._stores = stores
 
     @property
-    def held(self) -> Callable[[], LazyStores]:
+    def held(self) -> Callable[[], OpenStores]:
         """The stores."""
         return self._stores
 
 
 class StorageResources(Generic[Executor]):
-    """The nouns of what services store, shown by a face."""
+    """The resources of application tables, on one executor."""
 
     def __init__(self, face: Any) -> None:
-        shown = SyncStorageExecutor if isinstance(face, SyncExecutor) else AsyncStorageExecutor
+        executor = SyncStorageExecutor if isinstance(face, SyncExecutor) else AsyncStorageExecutor
 
-        def stores() -> LazyStores:
-            return cast("LazyStores", face.core.services(shown))
+        # The core is asked at each call: it refuses once the store is closed.
+        def stores() -> OpenStores:
+            return cast("OpenStores", face.core.services(executor))
 
-        def opened(noun: str) -> Any:
-            return stores().open(noun)
+        def open_store(name: str) -> Any:
+            return stores().open(name)
 
-        def sessions() -> Sessions[Any]:
-            return Sessions(opened("relational").held, project_here())
+        def open_sessions() -> Sessions[Any]:
+            return Sessions(open_store("relational").held, project_here())
 
-        self.blobs = cast("Blobs[Executor]", LazyResource(face, lambda: Blobs, partial(opened, "blobs")))
+        self.blobs = cast("Blobs[Executor]", LazyResource(face, lambda: Blobs, partial(open_store, "blobs")))
         self.telemetry = cast(
-            "Telemetry[Executor]", LazyResource(face, lambda: Telemetry, partial(opened, "telemetry"))
+            "Telemetry[Executor]", LazyResource(face, lambda: Telemetry, partial(open_store, "telemetry"))
         )
         self.relational = cast(
-            "Relational[Executor]", LazyRelational(face, lambda: Relational, partial(opened, "relational"))
+            "Relational[Executor]", LazyRelational(face, lambda: Relational, partial(open_store, "relational"))
         )
-        self.sessions = cast("Sessions[Executor]", LazyResource(face, lambda: Sessions, sessions))
-        self.vectors = cast("Vectors[Executor]", LazyResource(face, _vectors, partial(opened, "vectors")))
+        self.sessions = cast("Sessions[Executor]", LazyResource(face, lambda: Sessions, open_sessions))
+        self.vectors = cast("Vectors[Executor]", LazyResource(face, _vectors, partial(open_store, "vectors")))
         self.storage: Storage[Executor] = Storage(face, stores)
 
 

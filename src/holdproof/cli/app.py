@@ -14,7 +14,6 @@ import sys
 import traceback
 from collections.abc import Sequence
 from functools import partial
-from importlib import metadata
 from itertools import takewhile
 from typing import Any, Final
 
@@ -56,6 +55,7 @@ class ResourceGroup(Lazy):
             params=shared_options(),
             callback=_merge,
             help=about["summary"],
+            epilog=f"Example: holdproof {name} {next(iter(self.entries))} --help",
             no_args_is_help=True,
             context_settings=SETTINGS,
         )
@@ -97,7 +97,7 @@ class Root(Lazy):
         """See click.Group."""
         entry = self.entries.get(cmd_name)
         if entry is None:
-            return None
+            return self.commands.get(cmd_name)  # what a program added
         return ResourceGroup(cmd_name) if "commands" in entry else _written(entry["module"], cmd_name)
 
     def resolve_command(
@@ -154,7 +154,8 @@ def _root(version: bool, **values: Any) -> None:
     ctx = click.get_current_context()
     call = merge_options(ctx, values)
     if version:
-        _render().show({"holdproof": metadata.version("holdproof")}, call.as_json)
+        number = importlib.import_module("importlib.metadata").version("holdproof")
+        click.echo(f'{{\n  "holdproof": "{number}"\n}}' if call.as_json else f"holdproof  {number}")
         ctx.exit()
     if ctx.invoked_subcommand is None:
         ctx.fail("Missing command.")

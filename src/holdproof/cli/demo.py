@@ -15,7 +15,7 @@ from rich.text import Text
 from holdproof.cli import render
 from holdproof.cli.call import Call, Option, command
 from holdproof.cli.draw import Facts
-from holdproof.demo import ACTS, Played, Told, play
+from holdproof.demo import ACTS, Played, StoryEvent, play
 
 COMMANDS: dict[str, click.Command] = {}
 
@@ -55,7 +55,7 @@ class Teller:
         self._acts = {act.__name__: " ".join((act.__doc__ or "").split()) for act in ACTS}
         self._last = ""
 
-    def __call__(self, told: Told) -> None:
+    def __call__(self, told: StoryEvent) -> None:
         """Tell one thing."""
         line = Text()
         if told.act != self._last:

@@ -44,9 +44,9 @@ def command(resource: str, method: str) -> click.Command:
     spec = resource_methods(resource)[method]
     own = [each for each in spec.parameters if each.name != _PROGRESS]
     parameters = [
-        _argument(spec, each) if each.positional and not _is_flag(each) else _option(spec, each) for each in own
+        _argument(spec, each) if each.positional and not is_flag(each) else _option(spec, each) for each in own
     ]
-    optional = [each for each in own if each.positional and not each.required and not each.many and not _is_flag(each)]
+    optional = [each for each in own if each.positional and not each.required and not each.many and not is_flag(each)]
     parameters += [_option(spec, each, dest=f"{_BY_NAME}{each.name}") for each in optional]
     if _is_document(spec):
         help = "Write the answer to this file instead of printing it."
@@ -61,7 +61,7 @@ def command(resource: str, method: str) -> click.Command:
         epilog=f"Example: {example(spec)}",
         context_settings=SETTINGS,
     )
-    positional = [each for each in spec.parameters if each.positional and not _is_flag(each)]
+    positional = [each for each in spec.parameters if each.positional and not is_flag(each)]
     generated.descriptions = [(each.name.upper(), _describe(spec, each)) for each in positional]
     return generated
 
@@ -96,12 +96,12 @@ def _argument(spec: MethodSpec, parameter: Parameter) -> click.Argument:
 
 
 def _option(spec: MethodSpec, parameter: Parameter, *, dest: str | None = None) -> click.Option:
-    if _is_flag(parameter):
+    if is_flag(parameter):
         return _flag(parameter)
     return click.Option(
         [f"--{parameter.name.replace('_', '-')}", dest or parameter.name],
         required=parameter.required,
-        multiple=_is_texts(parameter),
+        multiple=is_texts(parameter),
         metavar=_metavar(spec, parameter),
         help=_describe(spec, parameter),
         shell_complete=complete.BY_PARAMETER.get(parameter.name),
@@ -114,13 +114,14 @@ def _flag(parameter: Parameter) -> click.Option:
     return click.Option([flags, parameter.name], default=None, is_flag=True, help=parameter.description)
 
 
-def _is_flag(parameter: Parameter) -> bool:
+def is_flag(parameter: Parameter) -> bool:
+    """Say whether it is true or false."""
     schema = parameter.shape.schema({})
     kinds = [kind for kind in schema.get("anyOf", [schema]) if kind.get("type") != "null"]
     return [kind.get("type") for kind in kinds] == ["boolean"]
 
 
-def _is_texts(parameter: Parameter) -> bool:
+def is_texts(parameter: Parameter) -> bool:
     """Say whether it is a list of texts, each of which is one option."""
     item = parameter.shape.item
     return not parameter.positional and item is not None and item.schema({}) == {"type": "string"}
@@ -135,7 +136,7 @@ def _metavar(spec: MethodSpec, parameter: Parameter) -> str:
     kinds = [kind for kind in schema.get("anyOf", [schema]) if kind.get("type") != "null"]
     if len(kinds) == 1 and "enum" in kinds[0]:
         return "|".join(kinds[0]["enum"])
-    scalar = parameter.shape.scalar or _is_texts(parameter)
+    scalar = parameter.shape.scalar or is_texts(parameter)
     return {"integer": "N", "number": "NUMBER"}.get(kinds[0].get("type", ""), "TEXT") if scalar and kinds else "JSON"
 
 
@@ -145,7 +146,7 @@ def _describe(spec: MethodSpec, parameter: Parameter) -> str:
         text = f"{text.rstrip('.')}: a file, or - for stdin."
     if parameter.default not in (None, "", (), False):
         text = f"{text}  [default: {wire.dump(parameter.default)}]"
-    if _is_texts(parameter):
+    if is_texts(parameter):
         text = f"{text} May be repeated."
     return text
 

@@ -24,7 +24,7 @@ from holdproof.model.blobs import Blob
 from holdproof.model.flows import Recovered
 from holdproof.model.imports import Imported, Takeover
 from holdproof.model.lisp import LispExported, LispImported
-from holdproof.model.memory import Archived, Arrived
+from holdproof.model.memory import Archived, SnapshotsImported
 from holdproof.model.storage import TelemetryEvent
 from holdproof.model.threads import ThreadsImported
 from holdproof.runtime.logged_rows import BEGINNING
@@ -206,7 +206,7 @@ def import_car(
     ] = None,
     force: Annotated[bool, Option("--force", help="Even if it is older, or there are other changes here.")] = False,
     ns: Namespace = "main",
-) -> Arrived:
+) -> SnapshotsImported:
     """Take over what a CAR file holds, once every block, signature and tree of it is verified."""
     with call.open() as store, bar() as tell:
         return store.archive.import_car(path, did=did, passphrase=passphrase, force=force, ns=ns, progress=tell)

@@ -24,7 +24,6 @@ from holdproof.db import Tx
 from holdproof.errors import InvalidInputError
 
 PIECE: Final = 2**16
-# Texts and bytes longer than this are split into pieces, so that no block comes near its limit of 1 MiB.
 _LONG: Final = 2**18
 
 _MOST: Final = 1 << 30
@@ -50,13 +49,13 @@ def put(tx: Tx, value: Value, *, subject: str | None = None) -> str:
 
 
 def get(tx: Tx, cid: str) -> Value:
-    """Return a whole value, every block of it hashed."""
-    kind, content = _open(tx, cid)
+    """A whole value, every block of it hashed."""
+    kind, found = _open(tx, cid)
     if kind == "value":
-        return content
+        return found
     if kind == "sealed":
-        return _unsealed(tx, cast("bytes", content))
-    items = list(mlist.walk(blocks.getter(tx), cast("CID", content)))
+        return _unsealed(tx, cast("bytes", found))
+    items = list(mlist.walk(blocks.getter(tx), cast("CID", found)))
     if kind == "sealed-list":
         return _elements(tx, items[1:])
     if kind == "sealed-pieces":
@@ -68,7 +67,7 @@ def get(tx: Tx, cid: str) -> Value:
 
 
 def append(tx: Tx, cid: str, items: Iterable[Value]) -> str:
-    """Return the list with more elements at its end; the CID of the longer one, the old one stays."""
+    """The list with more elements at its end; the CID of the longer one, the old one stays."""
     kind, root = _list(tx, cid)
     get = blocks.getter(tx)
     if kind == "list":
@@ -82,7 +81,7 @@ def append(tx: Tx, cid: str, items: Iterable[Value]) -> str:
 
 
 def length(tx: Tx, cid: str) -> int:
-    """Return how many elements a list has, from its top block alone."""
+    """How many elements a list has, from its top block alone."""
     kind, root = _list(tx, cid)
     return mlist.length(blocks.getter(tx), root) - (kind == "sealed-list")
 
@@ -97,24 +96,24 @@ def slice(tx: Tx, cid: str, start: int = 0, end: int | None = None) -> list[Valu
 
 
 def parse(text: str) -> CID:
-    """Return a CID that somebody gave; InvalidInputError where it is none of ours."""
-    parsed = cids.given(text)
-    if not parsed.raw.startswith(cids.CBOR_PREFIX):
+    """A CID that somebody gave; InvalidInputError where it is none of ours."""
+    found = cids.given(text)
+    if not found.raw.startswith(cids.CBOR_PREFIX):
         raise InvalidInputError("the CID names no dag-cbor block of SHA-256", cid=text)
-    return parsed
+    return found
 
 
-def _store(tx: Tx, kind: Kind, elements: mlist.List) -> str:
-    block = dagcbor_fast.encode({kind: elements.root})
+def _store(tx: Tx, kind: Kind, made: mlist.List) -> str:
+    block = dagcbor_fast.encode({kind: made.root})
     cid = cids.of(block)
-    blocks.put(tx, {**elements.blocks, cid: block})
+    blocks.put(tx, {**made.blocks, cid: block})
     return str(cid)
 
 
 def _open(tx: Tx, cid: str) -> tuple[Kind, Value]:
-    block = dagcbor_fast.decode(blocks.get(tx, parse(cid)))
-    if isinstance(block, dict) and len(block) == 1:
-        [(kind, value)] = block.items()
+    found = dagcbor_fast.decode(blocks.get(tx, parse(cid)))
+    if isinstance(found, dict) and len(found) == 1:
+        [(kind, value)] = found.items()
         inline = kind == "value" or (kind == "sealed" and isinstance(value, bytes))
         if inline or (kind in _LINKED and isinstance(value, CID)):
             return cast("Kind", kind), value
@@ -146,7 +145,7 @@ def _pieces(data: bytes) -> Iterator[Value]:
 
 
 def _seal(tx: Tx, value: Value, handle: str) -> str:
-    """Return a value under its subject's key; of a list, a first element without content says whose it is."""
+    """A value under its subject's key; of a list, a first element without content says whose it is."""
     if type(value) is list:
         sealed = [encryption.seal_for(tx, handle, data) for data in (b"", *map(_bytes, value))]
         return _marked(tx, handle, _store(tx, "sealed-list", mlist.build(sealed)))
@@ -177,5 +176,5 @@ def _elements(tx: Tx, sealed: Iterable[Value]) -> list[Value]:
 
 
 def _shifted(start: int, end: int | None) -> tuple[int, int | None]:
-    """Return where elements are behind the first one, which has none of the list's."""
+    """Where elements are behind the first one, which has none of the list's."""
     return start + 1 if start >= 0 else start, end if end is None or end < 0 else end + 1

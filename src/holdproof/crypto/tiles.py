@@ -1,9 +1,9 @@
-"""C2SP tlog-tiles: the tree as files of 256 hashes, their paths, and proofs out of them.
+"""C2SP tlog-tiles: the tree as files of 256 hashes, their paths, and proofs computed from them.
 
 - Tile (L, N) holds the hashes of the nodes at tree level 8·L, indices 256·N … 256·N+255; a partial tile
   holds the first W of them. Empty tiles do not exist. Bundle N holds the entries under tile (0, N).
-- A path has one spelling: three digits to an element, all but the last with an `x`.
-- What a fetch returns is not trusted: a proof made from tiles is worth what `merkle.verify_*` says of it.
+- A path has one spelling: three digits per element, all but the last prefixed with `x`.
+- Fetched tiles are not trusted: a proof computed from them must still pass `merkle.verify_*`.
 """
 
 import re
@@ -18,8 +18,9 @@ WIDTH = 256
 HASH = 32
 FULL = WIDTH * HASH
 
-# At most seven groups of three digits: an index below 2^63 needs no more.
-_PATH = re.compile(r"tile/(entries|0|[1-9][0-9]?)/((?:x[0-9]{3}/){0,6}[0-9]{3})(?:\.p/([1-9][0-9]{0,2}))?")
+_PATH = re.compile(
+    r"tile/(?P<level>entries|0|[1-9][0-9]?)/(?P<index>(?:x[0-9]{3}/){0,6}[0-9]{3})(?:\.p/(?P<width>[1-9][0-9]{0,2}))?"
+)
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -37,7 +38,7 @@ class Tile:
 
 
 @dataclass(frozen=True, slots=True, order=True)
-class Bundle:
+class EntryBundle:
     """A bundle of entries; `width` 256 is a full one."""
 
     index: int
@@ -52,25 +53,24 @@ class Bundle:
 Fetch: TypeAlias = Callable[[Tile], bytes]
 
 
-def parse_path(path: str) -> Tile | Bundle:
-    """Return the tile or bundle that a path names."""
+def parse_path(path: str) -> Tile | EntryBundle:
+    """Parse the path of a tile or an entry bundle; FormatError for any other spelling."""
     match = _PATH.fullmatch(path)
     if match is None:
         raise FormatError("not the path of a tile", path=path[:100])
-    kind, number, partial = match.groups()
-    index = int(number.replace("x", "").replace("/", ""))
-    width = int(partial) if partial else WIDTH
-    if partial and width >= WIDTH:
+    index = int(match["index"].replace("x", "").replace("/", ""))
+    width = int(match["width"]) if match["width"] else WIDTH
+    if match["width"] and width >= WIDTH:
         raise FormatError("a partial tile has 1 to 255 entries", path=path)
-    result = Bundle(index, width) if kind == "entries" else Tile(int(kind), index, width)
-    # Spelled again: leading zeros that the pattern lets through must not make a second path for one tile.
-    if (isinstance(result, Tile) and result.level > 63) or result.path != path:
+    target = EntryBundle(index, width) if match["level"] == "entries" else Tile(int(match["level"]), index, width)
+    # Comparing with the canonical path refuses what the pattern cannot, such as leading zero groups.
+    if (isinstance(target, Tile) and target.level > 63) or target.path != path:
         raise FormatError("not the path of a tile", path=path)
-    return result
+    return target
 
 
 def encode_bundle(entries: Sequence[bytes]) -> bytes:
-    """1 to 256 entries, each after its length in two bytes."""
+    """Encode 1 to 256 entries, each prefixed with its length in two bytes."""
     if not 1 <= len(entries) <= WIDTH:
         raise InvalidInputError(f"a bundle has 1 to {WIDTH} entries", count=len(entries))
     if (longest := max(map(len, entries))) > 0xFFFF:
@@ -78,26 +78,23 @@ def encode_bundle(entries: Sequence[bytes]) -> bytes:
     return b"".join(len(entry).to_bytes(2, "big") + entry for entry in entries)
 
 
-def tiles_of(size: int) -> Iterator[Tile]:
-    """Yield every tile of the tree of `size` leaves, level by level."""
-    return new_tiles(0, size)
-
-
 def new_tiles(old: int, new: int) -> Iterator[Tile]:
-    """Yield the tiles of the tree of `new` leaves that the tree of `old` leaves did not have as they are now."""
+    """Yield the tiles that are new or changed when a tree grows from `old` to `new` leaves, level by level."""
     if not 0 <= old <= new:
         raise InvalidInputError("a tree only grows", old=old, new=new)
     for level in range(8):
+        # How many hashes this tile level had, and has now.
         before = old >> 8 * level
         after = new >> 8 * level
-        # A level changes only if it gained an entry; its last tile may grow from partial to full.
         if after > before:
+            # From the tile that was partial (or is new) to the last one; -(-a // b) rounds up.
             for index in range(before // WIDTH, -(-after // WIDTH)):
                 yield Tile(level, index, min(WIDTH, after - index * WIDTH))
 
 
 def tile_of(level: int, index: int, size: int) -> Tile:
-    """Return the tile that holds (the descendants of) a complete node, as the tree of `size` leaves has it."""
+    """Return the tile that holds a complete node, or its descendants, in the tree of `size` leaves."""
+    # Tiles store every eighth level; a node in between is computed from the 2^inner hashes below it.
     tile_level, inner = divmod(level, 8)
     number = (index << inner) // WIDTH
     width = min(WIDTH, (size >> 8 * tile_level) - number * WIDTH)
@@ -107,17 +104,17 @@ def tile_of(level: int, index: int, size: int) -> Tile:
 
 
 def lookup(size: int, fetch: Fetch) -> merkle.Lookup:
-    """Look up complete nodes in the tiles of the tree of `size` leaves, each tile fetched once."""
+    """Return a function that computes complete nodes from the tiles of a tree; it fetches each tile once."""
     cache: dict[Tile, bytes] = {}
 
     def find(level: int, index: int) -> bytes:
         tile = tile_of(level, index, size)
         hashes = cache.get(tile)
         if hashes is None:
-            hashes = cache[tile] = _checked(tile, fetch(tile))
+            hashes = _check_length(tile, fetch(tile))
+            cache[tile] = hashes
         inner = level % 8
         start = ((index << inner) % WIDTH) * HASH
-        # A node inside a tile is the root over the tile's entries below it.
         row = [hashes[at : at + HASH] for at in range(start, start + (HASH << inner), HASH)]
         return merkle.root(row)
 
@@ -125,32 +122,33 @@ def lookup(size: int, fetch: Fetch) -> merkle.Lookup:
 
 
 def prove_inclusion(index: int, size: int, fetch: Fetch) -> tuple[bytes, ...]:
-    """Return an inclusion proof out of tiles."""
+    """Compute an inclusion proof from tiles."""
     return merkle.prove_inclusion(index, size, lookup(size, fetch))
 
 
 def prove_consistency(old: int, new: int, fetch: Fetch) -> tuple[bytes, ...]:
-    """Return a consistency proof out of the tiles of the newer tree."""
+    """Compute a consistency proof from the tiles of the newer tree."""
     return merkle.prove_consistency(old, new, lookup(new, fetch))
 
 
 def root_at(size: int, fetch: Fetch) -> bytes:
-    """Return the root out of tiles."""
+    """Compute the root of the first `size` leaves from tiles."""
     return merkle.root_at(size, lookup(size, fetch))
 
 
-def _checked(tile: Tile, data: bytes) -> bytes:
-    """Return the tile's own hashes; a full tile may stand in for a partial one that was deleted since."""
+def _check_length(tile: Tile, data: bytes) -> bytes:
+    """Return the hashes of a fetched tile; FormatError where its length does not fit."""
+    # Logs may delete a partial tile once the full one exists; C2SP lets readers use that one instead.
     if len(data) not in (tile.width * HASH, FULL):
         raise FormatError("tile: another length than its width", path=tile.path, length=len(data))
     return data[: tile.width * HASH]
 
 
 def _number(index: int) -> str:
+    """Return an index as path elements: three digits each, all but the last prefixed with `x`."""
     if index < 0:
         raise InvalidInputError("a tile has no negative index", index=index)
     digits = str(index)
-    # Groups of three digits keep directories small.
     digits = digits.zfill(-(-len(digits) // 3) * 3)
     groups = [digits[at : at + 3] for at in range(0, len(digits), 3)]
     return "/".join([f"x{group}" for group in groups[:-1]] + groups[-1:])

@@ -44,11 +44,14 @@ class VerifierKey:
         return f"{self.name}+{self.key_id.hex()}+{b64.encode(bytes([self.kind]) + self.public.raw)}"
 
     def verify(self, text: str, signature: bytes) -> int | None:
-        """Return the time of a cosignature, None for a plain signature; ProofError if it does not hold."""
+        """Verify a signature over a note text; ProofError if it is invalid.
+
+        Returns the time of a cosignature in POSIX seconds, None for a plain signature.
+        """
         if self.kind == ED25519:
             self.public.verify(text.encode(), signature)
             return None
-        # A cosignature starts with its time, which is part of the signed message.
+        # A cosignature is eight bytes of time, then the Ed25519 signature over text and time.
         seconds = int.from_bytes(signature[:8], "big")
         if seconds > MAX_SIZE:
             raise ProofError("the cosignature's time is out of range", name=self.name)
@@ -57,7 +60,8 @@ class VerifierKey:
 
 
 def parse(line: str) -> VerifierKey:
-    """Return a verifier key from its line."""
+    """Parse a vkey line; BadKeyError where it is malformed or the key id does not belong to the key."""
+    # From the left: names cannot contain a plus, base64 can.
     name, plus, rest = line.partition("+")
     key_id, second, material = rest.partition("+")
     if not plus or not second or not _KEY_ID.fullmatch(key_id) or not is_name(name):
@@ -70,14 +74,13 @@ def parse(line: str) -> VerifierKey:
         raise BadKeyError("verifier key: not Ed25519, nor a cosignature/v1 key", name=name)
     kind: Kind = ED25519 if data[0] == ED25519 else COSIGNATURE_V1
     key = VerifierKey(name, kind, load_public_raw("ed25519", data[1:]))
-    # The id is redundant; a mismatch means that name or key were altered.
     if key.key_id.hex() != key_id:
         raise BadKeyError("verifier key: another key id", name=name, found=key_id, expected=key.key_id.hex())
     return key
 
 
 def cosignature_message(text: str, seconds: int) -> bytes:
-    """Return what a cosignature/v1 signs: a header, the time, the note text."""
+    """Return the bytes that a cosignature/v1 signs: a header, the time, the note text."""
     return f"cosignature/v1\ntime {seconds}\n{text}".encode()
 
 

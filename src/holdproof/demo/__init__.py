@@ -16,6 +16,6 @@ Rules:
 from holdproof.demo.acts import ACTS
 from holdproof.demo.live import live
 from holdproof.demo.play import play
-from holdproof.demo.scene import Played, Scene, Tell, Told
+from holdproof.demo.scene import Played, Scene, StoryEvent, Tell
 
-__all__ = ["ACTS", "Played", "Scene", "Tell", "Told", "live", "play"]
+__all__ = ["ACTS", "Played", "Scene", "Tell", "StoryEvent", "live", "play"]

@@ -18,7 +18,8 @@ _LIMIT: Final = 500
 
 def deciding(scene: Scene) -> None:
     """Two agents want the same budget; one gets it. An order that is sent twice is placed once."""
-    act, store = "deciding", scene.store
+    act = "deciding"
+    store = scene.store
     for name in ("buyer", "scout", "shipper"):
         store.agents.register(name, version="1.0.0", contract={"limit": _LIMIT})
     with store.flows.run("buyer", flow_type="restock") as flow:
@@ -45,36 +46,44 @@ def deciding(scene: Scene) -> None:
 
 def asking(scene: Scene) -> None:
     """An agent wants more than it may; a person allows less than it wants."""
-    act, store = "asking", scene.store
-    known = {each.id for each in store.escalations.pending().escalations}
+    act = "asking"
+    store = scene.store
+    # The demonstration may run on a store where other questions wait already.
+    known_ids = {each.id for each in store.escalations.pending().escalations}
     deciding = Background(lambda: scene.large_order({"item": "chairs", "amount": 900}))
-    asked = scene.until(
-        lambda: next((each for each in store.escalations.pending().escalations if each.id not in known), None)
+    escalation = scene.until(
+        lambda: next((each for each in store.escalations.pending().escalations if each.id not in known_ids), None)
     )
-    scene.say(act, f"buyer asks: {asked.reason}, it wants {asked.proposal['amount']}", escalation=asked.id)
-    waiting = store.flows.get(asked.flow_id)
-    scene.say(act, f"its flow waits for an answer: {waiting.status}", flow_id=asked.flow_id)
+    scene.say(
+        act, f"buyer asks: {escalation.reason}, it wants {escalation.proposal['amount']}", escalation=escalation.id
+    )
+    waiting = store.flows.get(escalation.flow_id)
+    scene.say(act, f"its flow waits for an answer: {waiting.status}", flow_id=escalation.flow_id)
     less = {"item": "chairs", "amount": 400}
-    store.escalations.resolve(asked.id, "APPROVED", by="ann", proposal=less, comment="four hundred is enough")
+    store.escalations.resolve(escalation.id, "APPROVED", by="ann", proposal=less, comment="four hundred is enough")
     done = deciding.result()
     scene.say(act, f"ann approves {less['amount']} instead; the flow goes on and orders {done['amount']}", order=done)
-    scene.facts["asked"] = asked.flow_id
+    scene.facts["asked"] = escalation.flow_id
 
 
 def killed(scene: Scene) -> None:
     """A worker is killed after the carrier has the parcel and before anybody wrote it down."""
-    act, store = "killed", scene.store
+    act = "killed"
+    store = scene.store
     parcel = f"parcel {len(scene.shop.booked) + 17}"
-    paths, settings = store.core.paths, store.core.settings
+    paths = store.core.paths
+    settings = store.core.settings
     home = str(paths.data) if Paths.find(paths.data) == paths else ""  # or where the environment says, as here
     words = [home, settings.database_url or "", str(scene.folder / "carrier.txt"), parcel]
+    # A real process, because only a process can be killed without a chance to clean up.
     with subprocess.Popen(  # noqa: S603 (our own words)
         [sys.executable, "-m", "holdproof.demo.shipping", *words], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
     ) as child:
         assert child.stdout is not None
-        said = child.stdout.readline().decode().strip()
+        line = child.stdout.readline().decode().strip()
+        # SIGKILL, not a polite signal: nothing of the worker may run after this line.
         child.send_signal(signal.SIGKILL)
-        scene.say(act, f"the worker {said} {parcel}, and then: kill -9 {child.pid}", pid=child.pid)
+        scene.say(act, f"the worker {line} {parcel}, and then: kill -9 {child.pid}", pid=child.pid)
         child.wait()
     ended = scene.until(lambda: _recovered(scene))
     times = scene.shop.booked.count(parcel)
@@ -88,14 +97,15 @@ def killed(scene: Scene) -> None:
 
 
 def _recovered(scene: Scene) -> Flow | None:
-    """The flow of the dead worker, once its lease has run out and it was ended here."""
+    """Return the flow of the dead worker, once its lease has run out and it was ended here."""
     again = scene.store.flows.recover().again
     return next((each.flow for each in again if each.flow.flow_type == shipping.FLOW), None)
 
 
 def judged(scene: Scene) -> None:
     """An evaluation is signed, and stands in the log."""
-    act, store = "judged", scene.store
+    act = "judged"
+    store = scene.store
     name = f"demo-{scene.facts['killed'][-8:]}"
     evaluation = store.evaluations.submit(
         {"task": "ship a parcel", "verdict": "shipped once, in spite of a dead worker"},
@@ -115,7 +125,8 @@ def judged(scene: Scene) -> None:
 
 def remembered(scene: Scene) -> None:
     """What the agents know has states, and a state can be compared with another."""
-    act, store = "remembered", scene.store
+    act = "remembered"
+    store = scene.store
     store.objects.put("carrier", type="fact", content="fetches parcels at noon")
     first = store.snapshots.create("before the lesson", author="shipper")
     store.objects.put("carrier", type="fact", content="ignores a parcel that it has already")
@@ -128,21 +139,24 @@ def remembered(scene: Scene) -> None:
 
 def tampered(scene: Scene) -> None:
     """Somebody with the database file improves a score. (A copy of the store is forged, so that this one lives on.)"""
-    act, store = "tampered", scene.store
+    act = "tampered"
+    store = scene.store
     if store.database.dialect != "sqlite" or store.core.context.head_file is None:
         scene.say(act, "this store is no file, so nobody edits one here")
         return
     home = forgery.forge(store, scene.folder, scene.facts["evaluation"])
     scene.say(act, "somebody with the database file sets the score to 1.0, checksums and all", home=str(home))
-    found = forgery.look(home)
-    scene.say(act, f"verify: {found.verdict}: {found.what}", verdict=found.verdict, finding=found.what)
-    scene.say(act, f"the store is locked: {found.refused}", lockdown=found.lockdown)
+    outcome = forgery.look(home)
+    scene.say(act, f"verify: {outcome.verdict}: {outcome.what}", verdict=outcome.verdict, finding=outcome.what)
+    scene.say(act, f"the store is locked: {outcome.refused}", lockdown=outcome.lockdown)
     scene.facts["forged"] = str(home)
 
 
 def proven(scene: Scene) -> None:
     """All of it can be checked by somebody who trusts nobody."""
-    act, store = "proven", scene.store
+    act = "proven"
+    store = scene.store
+    # On PostgreSQL the sequencer signs within a tenth of a second; until then entries are pending.
     scene.until(lambda: True if store.log.pending() == 0 else None)
     report = store.verify.run(full=True)
     checked = sum(report.checked.values())

@@ -23,13 +23,15 @@ class Found(NamedTuple):
 
 
 def forge(store: sync.Holdproof, folder: Path, evaluation_id: str) -> Path:
-    """A copy of a living store, with its keys, in which one score was raised past Holdproof."""
-    home, paths = folder / f"forged-{evaluation_id}", store.core.paths
+    """Return a copy of a living store, with its keys, in which one score was raised past Holdproof."""
+    home = folder / f"forged-{evaluation_id}"
+    paths = store.core.paths
     shutil.rmtree(home, ignore_errors=True)
     home.mkdir(mode=0o700)
     snapshot.copy(paths.kernel_db, home / "kernel.db", on_snapshot=lambda: None, progress=lambda *_: None)
     for name, place in (("config", paths.config), ("state", paths.state), ("dboms", paths.dboms)):
         shutil.copytree(place, home / name)
+    # Written past all operations, checksums included: only the log can tell.
     with snapshot.edit(home / "kernel.db") as tx:
         tx.execute(_IMPROVE, battle_id=evaluation_id, expect=1)
     return home
@@ -39,6 +41,7 @@ def look(home: Path) -> Found:
     """Verify the forged store, lock it as verify does but without alerts, then try to work with it."""
     with sync.open(home) as store:
         report = store.verify.run(lock=False)
+        # Without notifiers: nobody is alerted for a forgery that is part of the story.
         locked = store.run(lockdown.respond(store.context, report, notifiers=()))
         worst = next(each for each in report.findings if each.verdict.locks)
         try:

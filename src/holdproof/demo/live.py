@@ -1,4 +1,4 @@
-"""The story on a living store: slowly, so that whoever looks sees it happen; at its end a question waits for them."""
+"""Play the story slowly on a running store: a visitor of the console sees it happen and decides the last request."""
 
 import threading
 

@@ -6,19 +6,20 @@ from pathlib import Path
 
 from holdproof import sync
 from holdproof.demo.acts import ACTS
-from holdproof.demo.scene import Played, Scene, Tell, Told
+from holdproof.demo.scene import Played, Scene, StoryEvent, Tell
 from holdproof.errors import AlreadyExistsError
 
 
 def play(home: Path, tell: Tell | None = None, *, program: str = "holdproof") -> Played:
     """Play every act on a new store at `home`, which stays: the reader is to check it, with that program."""
     home = Path(os.path.abspath(home.expanduser()))
+    # The story needs a store of its own; somebody's data is never touched.
     if home.exists() and any(home.iterdir()):
         raise AlreadyExistsError(f"{home} is not empty", path=str(home))
-    told: list[Told] = []
+    events: list[StoryEvent] = []
 
-    def both(each: Told) -> None:
-        told.append(each)
+    def both(each: StoryEvent) -> None:
+        events.append(each)
         if tell is not None:
             tell(each)
 
@@ -26,13 +27,16 @@ def play(home: Path, tell: Tell | None = None, *, program: str = "holdproof") ->
         scene = Scene(store, both, folder=home / "demo")
         for act in ACTS:
             act(scene)
-    return Played(str(home), scene.facts.get("forged"), scene.facts["bundle"], told, checks(str(home), scene, program))
+    return Played(
+        str(home), scene.facts.get("forged"), scene.facts["bundle"], events, checks(str(home), scene, program)
+    )
 
 
 def checks(home: str, scene: Scene, program: str) -> dict[str, str]:
-    """What the reader can run, by what it shows."""
-    here, bundle = f"{program} --home {shlex.quote(home)}", shlex.quote(scene.facts["bundle"])
-    found = {
+    """Return what the reader can run, by what it shows."""
+    here = f"{program} --home {shlex.quote(home)}"
+    bundle = shlex.quote(scene.facts["bundle"])
+    commands = {
         "everything, from the leaves up": f"{here} verify --full",
         "the evaluation, offline and without this store": f"{program} verify {bundle}",
         "the flow that outlived its worker": f"{here} flows show {scene.facts['killed']}",
@@ -41,5 +45,5 @@ def checks(home: str, scene: Scene, program: str) -> dict[str, str]:
         "the head that all proofs lead to": f"{here} log head",
     }
     if forged := scene.facts.get("forged"):
-        found["the forged copy: exits with 20"] = f"{program} --home {shlex.quote(forged)} verify"
-    return found
+        commands["the forged copy: exits with 20"] = f"{program} --home {shlex.quote(forged)} verify"
+    return commands

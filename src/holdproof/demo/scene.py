@@ -20,7 +20,7 @@ _LOOK_S = 0.02
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class StoryEvent:
     """One thing that happened: in which act, in a sentence, and the facts of it."""
 
     act: str
@@ -28,11 +28,11 @@ class Told:
     facts: dict[str, Any] = field(default_factory=dict)
 
     def to_dict(self) -> dict[str, Any]:
-        """What happened as every face prints it."""
+        """Return what happened as JSON shows it."""
         return asdict(self)
 
 
-Tell = Callable[[Told], None]
+Tell = Callable[[StoryEvent], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,45 +42,48 @@ class Played:
     home: str
     forged: str | None
     bundle: str
-    told: list[Told]
+    events: list[StoryEvent]
     checks: dict[str, str]
 
     def to_dict(self) -> dict[str, Any]:
-        """The story as every face prints it."""
-        return {**asdict(self), "told": [each.to_dict() for each in self.told]}
+        """Return the story as JSON shows it."""
+        return {**asdict(self), "events": [each.to_dict() for each in self.events]}
 
 
 class Scene:
     """One store on which acts play, any number of times."""
 
     def __init__(self, store: sync.Holdproof, tell: Tell, *, folder: Path | None = None) -> None:
-        self.store, self._tell = store, tell
+        self.store = store
+        self._tell = tell
         self.folder = folder or store.core.paths.cache / "demo"
         folders.make(self.folder)
         self.shop = shipping.Shop(self.folder / "carrier.txt")
         self.facts: dict[str, Any] = {}
+        # Registered here too, so that this process can take up what the killed worker began.
         self.ship = shipping.register(store, self.shop)
 
         @store.decision(flow_type="large order", agent="buyer")
-        def large_order(flow: OpenFlow[SyncExecutor], wanted: dict[str, Any]) -> dict[str, Any]:
-            answer = flow.ask("over the limit of 500", proposal=wanted, impact="HIGH_IMPACT", deadline_s=600)
-            given: dict[str, Any] = answer.answer or wanted
-            return flow.step("order", self.shop.order, **given)  # type: ignore[no-any-return]
+        def large_order(flow: OpenFlow[SyncExecutor], order: dict[str, Any]) -> dict[str, Any]:
+            answer = flow.ask("over the limit of 500", proposal=order, impact="HIGH_IMPACT", deadline_s=600)
+            approved_order: dict[str, Any] = answer.answer or order
+            return flow.step("order", self.shop.order, **approved_order)  # type: ignore[no-any-return]
 
         self.large_order = large_order
 
     def say(self, act: str, text: str, **facts: Any) -> None:
         """Tell one thing that happened."""
-        self._tell(Told(act, text, facts))
+        self._tell(StoryEvent(act, text, facts))
 
     def until(self, look: Callable[[], T | None]) -> T:
         """Look again and again until there is something to see."""
+        # Polling is enough for a story: what it waits for happens in another process or thread.
         deadline = time.monotonic() + _PATIENCE_S
-        while (found := look()) is None:
+        while (value := look()) is None:
             if time.monotonic() > deadline:
                 raise UnavailableError("the demonstration waited for a minute, and nothing happened")
             time.sleep(_LOOK_S)
-        return found
+        return value
 
 
 class Background:
@@ -95,11 +98,12 @@ class Background:
     def _run(self, fn: Callable[[], Any]) -> None:
         try:
             self._answer.append(fn())
+        # Raised again in `result`, on the thread that tells the story.
         except BaseException as error:
             self._error.append(error)
 
     def result(self) -> Any:
-        """The answer, once it is there."""
+        """Return the answer, once it is there."""
         self._thread.join(_PATIENCE_S)
         if self._error:
             raise self._error[0]

@@ -24,7 +24,8 @@ class Shop:
     """A carrier with a book; a parcel that is in it already is not booked again."""
 
     def __init__(self, book: Path, then: Callable[[], None] = lambda: None) -> None:
-        self._book, self._then = book, then
+        self._book = book
+        self._then = then
         book.touch(mode=0o600)
 
     @property
@@ -33,11 +34,12 @@ class Shop:
         return self._book.read_text(encoding="utf-8").splitlines()
 
     def label(self, parcel: str) -> str:
-        """A label for a parcel."""
+        """Return a label for a parcel."""
         return f"label of {parcel}"
 
     def ship(self, parcel: str) -> str:
         """Have a parcel fetched."""
+        # The carrier is idempotent by parcel: that is what makes `on_unknown="retry"` safe below.
         if parcel not in self.booked:
             with self._book.open("a", encoding="utf-8") as book:
                 book.write(f"{parcel}\n")
@@ -50,7 +52,7 @@ class Shop:
 
 
 def register(store: sync.Holdproof, shop: Shop) -> FlowFunction[[str], str]:
-    """The function that ships parcels, so that what one worker began any other can end."""
+    """Return the function that ships parcels, so that what one worker began any other can end."""
 
     @store.decision(flow_type=FLOW, agent="shipper", lease_s=LEASE_S)
     def ship(flow: OpenFlow[SyncExecutor], parcel: str) -> str:
@@ -62,6 +64,7 @@ def register(store: sync.Holdproof, shop: Shop) -> FlowFunction[[str], str]:
 
 
 def _die_here() -> None:
+    # Unbuffered: the parent must read it before it kills this process.
     os.write(1, b"booked\n")
     time.sleep(3600)
 

@@ -1,4 +1,4 @@
-"""Errors of the server: access and requests."""
+"""What the server raises: who may come in, and what a request may be."""
 
 from holdproof.errors.root import HoldproofError
 
@@ -6,19 +6,15 @@ from holdproof.errors.root import HoldproofError
 
 
 class UnauthenticatedError(HoldproofError):
-    """Send a valid token: `holdproof tokens create`, or log in with a new link."""
+    """Send a token that is known and still valid: `holdproof tokens create`, or a new link to log in by."""
 
-    code = "access.unauthenticated"
-    status = 401
-    exit_code = 5
+    code, status, exit_code = "access.unauthenticated", 401, 5
 
 
 class ForbiddenError(HoldproofError):
-    """This token does not allow that: ask an operator to do it, or for a token with more rights."""
+    """Whoever holds this token may not do that: ask an operator to do it, or for a token with more rights."""
 
-    code = "access.forbidden"
-    status = 403
-    exit_code = 5
+    code, status, exit_code = "access.forbidden", 403, 5
 
 
 class ForgedRequestError(ForbiddenError):
@@ -28,61 +24,51 @@ class ForgedRequestError(ForbiddenError):
 
 
 class RateLimitedError(HoldproofError):
-    """Too many requests: wait as long as Retry-After says, then send fewer."""
+    """Too many requests: wait for as long as Retry-After says, then send fewer."""
 
-    code = "access.rate_limited"
-    status = 429
-    exit_code = 6
+    code, status, exit_code = "access.rate_limited", 429, 6
 
 
 # --- requests ----------------------------------------------------------------------------------------------------
 
 
 class RequestError(HoldproofError):
-    """The request is malformed; correct it. Nothing was written."""
+    """The request is not one that the server understands; correct it. Nothing was written."""
 
-    code = "request.malformed"
-    status = 400
-    exit_code = 2
+    code, status, exit_code = "request.malformed", 400, 2
 
 
 class MethodError(RequestError):
-    """Use one of the HTTP methods in the Allow header of the response."""
+    """Use one of the methods that the answer names under Allow."""
 
-    code = "request.method"
-    status = 405
+    code, status = "request.method", 405
 
 
 class SlowRequestError(RequestError):
-    """The body arrived too slowly; send it again, faster."""
+    """The body came too slowly and was not waited for; send it again, faster."""
 
-    code = "request.slow"
-    status = 408
+    code, status = "request.slow", 408
 
 
 class TooLargeError(RequestError):
-    """Send less at once; split large content into parts."""
+    """Send less at once; large things go in parts."""
 
-    code = "request.too_large"
-    status = 413
+    code, status = "request.too_large", 413
 
 
 class LongUrlError(TooLargeError):
-    """The URL is too long; send its parameters in a body."""
+    """The address is too long; send what it carries in a body."""
 
-    code = "request.long_url"
-    status = 414
+    code, status = "request.long_url", 414
 
 
 class HeadersTooLargeError(TooLargeError):
     """Send fewer or shorter headers."""
 
-    code = "request.headers"
-    status = 431
+    code, status = "request.headers", 431
 
 
 class HostError(RequestError):
-    """The server does not accept this host name: use the address it printed, or pass the host when it is started."""
+    """The server is not called that: use the address it printed, or name the host when it is started."""
 
-    code = "request.host"
-    status = 421
+    code, status = "request.host", 421

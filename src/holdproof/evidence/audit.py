@@ -34,6 +34,7 @@ Progress = Callable[[int, int], None]
 
 def audit(context: Context, *, full: bool = False, progress: Progress | None = None) -> Work[Audited]:
     """Check the log against itself and the heads kept elsewhere; `full` recomputes all of it from the leaves."""
+    # Both take the same arguments, so that callers differ only in cost.
     run = walk if full else glance
     heads: list[SignedCheckpoint] = yield from ask(Call(context.head_file.kept if context.head_file else list))
     return (yield from ask(Call(partial(run, context.database, heads, progress))))
@@ -126,6 +127,7 @@ def _check_state(now: _LogSnapshot, flaws: Flaws) -> None:
     """Compare the signed head with frontier, size, origin and the keyring."""
     state = now.state
     head = now.head
+    # On PostgreSQL a pending leaf whose version is in the tree already can never be moved.
     for index in now.stuck:
         flaws.add(index, "a second leaf of this record and version waits, which can never be logged")
     for index in now.stray:

@@ -94,6 +94,7 @@ def owners(dboms: Path, path: Path) -> list[tuple[str, str]]:
         return []
     ns = MAIN if path.parent == dboms else path.parent.name
     stem = path.name.removeprefix("dbom_").removesuffix(".json")
+    # An evaluation id may itself end in a number after a dot, so both readings are possible.
     evaluation_id, _, number = stem.rpartition(".")
     return [(ns, stem), (ns, evaluation_id)] if number.isdigit() and evaluation_id else [(ns, stem)]
 
@@ -179,6 +180,7 @@ class DbomFolder:
             if newest is None:
                 return None
             path = folder / name_of(evaluation_id)
+            # A file that is right already is not written again: nothing to sync, nothing to lose.
             if _read(path) != newest.text.encode():
                 self._write(path, newest.text, spare)
             for earlier in sorted(set(self._unfiled(ns, evaluation_id, newest, row_id))):
@@ -252,6 +254,7 @@ class DbomFolder:
         last = max(ids, default=since)
         fresh = range(max(since + 1, last - _MOST_GAPS), last)
         self._remember(stand, max(last, since), sorted({*gaps, *fresh} - ids)[-_MOST_GAPS:])
+        # Under each bucket's lock, so that no temporary file in use is removed.
         self._sweep()
         return Repaired(looked, written, self._strangers() if full else [])
 
@@ -409,6 +412,7 @@ class _Syncing:
             self._asked += 1
             mine = self._asked
             self._turn.wait_for(lambda: not self._busy or self._done >= mine)
+            # Another thread's fsync began after we asked: it covers our write.
             if self._done >= mine:
                 return
             self._busy = True

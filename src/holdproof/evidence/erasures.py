@@ -76,6 +76,7 @@ def record(
     for each in removed:
         leaves.stamp(tx, "erasure", ERASURES, row, leaf_id=each.leaf_id, leaf_ver=each.leaf_ver + 1)
     mark = leaves.stamp(tx, "erasure", ERASURES, row)
+    # Sorted, so that the same erasure gives the same text on every database.
     files = sorted({*due, *(name for each in removed for name in each.files)})
     tx.execute(_ADD, **row, files=json.dumps(files), **mark._asdict(), expect=1)
     return _erasure((row["id"], kind, target, who, row["count"], row["leaf_ids"], tx.now, json.dumps(files)))

@@ -158,6 +158,7 @@ _ADD = sql(
 
 def add(tx: Tx, kind: str, row: dict[str, Any]) -> Evaluation:
     """Write a row with its leaf; `row` has every column but the id."""
+    # The id is part of what the leaf commits to, so it is chosen before the row is written.
     whole = {"id": _new_id(tx, row["ns"], row["battle_id"]), **row}
     mark = leaves.stamp(tx, kind, EVALUATIONS, whole, ns=row["ns"])
     tx.execute(_ADD, **whole, **mark._asdict(), expect=1)
@@ -191,6 +192,7 @@ _BATTLE_OF = sql("SELECT battle_id FROM battles WHERE id = :id AND ns = :ns")
 
 def _check_free(tx: Tx, ns: str, evaluation_id: str) -> None:
     """Refuse the one evaluation id whose file name is that of an earlier DBOM of another evaluation."""
+    # `dbom_<id>.<row>.json` of one evaluation equals `dbom_<id>.json` of an evaluation called `<id>.<row>`.
     numbered = _NUMBERED.fullmatch(evaluation_id)
     if numbered and tx.all(_BATTLE_OF, id=int(numbered[2]), ns=ns) == [(numbered[1],)]:
         what = f"an earlier DBOM of evaluation {numbered[1]} has the file name of {evaluation_id}; use another id"

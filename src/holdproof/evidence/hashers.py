@@ -31,6 +31,7 @@ class Hashers:
     def __init__(self, helpers: int | None = None) -> None:
         count = min(_MOST_HELPERS, _cores()) if helpers is None else helpers
         self._helpers = [helper for _ in range(count if count > 1 else 0) if (helper := _start()) is not None]
+        # Without helpers the same interface computes in this process.
         self._free = deque[_Worker](self._helpers or (_Here(),))
         self._busy: deque[_Worker] = deque()
 
@@ -95,6 +96,7 @@ class _Helper:
         assert stream is not None
         hashes = digests.receive(stream)
         roots = digests.receive(stream) if hashes is not None else None
+        # A helper that died costs time, never an answer.
         return digests.digest(self._leaves) if hashes is None or roots is None else (hashes, roots)
 
     def close(self) -> None:

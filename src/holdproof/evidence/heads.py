@@ -63,6 +63,7 @@ class HeadFile:
             folders.make(self.path.parent)
             with self._opened() as file:
                 end = os.fstat(file).st_size
+                # A crash in the middle of an append leaves a line without its end.
                 if end and os.pread(file, 1, end - 1) != b"\n":
                     line = "\n" + line  # a torn line is ended, or it would swallow this one
                 _write(file, line.encode())
@@ -104,6 +105,7 @@ class HeadFile:
             file.write("".join(f"{line}\n" for line in selection))
             file.flush()
             os.fsync(file.fileno())
+        # Other processes notice the new file by its inode, see _opened.
         os.replace(spare, self.path)
         folders.sync(self.path.parent)
 

@@ -44,6 +44,7 @@ def flaws(ring: Sequence[Key], origins: Collection[str], places: LeafIndexes) ->
                 good.append(key)
         except FormatError as error:  # ProofError and BadKeyError are kinds of it
             reasons[key.keyid] = error.message
+    # Exits are checked after all entries: a root key may be younger than the key it revokes.
     roots = [each for each in good if each.role == "root"]
     for key in ring:
         try:
@@ -84,6 +85,7 @@ def _check_entry(key: Key, good: Sequence[Key], log: _Log) -> None:
     place = log.place(key)
     text = key.statement.split("\n")[0]
     before = [each for each in good if log.place(each) < place]
+    # Only the first log key of a store: nothing existed yet that could have admitted it.
     if text == _FIRST:
         if key.role != "log" or any(each.role == "log" for each in before):
             raise FormatError("it came in without a statement")

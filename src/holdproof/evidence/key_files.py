@@ -144,6 +144,7 @@ class KeyFolder:
             raise BadKeyError(f"{path} can be read by others; chmod 600 it", role=role, path=str(path))
         key = keys.load_private(pem, self._passphrase)
         check_role(role, key)
+        # Marked by the status of the open file, not of the path, which may be replaced meanwhile.
         self._read[path] = _mark(status), key
         return key
 
@@ -184,6 +185,7 @@ class KeyFolder:
         successor = self._next(role)
         if not successor.exists():
             return
+        # The predecessor is linked aside before the rename replaces it: at no moment is it lost.
         aside = self.folder / f"{role}.{self.load(role).keyid[:_KEYID_DIGITS]}.pem"
         with self._writing():
             with suppress(FileExistsError):

@@ -181,6 +181,7 @@ def rotate(context: Context, role: Role) -> Work[Key]:
     successor = yield from ask(Read(partial(find, keyid=new.keyid)))
     if successor is None:  # else a crash came between the leaf and the file
         action: Action = "rotate" if current.revoked_from is None else "admit"
+        # A revoked key cannot admit its successor.
         by = old if action == "rotate" else (yield from _root(context, new.keyid))
         stated = yield from ask(Read(partial(_say, action=action, role=role, key=new.public, previous=old.keyid)))
         text: str = yield from ask(Call(lambda: statements.sign(stated.encode(), by)))
@@ -197,6 +198,7 @@ def finish_rotations(context: Context) -> Work[builtins.list[str]]:
         if waiting is None or (yield from ask(Read(partial(find, keyid=waiting.keyid)))) is None:
             continue
         yield from ask(Call(partial(context.keys.promote, role)))
+        # The next head is signed by the new key without reopening the store.
         if role == "log":
             context.log.use(waiting)
         done.append(f"{role} {waiting.keyid}")

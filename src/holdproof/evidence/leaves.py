@@ -99,6 +99,7 @@ def stamp(
     """
     handle = leaf_id or tx.new_id()
     salt = tx.random(_SALT_BYTES)
+    # Projection.commit, without the call: this runs for every row that is written.
     digest = sha256(salt + projection.content(row)).hexdigest()
     text = f'{{"h":"{digest}","id":"{handle}{_middle(ns, projection.name, kind)}{tx.now}","v":1,"ver":{leaf_ver}}}'
     append(tx, (handle, leaf_ver, text))
@@ -130,10 +131,12 @@ _PENDING = sql_postgres(
 def append(tx: Tx, leaf: Leaf) -> None:
     """Add a leaf inside the caller's transaction: integrated at its commit, or on PostgreSQL by the sequencer."""
     handle, ver, text = leaf
+    # Counted in bytes only where it may matter: ASCII has as many characters as bytes.
     if len(text) > _MOST_BYTES or (not text.isascii() and len(text.encode()) > _MOST_BYTES):
         raise InvalidInputError("a leaf has at most 1 KiB", length=len(text))
     if tx.dialect == "postgres":
         tx.execute(_PENDING, id=handle, ver=ver, leaf=text, expect=1)
+    # On PostgreSQL too: the note wakes the sequencer after the commit.
     tx.note(TOPIC, leaf)
 
 

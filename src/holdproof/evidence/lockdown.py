@@ -42,6 +42,7 @@ class Gate:
 
     def __call__(self, tx: Tx) -> None:
         """Raise LockedError while a lockdown is in force; checked once a transaction for all its operations."""
+        # A group of operations shares one notes object, so identity means the same transaction.
         if tx.notes is self._passed:
             return
         if (locked := self.flag()) is not None:
@@ -159,6 +160,7 @@ def record(tx: Tx, locked: Locked, *, findings: str) -> Locked:
 
 def _insert(tx: Tx, locked: Locked, findings: str) -> None:
     row = {**locked.to_dict(), "findings": findings}
+    # A flag that could not be read has no time; the column needs one.
     if locked.locked_at == "unknown":
         row["locked_at"] = tx.now
     mark = leaves.stamp(tx, "lockdown", LOCKDOWNS, {**row, "unlocked_at": None, "statement": None})

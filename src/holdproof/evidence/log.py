@@ -18,7 +18,7 @@ from holdproof.crypto import checkpoint, frontier, tiles
 from holdproof.crypto.checkpoint import Checkpoint, SignedCheckpoint
 from holdproof.crypto.keys import Signer
 from holdproof.crypto.note import NoteSignature
-from holdproof.crypto.tiles import Bundle
+from holdproof.crypto.tiles import EntryBundle
 from holdproof.crypto.tlog_proof import TlogProof
 from holdproof.crypto.vkey import ED25519, VerifierKey
 from holdproof.db import Notes, Tx, sql
@@ -92,6 +92,7 @@ class Log:
         name = self._name
         if signer is None:
             raise BadKeyError("this home holds no log key of this store, so nothing can be logged here")
+        # The key id is a hash over name and key: recomputed only when one of them changes.
         if name is None or name.name != head.origin or name.public != signer.public:
             name = self._name = VerifierKey(head.origin, ED25519, signer.public)
         text = head.text()
@@ -186,7 +187,7 @@ def prove_consistency(tx: Tx, old: int, new: int | None = None) -> tuple[bytes, 
 def tile(tx: Tx, path: str) -> bytes:
     """Return a tile or a bundle of entries, by its tlog-tiles path."""
     named = tiles.parse_path(path)
-    return tiles.encode_bundle(trees.entries(tx, named)) if isinstance(named, Bundle) else trees.fetch(tx, named)
+    return tiles.encode_bundle(trees.entries(tx, named)) if isinstance(named, EntryBundle) else trees.fetch(tx, named)
 
 
 def continuity(tx: Tx, kept_head: SignedCheckpoint) -> Verdict:

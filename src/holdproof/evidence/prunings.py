@@ -29,6 +29,7 @@ _ADD = sql(
 def record(tx: Tx, what: str, handles: Mapping[str, Sequence[str]], *, rule: str, who: str, count: int, ns: str) -> str:
     """Log the removed records, in the transaction that removes them; return the pruning's id."""
     row = {"id": tx.new_id(), "what": what, "rule": rule, "who": who, "count": count, "pruned_at": tx.now, "ns": ns}
+    # Sorted and without spaces: the text is hashed, and equal prunings should be equal bytes.
     row["handles"] = json.dumps({table: sorted(handles[table]) for table in sorted(handles)}, separators=(",", ":"))
     mark = leaves.stamp(tx, "erasure", PRUNINGS, row, ns=ns)
     tx.execute(_ADD, **row, **mark._asdict(), expect=1)

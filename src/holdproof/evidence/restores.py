@@ -46,6 +46,7 @@ def record(tx: Tx, store_id: str, *, abandoned: str, source: str) -> RestoreReco
         source=source,
         restored_at=tx.now,
     )
+    # Before the leaf is stamped: the head that signs it must have the new origin.
     tx.execute(_MOVE, origin=restore.origin, expect=1)
     row = {column: getattr(restore, column) for column in RESTORES.columns}
     mark = leaves.stamp(tx, "restore", RESTORES, row)

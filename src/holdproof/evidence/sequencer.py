@@ -104,6 +104,7 @@ class Sequencer:
                 time.sleep(0.002)  # what is queued may still append
             while self._log.signs and self._turn() is None and time.monotonic() < deadline:
                 time.sleep(0.005)
+            # The last head may have been signed by another process; ours must still keep it.
             if (head := self._database.read(newest_valid_head).result()) is not None:
                 self._log.publish({HEAD: [head]})  # by whomever it was sequenced, it was seen here
         except HoldproofError as error:
@@ -130,6 +131,7 @@ class Sequencer:
             time.sleep(pause_s)
             return
         topics = self._database.topics
+        # False means that a notification came since we last looked.
         if not topics.subscribe(NUDGE, self._seen, self._bell.set):
             self._bell.set()
         self._bell.wait(_BUSY_S if time.monotonic() < self._lively_until else _IDLE_S)

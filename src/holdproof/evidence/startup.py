@@ -47,14 +47,17 @@ def start(
     database.hooks.on_note |= {encryption.TOPIC: erasures.log_subjects, MIGRATED: _log_migrations}
     if database.dialect == "sqlite":
         database.hooks.before_commit.append(log.integrate)
+    # Heads are published only after the commit that made them durable.
     database.hooks.after_commit.append(log.publish)
     log.continuity = database.read(lambda tx: worst(continuity(tx, head) for head in heads)).result()
+    # The caller locks the store; nothing may be appended to a log that is in doubt.
     if not log.continuity.sound:
         return log
     database.write(partial(_begin, log=log, key=signer.public, origin=origin), ungated=True).result()
     if not log.signs:
         _log.warning("the log key of this home is not in the store's keyring: this process signs no heads")
     head = database.read(newest_valid_head).result()
+    # The newest head may have been signed by a process that died before it kept it.
     if head is not None and head not in [each.encode().decode() for each in heads]:
         log.publish({HEAD: [head]})
     if database.dialect == "postgres":

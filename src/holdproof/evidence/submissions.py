@@ -130,6 +130,7 @@ def to_vector(vector: Any, dimensions: int | None = None) -> tuple[float, ...]:
     if len(numbers) > _MOST_NUMBERS or (dimensions is not None and numbers and len(numbers) != dimensions):
         expected = f"{dimensions} numbers" if dimensions is not None else f"{_MOST_NUMBERS} numbers at most"
         raise InvalidInputError(f"intent has {len(numbers)} numbers, not {expected}", field="intent", dim=len(numbers))
+    # The common case, all floats, is checked without a Python call per number.
     if {*map(type, numbers)} - {float}:
         numbers = tuple(_number(number, "intent") for number in numbers)
     elif not all(map(math.isfinite, numbers)):

@@ -145,6 +145,7 @@ class TrustedKey:
 
     def trusted_at(self, index: int | None) -> bool:
         """Whether what the key signed at that index counts; nothing does before its own leaf is in the log."""
+        # A key without an index is not in the log yet.
         if self.since is None or (index is not None and index < self.since):
             return False
         return self.until is None or (index is not None and index < self.until)
@@ -182,6 +183,7 @@ def parse(data: bytes, *, root: PublicKey | None = None) -> Trust:
         issued = str(document["issued_at"])
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise FormatError("not a trust file of Holdproof") from error
+    # A file that lists a root key should be signed by it.
     role: Role = "root" if root or any(key.role == "root" for key in trusted.values()) else "log"
     allowed = [root] if root else [key.public for key in trusted.values() if key.role == role]
     try:

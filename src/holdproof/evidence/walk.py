@@ -152,6 +152,7 @@ class Walk:
         for index in page.misfiled:
             self._flaws.add(index, "the leaf is filed under another record or version than its own")
         stored = [page.tiles.get(number, b"") for number in range(page.first // WIDTH, end // WIDTH)]
+        # A leaf with a line break, or a missing one, changes the number of hashes.
         if len(hashes) != page.width * HASH or hashes[: len(stored) * FULL] != b"".join(stored):
             hashes = self._look_closer(page, stored)
             roots = roots_of(hashes)
@@ -186,6 +187,7 @@ class Walk:
         """Read what is left, with all that must fit it; None if that is more than a page."""
         size = min(self._most, tree.state(tx).size)
         done = self.replay.size
+        # Too much to read in one snapshot.
         if size - done >= PAGE:
             return None
         page = _read(tx, done, max(0, size - done))

@@ -62,6 +62,7 @@ class CosignedHead:
 def witness(context: Context, url: str, *, key: str | None = None, timeout_s: float = 10.0) -> Work[CosignedHead]:
     """Have the newest head cosigned by the witness at `url`; its verifier `key` is needed the first time."""
     del context
+    # The address is stored and shown; credentials are neither.
     bare, opens = split_credentials(url.strip())
     address = _address(bare)
     if key is not None:
@@ -126,6 +127,7 @@ def _request(tx: Tx, url: str, size: int | None) -> AddCheckpoint:
         (size,) = row or (0,)
     if size > newest.size:
         raise _rewritten(url, Verdict.ROLLED_BACK, f"has cosigned {size} leaves, the log has {newest.size}")
+    # From size 0, or to the same size, there is nothing to prove.
     proof = tree.prove_consistency(tx, size, newest.size) if 0 < size < newest.size else ()
     return AddCheckpoint(size, proof, head)
 
@@ -160,6 +162,7 @@ def _other_size(url: str, request: AddCheckpoint, answer: _Reply) -> int:
     status, kind, body = answer
     words = body[:200].decode(errors="replace").strip()
     head = request.head.checkpoint
+    # 409 with this content type carries the witness's size; another 409 is a refusal.
     if status == 409 and kind.partition(";")[0].strip() == SIZE_TYPE:
         return protocol.parse_size(body)
     if status in (409, 422):

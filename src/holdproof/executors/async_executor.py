@@ -91,10 +91,9 @@ class AsyncExecutor:
         match effect:
             case Write(fn):
                 return await self.write(fn)
-            case Read(fn, long=True):
-                return await self._delivery().read(fn, inline=False)
-            case Read(fn):
-                return await self.read(fn)
+            case Read(fn, long):
+                # Through `read` where possible: subclasses count and refuse operations there.
+                return await (self._delivery().read(fn, inline=False) if long else self.read(fn))
             case Call(call):
                 result = await (call() if inspect.iscoroutinefunction(call) else self._delivery().call(call))
                 # A plain function may still have returned an awaitable, made in the thread: it runs here.

@@ -32,5 +32,5 @@ def exit_findings(answer: Any) -> int:
 
 def exit_skills(answer: Any) -> int:
     """Return 5, as for a refused load, unless every skill is the approved one."""
-    approved = all(skill.state is SkillState.APPROVED for skill in getattr(answer, "skills", answer))
+    approved = all(skill.state is SkillState.APPROVED for skill in answer.items)
     return 0 if approved else SkillLockedError.exit_code

@@ -1,54 +1,64 @@
-"""A SQLite database of the Decision Intelligence Runtime (DIR), taken over as it is.
+"""Import of a SQLite database of the Decision Intelligence Runtime (DIR).
 
 Rules:
-- Nothing of DIR's tables is dropped. Every row gets a verdict: TAKEN as it is; ADAPTED, with a note of what is
-  different; KEPT aside where it cannot become a row here, with the reason. What the row here does not hold as it was
-  (numbers of rows, spellings of times, values that did not fit) stands in `imported_rows`.
-- Nothing here is written over: where there is an agent, a flow or a key of that name already, the source's is KEPT.
+- Nothing of DIR's tables is dropped. Every row gets a verdict: TAKEN unchanged; ADAPTED, with a note of what is
+  different; KEPT aside where it cannot become a row here, with the reason. What the row here does not hold unchanged
+  (row numbers, spellings of times, values that did not fit) is in `imported_rows`.
+- Nothing here is overwritten: if an agent, a flow or a key of that name exists, the source's is KEPT.
 - Rows get `legacy_import` leaves: the log saw them arrive, not happen.
-- Transitions keep their words, legal or not. The status and times of a flow follow from them, since DIR itself never
-  changes them; where the source says otherwise, a further transition says so.
-- What is written about a flow or an agent that the source does not have, makes one, as in the adapter.
-- A flow and its transitions arrive together. A second import of the same rows changes nothing; one of a later state
-  brings what is new.
+- Transitions keep their statuses, legal or not. The status and times of a flow follow from them, since DIR itself
+  never changes them; where the source disagrees, a further transition is added.
+- Rows about a flow or an agent that the source does not have create it, as in the adapter.
+- A flow and its transitions are written together. A second import of the same rows changes nothing; one of a later
+  state brings what is new.
 """
 
 from collections import Counter, deque
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from math import inf
 from pathlib import Path
 from typing import Any, Final
 
-from holdproof.db import Call, Query, Tx, Work, Write, ask, sql
+from holdproof.db import Call, Query, Row, Tx, Work, ask, sql
 from holdproof.db.sqlite.readonly import foreign_tables
 from holdproof.errors import ContentionTimeoutError, FormatError
-from holdproof.importers import import_records, lossless
-from holdproof.importers.dir_rows import COLUMNS, OLD_TABLES, Plan, plan
+from holdproof.importers import driver, import_records
+from holdproof.importers.dir_rows import COLUMNS, OLD_TABLES, RowPlan, column_kinds, plan
+from holdproof.importers.driver import Progress
 from holdproof.model.flows import TERMINAL
 from holdproof.model.imports import TakenRow, Takeover
 from holdproof.model.times import later
-from holdproof.runtime import autocreate, checks, locks, logged_rows
-from holdproof.runtime.logged_rows import MAIN, RECORDS
+from holdproof.runtime import (
+    agents,
+    audit,
+    autocreate,
+    checks,
+    contexts,
+    escalation_rows,
+    feedback,
+    flows,
+    ledger,
+    locks,
+    logged_rows,
+    state,
+)
+from holdproof.runtime.logged_rows import MAIN
 from holdproof.store.context import Context
 
-Progress = Callable[[int, int], None]
-"""Told how many rows are done, of how many."""
-
-_BATCH: Final = 200
 _YEAR_S: Final = 365 * 86_400.0
 
 
 @dataclass(slots=True)
 class Source:
-    """Everything that was read of a DIR database: the rows of DIR's tables, and how many others there are."""
+    """The rows of DIR's tables, and how many rows other tables have."""
 
     tables: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
     others: dict[str, int] = field(default_factory=dict)
 
 
-Unit = list[Plan]
-"""Rows that arrive together: a flow and its transitions, or one row."""
+Unit = list[RowPlan]
+"""Rows that are written together: a flow and its transitions, or one row."""
 
 
 def run(
@@ -59,45 +69,44 @@ def run(
     ns: str = MAIN,
     progress: Progress | None = None,
 ) -> Work[Takeover]:
-    """Import a DIR database; with `dry_run` only say what each row is."""
+    """Import a DIR database; with `dry_run` only report what each row is."""
     del context
     path = Path(source)
-    found: Source = yield from ask(Call(lambda: load(path)))
-    units = list(judge(found))
-    total, done = sum(map(len, units)), list[TakenRow]()
-    for batch in _batches(units):
-        if dry_run:
-            done += [_told(each, "") for unit in batch for each in unit]
-        else:
-            arrive = _Arrival(path.name, ns)
-            done += yield from ask(Write(lambda tx, a=arrive, b=batch: [row for unit in b for row in a.take(tx, unit)]))  # type: ignore[misc]
-        if progress is not None:
-            progress(len(done), total)
-    return Takeover(str(source), done, found.others, dry_run)
+    tables: Source = yield from ask(Call(lambda: load(path)))
+    rows = yield from driver.import_units(
+        list(plan_units(tables)),
+        write=_Writer(path.name, ns).write,
+        preview=lambda _, unit: [_outcome(each, "") for each in unit],
+        size=len,
+        dry_run=dry_run,
+        progress=progress,
+    )
+    return Takeover(str(source), rows, tables.others, dry_run)
 
 
 def load(path: Path) -> Source:
-    """Read the database, which is not touched; FormatError if it has none of DIR's tables."""
-    found = Source()
+    """Read the database, read-only; raises FormatError if it has none of DIR's tables."""
+    source = Source()
     with foreign_tables(path) as tables:
         for name, each in tables:
             table = OLD_TABLES.get(name, name)
             if table in COLUMNS:
-                found.tables.setdefault(table, []).extend(each)
+                source.tables.setdefault(table, []).extend(each)
             else:
-                found.others[name] = sum(1 for _ in each)
-    if not found.tables:
-        raise FormatError(f"{path} has no table of DIR's", path=str(path))
-    return found
+                source.others[name] = sum(1 for _ in each)
+    if not source.tables:
+        raise FormatError(f"{path} has none of DIR's tables", path=str(path))
+    return source
 
 
-def judge(source: Source) -> Iterator[Unit]:
-    """What becomes of each row, agents first, then flows with their transitions, parents before children."""
-    seen: Counter[str] = Counter()
+def plan_units(source: Source) -> Iterator[Unit]:
+    """Plan each row: agents first, then flows with their transitions, parents before children."""
+    counts: Counter[str] = Counter()
     plans = {
-        table: [plan(table, row, lossless.fingerprint(row, seen, of=table)) for row in source.tables.get(table, [])]
+        table: [plan(table, row, driver.fingerprint(row, counts, of=table)) for row in source.tables.get(table, [])]
         for table in COLUMNS
     }
+    # Transitions without a flow of their own in the source form units by flow id, after all flows.
     moves: dict[str, Unit] = {}
     for each in plans.pop("flow_transitions"):
         moves.setdefault(each.values["dfid"] if each.values else "", []).append(each)
@@ -108,42 +117,38 @@ def judge(source: Source) -> Iterator[Unit]:
     yield from ([each] for rest in plans.values() for each in rest)
 
 
-def _parents_first(plans: list[Plan]) -> Iterator[Plan]:
-    """Flows whose parent is not among them, then their children, and so on; flows in a ring come last."""
+def _parents_first(plans: list[RowPlan]) -> Iterator[RowPlan]:
+    """Sort flows: those without a parent in the source, then their children, and so on; cycles come last."""
     names = {each.values["dfid"] for each in plans if each.values}
-    children: dict[str | None, list[Plan]] = {}
+    children: dict[str | None, list[RowPlan]] = {}
     for each in plans:
         parent = each.values["dfid_parent"] if each.values else None
         children.setdefault(parent if parent in names else None, []).append(each)
+    # Breadth first: a child is never written before its parent.
     waiting = deque(children.pop(None, []))
     while waiting:
         flow = waiting.popleft()
         yield flow
         waiting.extend(children.pop(flow.values["dfid"], []) if flow.values else [])
+    # Cycles cannot be written as they are; each of their flows is kept aside with the reason.
     for ring in children.values():
         yield from ring
 
 
-def _batches(units: Iterable[Unit]) -> Iterator[list[Unit]]:
-    batch: list[Unit] = []
-    for unit in units:
-        batch.append(unit)
-        if sum(map(len, batch)) >= _BATCH:
-            yield batch
-            batch = []
-    if batch:
-        yield batch
-
-
-def _told(each: Plan, done: str) -> TakenRow:
+def _outcome(each: RowPlan, done: str) -> TakenRow:
     return TakenRow(each.table, each.source_id, each.verdict, done, "; ".join(each.notes))
 
 
 # --- writing -----------------------------------------------------------------------------------------------------
 
 
-class _Cannot(Exception):
-    """A row has no place here, for the reason given; nothing of it was written."""
+class _NoPlaceError(Exception):
+    """A row cannot be stored here, for the reason in the message; nothing of it was written."""
+
+
+def _namespace(row: Row | None) -> str | None:
+    """The first column of a row of `_FLOW` or `_AGENT`."""
+    return None if row is None else str(next(iter(row)))
 
 
 _FLOW = sql("SELECT ns, status, root_dfid FROM decision_flows WHERE dfid = :dfid")
@@ -151,97 +156,123 @@ _AGENT = sql("SELECT ns FROM agent_registry WHERE agent_id = :agent_id")
 
 
 @dataclass(frozen=True, slots=True)
-class _Arrival:
-    """Rows of one source, on their way into one namespace."""
+class _Writer:
+    """Writes rows of one source into one namespace."""
 
     source: str
     ns: str
 
-    def take(self, tx: Tx, unit: Unit) -> list[TakenRow]:
-        """Write the rows of a unit that are not there yet, then where their flow stands."""
-        done = [self._one(tx, each) for each in unit]
-        fresh = [each for each, row in zip(unit, done, strict=True) if row.done == "imported" and row.verdict != "KEPT"]
-        moved = [each for each in fresh if each.table in {"decision_flows", "flow_transitions"}]
-        if moved and moved[0].values:
-            self._settle(tx, moved[0].values["dfid"])
-            if moved[0].table == "decision_flows":
-                self._conclude(tx, moved[0].values)
-        return done
+    def write(self, tx: Tx, unit: Unit) -> list[TakenRow]:
+        """Write the new rows of a unit, then the status of their flow."""
+        rows = [self._write_row(tx, each) for each in unit]
+        new = [each for each, row in zip(unit, rows, strict=True) if row.done == "imported" and row.verdict != "KEPT"]
+        of_flow = [each for each in new if each.table in {"decision_flows", "flow_transitions"}]
+        # The flow itself is the first of its unit; transitions alone mean that it was imported before.
+        if of_flow and of_flow[0].values:
+            self._settle(tx, of_flow[0].values["dfid"])
+            if of_flow[0].table == "decision_flows":
+                self._conclude(tx, of_flow[0].values)
+        return rows
 
-    def _one(self, tx: Tx, each: Plan) -> TakenRow:
-        if (before := import_records.known(tx, each.key, ns=self.ns)) is not None:
-            return TakenRow(each.table, each.source_id, before[0], "known", before[1])
-        written: dict[str, Any] | None = None
+    def _write_row(self, tx: Tx, each: RowPlan) -> TakenRow:
+        if (record := import_records.find(tx, each.key, ns=self.ns)) is not None:
+            verdict, note = record
+            return TakenRow(each.table, each.source_id, verdict, "known", note)
+        row: dict[str, Any] | None = None
         try:
             if each.values is not None:
-                written, made = self._write(tx, each.table, each.values)
-                each = replace(each, notes=(*each.notes, *made))
-        except _Cannot as reason:
+                row, notes = self._insert(tx, each.table, each.values)
+                each = replace(each, notes=(*each.notes, *notes))
+        except _NoPlaceError as reason:
             each = replace(each, values=None, notes=(str(reason),))
-        found = {"importer": "dir", "source": self.source, "source_table": each.table, "source_id": each.source_id}
-        found |= {"row_key": _row_key(each.table, written), "verdict": each.verdict, "note": "; ".join(each.notes)}
-        import_records.add(tx, each.key, found, each.beside(written), ns=self.ns)
-        return _told(each, "imported")
+        columns = {
+            "importer": "dir",
+            "source": self.source,
+            "source_table": each.table,
+            "source_id": each.source_id,
+            "row_key": _row_key(each.table, row),
+            "verdict": each.verdict,
+            "note": "; ".join(each.notes),
+        }
+        import_records.add(tx, each.key, columns, each.beside(row), ns=self.ns)
+        return _outcome(each, "imported")
 
-    def _write(self, tx: Tx, table: str, values: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
-        """Write a row; what was written, and what had to be made for it."""
+    def _insert(self, tx: Tx, table: str, values: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
+        """Write a row; return it as written, and notes about what had to be created for it."""
+        # A time that is missing or unreadable becomes that of the import, because the column needs one.
         row = {**values, **{name: tx.now for name in _times(table) if values[name] is None}, "ns": self.ns}
-        if table in _THERE and tx.one(_THERE[table], **row) is not None:
-            raise _Cannot(f"there is one of that {_UNIQUE[table]} already, which is not written over")
-        made = self._needed(tx, table, row)
-        _FITTED.get(table, _as_it_is)(tx, row)
+        if table in _EXISTS and tx.one(_EXISTS[table], **row) is not None:
+            raise _NoPlaceError(f"one with that {_UNIQUE[table]} exists already and is not overwritten")
+        notes = self._ensure_owners(tx, table, row)
+        _ADAPT.get(table, _unchanged)(tx, row)
         if table == "resource_locks":
             _lock(tx, row)
         elif table in _RECORDS:
             _put(tx, table, row)
         else:
             tx.execute(_ADD[table], **row, expect=1)
-        return row, made
+        return row, notes
 
-    def _needed(self, tx: Tx, table: str, row: Mapping[str, Any]) -> list[str]:
-        """Make sure of the agent and the flow that a row speaks of."""
+    def _ensure_owners(self, tx: Tx, table: str, row: Mapping[str, Any]) -> list[str]:
+        """Create the agent and the flow of a row if they are missing; return notes about it."""
         if table in {"agent_registry", "idempotency_cache"}:
             return []
-        agent_id, dfid = row.get("agent_id"), None if table == "decision_flows" else row.get("dfid")
-        agent = tx.one(_AGENT, agent_id=agent_id) if agent_id else (self.ns,)
-        flow = tx.one(_FLOW, dfid=dfid) if dfid else (self.ns,)
-        if any(found is not None and found[0] != self.ns for found in (agent, flow)):
-            raise _Cannot("its agent or its flow belongs to another namespace")
-        if agent is None:
+        agent_id = row.get("agent_id")
+        dfid = None if table == "decision_flows" else row.get("dfid")
+        # A row without an agent or a flow belongs to nobody else.
+        agent_ns = _namespace(tx.one(_AGENT, agent_id=agent_id)) if agent_id else self.ns
+        flow_ns = _namespace(tx.one(_FLOW, dfid=dfid)) if dfid else self.ns
+        if {agent_ns, flow_ns} - {self.ns, None}:
+            raise _NoPlaceError("its agent or its flow belongs to another namespace")
+        notes = []
+        if agent_ns is None:
+            notes.append("its agent was missing and was created")
             autocreate.agent(tx, str(agent_id), ns=self.ns)
-        if flow is None:
+        if flow_ns is None:
+            notes.append("its flow was missing and was created")
             autocreate.flow(tx, str(dfid), agent_id=agent_id, ns=self.ns)
-        missing = (name for name, found in (("agent", agent), ("flow", flow)) if found is None)
-        return [f"its {name} was not there and was made" for name in missing]
+        return notes
 
     def _settle(self, tx: Tx, dfid: str) -> None:
-        """Bring status and times of a flow where its transitions lead."""
-        flow = tx.one(_CREATED, dfid=dfid)
-        assert flow is not None, "it was just written"
-        stands = checks.standing(flow[0], tx.all(_MOVES, dfid=dfid))
+        """Set status and times of a flow as its transitions imply."""
+        [(created_at,)] = tx.all(_CREATED, dfid=dfid)
+        stands = checks.standing(created_at, tx.all(_MOVES, dfid=dfid))
         times = {"started_at": stands.started_at, "completed_at": stands.completed_at, "updated_at": stands.updated_at}
         tx.execute(_STAND, dfid=dfid, status=stands.status, **times, expect=1)
 
-    def _conclude(self, tx: Tx, said: Mapping[str, Any]) -> None:
-        """If the source has the flow elsewhere than its transitions lead, say so in further ones."""
-        flow = tx.one(_FLOW, dfid=said["dfid"])
-        assert flow is not None, "it was just written"
-        stands, status = flow[1], said["status"]
+    def _conclude(self, tx: Tx, source: Mapping[str, Any]) -> None:
+        """Add transitions if the source gives the flow another status than its transitions imply."""
+        [(_, stands, root_dfid)] = tx.all(_FLOW, dfid=source["dfid"])
+        status = source["status"]
         if status in {"CREATED", stands}:
             return
-        path = [(status, said["completed_at"] or said["updated_at"] or tx.now)]
+        path = [(status, source["completed_at"] or source["updated_at"] or tx.now)]
         if stands == "CREATED" and status != "CANCELLED":
-            path.insert(0, ("RUNNING", said["started_at"] or said["created_at"] or tx.now))
+            path.insert(0, ("RUNNING", source["started_at"] or source["created_at"] or tx.now))
         for to, at in dict(path).items():
-            move = {"dfid": said["dfid"], "root_dfid": flow[2], "from_status": stands, "to_status": to}
+            move = {"dfid": source["dfid"], "root_dfid": root_dfid, "from_status": stands, "to_status": to}
             _put(tx, "flow_transitions", move | {"created_at": at, "reason": checks.IMPORTED, "ns": self.ns})
             stands = to
-        self._settle(tx, said["dfid"])
+        self._settle(tx, source["dfid"])
 
 
 # --- statements --------------------------------------------------------------------------------------------------
 
-_RECORDS: Final = {each.projection.table: each.projection for each in RECORDS if each.projection.table in COLUMNS}
+_RECORDS: Final = {
+    each.table: each
+    for each in (
+        agents.AGENTS,
+        flows.FLOWS,
+        flows.TRANSITIONS,
+        contexts.CONTEXT,
+        state.STATE,
+        feedback.FEEDBACK,
+        escalation_rows.ESCALATIONS,
+        ledger.LEDGER,
+        audit.AUDIT,
+    )
+}
+"""Tables under the log: their rows are written with a leaf."""
 _MORE: Final = {"decision_flows": ("updated_at",), "idempotency_cache": ("state",)}
 _UNIQUE: Final = {
     **dict.fromkeys(("agent_registry", "agent_state"), "agent_id"),
@@ -256,7 +287,7 @@ _UNIQUE: Final = {
 def _insert(table: str) -> Query:
     projection = _RECORDS.get(table)
     leaf = ("leaf_id", "leaf_ver", "leaf_salt") if projection else ()
-    named = projection.columns if projection else (*(each.split(":")[0] for each in COLUMNS[table].split()), "ns")
+    named = projection.columns if projection else (*(name for name, _ in column_kinds(table)), "ns")
     columns = (*named, *_MORE.get(table, ()), *leaf)
     return sql(f"INSERT INTO {table} ({', '.join(columns)}) VALUES ({', '.join(f':{each}' for each in columns)})")  # noqa: S608
 
@@ -267,7 +298,7 @@ _NEXT: Final = {
     for table, projection in _RECORDS.items()
     if "id" in projection.columns
 }
-_THERE: Final = {
+_EXISTS: Final = {
     table: sql(f"SELECT 1 FROM {table} WHERE {name} = :{name}{' AND ns = :ns' * (name == 'idempotency_key')}")  # noqa: S608
     for table, name in _UNIQUE.items()
 }
@@ -285,15 +316,13 @@ def _put(tx: Tx, table: str, row: dict[str, Any]) -> None:
     """Write a row under the log."""
     projection = _RECORDS[table]
     if table in _NEXT:
-        number = tx.one(_NEXT[table])
-        assert number is not None
-        row["id"] = number[0]
+        [(row["id"],)] = tx.all(_NEXT[table])
     columns = (*projection.columns, *_MORE.get(table, ()))
     logged_rows.add(tx, _ADD[table], logged_rows.IMPORTED, projection, {name: row.get(name) for name in columns})
 
 
 def _row_key(table: str, written: Mapping[str, Any] | None) -> str:
-    """The key of the row here; empty where there is none."""
+    """The key of the row here; empty if there is none."""
     if written is None:
         return ""
     return str(written.get("resource_id" if table == "resource_locks" else _UNIQUE.get(table, "id"), ""))
@@ -301,13 +330,13 @@ def _row_key(table: str, written: Mapping[str, Any] | None) -> str:
 
 def _times(table: str) -> list[str]:
     """The columns of a table that must hold a time."""
-    return [name for name, kind in (each.split(":") for each in COLUMNS[table].split()) if kind == "time"]
+    return [name for name, kind in column_kinds(table) if kind == "time"]
 
 
-# --- what some tables need besides -------------------------------------------------------------------------------
+# --- what some tables need besides: changes of the row before it is written -----------------------------------------
 
 
-def _as_it_is(tx: Tx, row: dict[str, Any]) -> None:
+def _unchanged(tx: Tx, row: dict[str, Any]) -> None:
     del tx, row
 
 
@@ -316,18 +345,19 @@ def _flow(tx: Tx, row: dict[str, Any]) -> None:
         row["root_dfid"] = row["dfid"]
         return
     parent = tx.one(_FLOW, dfid=row["dfid_parent"])
-    if parent is None or parent[0] != row["ns"]:
-        raise _Cannot("its parent is not here")
-    row["root_dfid"] = row["root_dfid"] or parent[2]
+    if parent is None or _namespace(parent) != row["ns"]:
+        raise _NoPlaceError("its parent is not here")
+    _, _, parent_root = parent
+    row["root_dfid"] = row["root_dfid"] or parent_root
 
 
 _NATIVE = sql("SELECT count(*) FROM flow_transitions WHERE dfid = :dfid AND coalesce(reason, '') <> :imported")
 
 
 def _transition(tx: Tx, row: dict[str, Any]) -> None:
-    count = tx.one(_NATIVE, dfid=row["dfid"], imported=checks.IMPORTED)
-    if count is not None and count[0]:
-        raise _Cannot("its flow has gone on here")
+    [(native,)] = tx.all(_NATIVE, dfid=row["dfid"], imported=checks.IMPORTED)
+    if native:
+        raise _NoPlaceError("its flow went on here after an earlier import")
     row["root_dfid"] = row["root_dfid"] or row["dfid"]
     row["reason"] = checks.IMPORTED
 
@@ -338,22 +368,22 @@ def _key(tx: Tx, row: dict[str, Any]) -> None:
     row["state"] = "DONE"
 
 
-def _question(tx: Tx, row: dict[str, Any]) -> None:
+def _escalation(tx: Tx, row: dict[str, Any]) -> None:
     del tx
-    if row["status"] == "RESOLVED":  # as DIR called both ends once
+    if row["status"] == "RESOLVED":  # older versions of DIR had one status for both outcomes
         row["status"] = "REJECTED" if (row["human_decision"] or "").upper() == "ABORT" else "APPROVED"
     row["root_dfid"] = row["root_dfid"] or row["dfid"]
     row |= {"on_deadline": "reject", "opened_by": "agent"}
 
 
-_FITTED: Final[dict[str, Callable[[Tx, dict[str, Any]], None]]] = {
+_ADAPT: Final[dict[str, Callable[[Tx, dict[str, Any]], None]]] = {
     "decision_flows": _flow,
     "flow_transitions": _transition,
     "idempotency_cache": _key,
-    "escalation_requests": _question,
+    "escalation_requests": _escalation,
 }
 
-_HELD = sql("SELECT 1 FROM resource_locks WHERE ns = :ns AND resource_id = :resource_id AND dfid = :dfid")
+_HOLDS = sql("SELECT 1 FROM resource_locks WHERE ns = :ns AND resource_id = :resource_id AND dfid = :dfid")
 _DATED = sql(
     "UPDATE resource_locks SET acquired_at = :acquired_at, expires_at = :expires_at"
     " WHERE ns = :ns AND resource_id = :resource_id AND dfid = :dfid"
@@ -361,16 +391,20 @@ _DATED = sql(
 
 
 def _lock(tx: Tx, row: Mapping[str, Any]) -> None:
-    """Hold what the source's flow held, until when it held it; its capacity is its manager's to know."""
-    held = {name: row[name] for name in ("ns", "resource_id", "dfid")}
+    """Reserve what the flow held in the source, until the same time."""
+    key = {name: row[name] for name in ("ns", "resource_id", "dfid")}
     flow = tx.one(_FLOW, dfid=row["dfid"])
-    if flow is None or flow[1] in TERMINAL:
-        raise _Cannot("its flow has ended, and holds nothing")
-    if row["amount"] == 0 or tx.one(_HELD, **held) is not None:
-        raise _Cannot("it holds nothing" if row["amount"] == 0 else "the flow holds it here already")
-    wanted = {row["resource_id"]: row["amount"]}
+    if flow is None:
+        raise _NoPlaceError("its flow is not here")
+    _, status, _ = flow
+    if status in TERMINAL:
+        raise _NoPlaceError("its flow has ended, and holds nothing")
+    if row["amount"] == 0 or tx.one(_HOLDS, **key) is not None:
+        raise _NoPlaceError("it holds nothing" if row["amount"] == 0 else "the flow holds it here already")
+    amounts = {row["resource_id"]: row["amount"]}
+    # DIR does not record capacities, so none is checked: its manager granted the amount.
     try:
-        locks.reserve(tx, row["dfid"], wanted, seen=dict.fromkeys(wanted, inf), ns=row["ns"])
+        locks.reserve(tx, row["dfid"], amounts, seen=dict.fromkeys(amounts, inf), ns=row["ns"])
     except ContentionTimeoutError as error:
-        raise _Cannot(str(error)) from error
-    tx.execute(_DATED, **held, acquired_at=row["acquired_at"], expires_at=row["expires_at"], expect=1)
+        raise _NoPlaceError(str(error)) from error
+    tx.execute(_DATED, **key, acquired_at=row["acquired_at"], expires_at=row["expires_at"], expect=1)

@@ -1,19 +1,19 @@
-"""DIR's rows as ours: what each value becomes, and what cannot become one.
+"""Conversion of DIR's rows: what each value becomes, and which rows cannot be stored.
 
 Rules:
-- A value that fits is taken as it is; times get our spelling, and the text they had stays beside the row.
-- A value that does not fit is replaced by its column's default, which the note says; it stays beside the row.
-- A row without a usable key has no place here: it is kept aside, with the reason.
-- Older names of tables and columns are understood.
+- A value that fits is stored unchanged; times get our spelling, and their original text is stored beside the row.
+- A value that does not fit is replaced by its column's default, which the note says, and stored beside the row.
+- A row without a usable key is kept aside, with the reason.
+- Older names of tables and columns are recognised.
 """
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from math import isfinite
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from holdproof.errors import InvalidInputError
-from holdproof.importers import lossless
+from holdproof.importers import driver
 from holdproof.model.agents import STATUSES as AGENT_STATUSES
 from holdproof.model.coordination import POLICIES
 from holdproof.model.flows import STATUSES as FLOW_STATUSES
@@ -49,12 +49,12 @@ COLUMNS: Final = {
     "decision_audit_events": "dfid:key root_dfid:text event_type:text severity:severity correlation_id:text?"
     " causation_id:text? step_id:text state:text detail_json:json created_at:time",
 }
-"""DIR's tables in the order they are taken over: name and kind of each column, `?` where NULL is a value."""
+"""DIR's tables in the order in which they are imported: name and kind of each column, `?` where NULL is a value."""
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
-    """What becomes of one row: its values here, or None where it has no place, and what is to be said about it."""
+class RowPlan:
+    """What becomes of one row: its values here, or None if it is kept aside, and notes about it."""
 
     table: str
     source: Mapping[str, Any]
@@ -64,9 +64,10 @@ class Plan:
 
     @property
     def source_id(self) -> str:
-        """What the source calls the row."""
+        """The id of the row in the source."""
+        # DIR's tables have an `id`, or their key comes first.
         named = self.source.get("id", next(iter(self.source.values()), ""))
-        return str(lossless.value(named))
+        return str(driver.as_json(named))
 
     @property
     def verdict(self) -> str:
@@ -74,53 +75,56 @@ class Plan:
         return "KEPT" if self.values is None else "ADAPTED" if self.notes else "TAKEN"
 
     def beside(self, written: Mapping[str, Any] | None) -> dict[str, Any]:
-        """Every value of the source that the row as it was written does not hold as it was."""
-        held = written or {}
-        return lossless.row(
-            {name: value for name, value in self.source.items() if not _same(held.get(name, _GONE), value)}
+        """Every value of the source that the written row does not hold unchanged."""
+        row = written or {}
+        return driver.row_as_json(
+            {name: value for name, value in self.source.items() if not _same(row.get(name, _ABSENT), value)}
         )
 
 
-_GONE: Final = object()
+_ABSENT: Final = object()
 
 
 def _same(here: Any, there: Any) -> bool:
     return type(here) is type(there) and here == there
 
 
-def plan(table: str, source: Mapping[str, Any], key: str) -> Plan:
+def plan(table: str, source: Mapping[str, Any], key: str) -> RowPlan:
     """Convert a row, column by column."""
     values: dict[str, Any] = {}
     notes: list[str] = []
-    given = {OLD_COLUMNS.get(name, name): value for name, value in source.items()}
-    for name, kind in _kinds(table):
+    columns = {OLD_COLUMNS.get(name, name): value for name, value in source.items()}
+    for name, kind in column_kinds(table):
         try:
-            values[name] = _convert(kind, given.get(name))
+            values[name] = _convert(kind, columns.get(name))
         except (ValueError, InvalidInputError) as error:
+            # Without its key a row cannot be addressed here, whatever else it holds.
             if kind.startswith("key"):
-                return Plan(table, source, key, None, (f"{name}: {error}",))
-            values[name] = None if kind.endswith("?") else _KINDS[kind][1]
-            if name in given:
+                return RowPlan(table, source, key, None, (f"{name}: {error}",))
+            values[name] = None if kind.endswith("?") else _KINDS[kind].default
+            # A column that the source does not have at all needs no note.
+            if name in columns:
                 notes.append(f"{name}: {error}")
-    return Plan(table, source, key, values, tuple(notes))
+    return RowPlan(table, source, key, values, tuple(notes))
 
 
-def _kinds(table: str) -> list[tuple[str, str]]:
+def column_kinds(table: str) -> list[tuple[str, str]]:
+    """Name and kind of each column of a table."""
     return [(name, kind) for name, kind in (each.split(":") for each in COLUMNS[table].split())]
 
 
 def _convert(kind: str, value: Any) -> Any:
     if value is None and kind.endswith("?"):
         return None
-    return _KINDS[kind.removesuffix("?")][0](value)
+    return _KINDS[kind.removesuffix("?")].convert(value)
 
 
-# --- kinds of values: what makes one, and the default ------------------------------------------------------------
+# --- kinds of values: conversion and default ------------------------------------------------------------
 
 
 def _text(value: Any) -> str:
     if not isinstance(value, str) or "\0" in value:
-        raise ValueError("it is no text" if not isinstance(value, str) else "it has a NUL inside")
+        raise ValueError("it is not a text" if not isinstance(value, str) else "it contains NUL")
     return value
 
 
@@ -136,19 +140,19 @@ def _time(value: Any) -> str:
     try:
         return utc(_text(value))
     except (ValueError, OverflowError) as error:
-        raise ValueError(f"it is no time ({error})") from error
+        raise ValueError(f"it is not a time ({error})") from error
 
 
 def _number(value: Any) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float) or not isfinite(value):
-        raise ValueError("it is no number")
+        raise ValueError("it is not a number")
     return float(value)
 
 
 def _whole(least: int) -> Callable[[Any], int]:
     def convert(value: Any) -> int:
         if _number(value) != int(value) or int(value) < least:
-            raise ValueError("it is no whole number" if least < 0 else f"it is no whole number from {least} on")
+            raise ValueError("it is not an integer" if least < 0 else f"it is not an integer from {least} on")
         return int(value)
 
     return convert
@@ -161,33 +165,39 @@ def _amount(value: Any) -> float:
 
 
 def _word(allowed: frozenset[str]) -> Callable[[Any], str]:
-    spelt = {word.upper(): word for word in allowed}
+    # Accepted in upper and lower case; stored in our spelling.
+    spellings = {word.upper(): word for word in allowed}
 
     def convert(value: Any) -> str:
-        if _text(value).upper() not in spelt:
+        if _text(value).upper() not in spellings:
             raise ValueError(f"{value!r} is not one of {', '.join(sorted(allowed))}")
-        return spelt[value.upper()]
+        return spellings[value.upper()]
 
     return convert
 
 
+class _Kind(NamedTuple):
+    convert: Callable[[Any], Any]
+    default: Any
+
+
 _LEAST: Final = -(2**63)
 _ANSWERS: Final = frozenset({"PENDING", "APPROVED", "REJECTED", "CANCELLED", "RESOLVED"})
-_KINDS: Final[dict[str, tuple[Callable[[Any], Any], Any]]] = {
-    "key": (_key, None),
-    "text": (_text, ""),
-    "json": (_json, "{}"),
-    "time": (_time, None),
-    "int": (_whole(_LEAST), 0),
-    "number": (_whole(0), 0),
-    "count": (_whole(1), 1),
-    "most": (_whole(1), 3),
-    "real": (_number, 0.0),
-    "amount": (_amount, 0.0),
-    "agent": (_word(AGENT_STATUSES), "SUSPENDED"),
-    "flow": (_word(FLOW_STATUSES), "CREATED"),
-    "asked": (_word(_ANSWERS), "CANCELLED"),
-    "severity": (_word(SEVERITIES), "INFO"),
-    "source": (_word(SOURCES), "KERNEL"),
-    "policy": (_word(POLICIES), "EXPONENTIAL_BACKOFF"),
+_KINDS: Final[dict[str, _Kind]] = {
+    "key": _Kind(_key, None),
+    "text": _Kind(_text, ""),
+    "json": _Kind(_json, "{}"),
+    "time": _Kind(_time, None),
+    "int": _Kind(_whole(_LEAST), 0),
+    "number": _Kind(_whole(0), 0),
+    "count": _Kind(_whole(1), 1),
+    "most": _Kind(_whole(1), 3),
+    "real": _Kind(_number, 0.0),
+    "amount": _Kind(_amount, 0.0),
+    "agent": _Kind(_word(AGENT_STATUSES), "SUSPENDED"),
+    "flow": _Kind(_word(FLOW_STATUSES), "CREATED"),
+    "asked": _Kind(_word(_ANSWERS), "CANCELLED"),
+    "severity": _Kind(_word(SEVERITIES), "INFO"),
+    "source": _Kind(_word(SOURCES), "KERNEL"),
+    "policy": _Kind(_word(POLICIES), "EXPONENTIAL_BACKOFF"),
 }

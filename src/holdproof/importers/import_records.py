@@ -1,17 +1,17 @@
-"""What imports found: a record under the log for each row of a source, which makes importing twice harmless."""
+"""The records of imports: one under the log for each row of a source, which makes importing twice harmless."""
 
 import json
 from typing import Any, Final
 
 from holdproof import paging
-from holdproof.db import Tx, sql
+from holdproof.db import Row, Tx, sql
 from holdproof.evidence.leaves import Projection
 from holdproof.model.imports import ImportRecord
 from holdproof.model.page import Page
 from holdproof.runtime import logged_rows
 from holdproof.runtime.logged_rows import MAIN
 
-KEPT: Final = logged_rows.register(
+IMPORTED_ROWS: Final = logged_rows.register(
     Projection(
         "imported_rows",
         1,
@@ -25,13 +25,16 @@ KEPT: Final = logged_rows.register(
     first=-1,
 )
 
-_KNOWN = sql("SELECT verdict, note FROM imported_rows WHERE source_key = :key")
+_FIND = sql("SELECT verdict, note FROM imported_rows WHERE source_key = :key")
 
 
-def known(tx: Tx, key: str, *, ns: str) -> tuple[str, str] | None:
-    """Verdict and note of a row that was imported before."""
-    found = tx.one(_KNOWN, key=f"{ns}/{key}")
-    return None if found is None else (found[0], found[1])
+def find(tx: Tx, key: str, *, ns: str) -> tuple[str, str] | None:
+    """Verdict and note of a row that was imported before; None if it was not."""
+    row = tx.one(_FIND, key=f"{ns}/{key}")
+    if row is None:
+        return None
+    verdict, note = row
+    return verdict, note
 
 
 _NEXT = logged_rows.numbered("SELECT {id}", "imported_rows")
@@ -43,14 +46,16 @@ _ADD = sql(
 )
 
 
-def add(tx: Tx, key: str, found: dict[str, Any], beside: dict[str, Any], *, ns: str) -> None:
-    """Record what became of a row."""
-    number = tx.one(_NEXT)
-    assert number is not None
-    row = {"id": number[0], "source_key": f"{ns}/{key}", **found, "imported_at": tx.now, "ns": ns}
-    logged_rows.add(tx, _ADD, logged_rows.IMPORTED, KEPT, row | {"beside": json.dumps(beside, sort_keys=True)})
+def add(tx: Tx, key: str, columns: dict[str, Any], beside: dict[str, Any], *, ns: str) -> None:
+    """Record what became of a row; `beside` are the values that its row here does not hold."""
+    # The leaf names the number of the row, so it is drawn before the row is written.
+    [(id,)] = tx.all(_NEXT)
+    row = {"id": id, "source_key": f"{ns}/{key}", **columns, "imported_at": tx.now, "ns": ns}
+    row["beside"] = json.dumps(beside, sort_keys=True)
+    logged_rows.add(tx, _ADD, logged_rows.IMPORTED, IMPORTED_ROWS, row)
 
 
+# CAST: PostgreSQL cannot infer the type of a bare parameter in IS NULL.
 _LIST = sql(
     "SELECT id, importer, source, source_table, source_id, row_key, verdict, note, beside, imported_at, ns"
     " FROM imported_rows WHERE ns = :ns AND id < :before AND (CAST(:verdict AS TEXT) IS NULL OR verdict = :verdict)"
@@ -77,5 +82,6 @@ def _sort_key(record: ImportRecord) -> tuple[int]:
     return (record.id,)
 
 
-def _record(row: tuple[Any, ...]) -> ImportRecord:
-    return ImportRecord(*(*row[:8], logged_rows.load(row[8]), *row[9:]))
+def _record(row: Row) -> ImportRecord:
+    *before, beside, imported_at, ns = row
+    return ImportRecord(*(*before, logged_rows.load(beside), imported_at, ns))

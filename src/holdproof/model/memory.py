@@ -26,7 +26,7 @@ class Plain(Value):
     """A value whose fields hold anything that records can."""
 
     def to_dict(self) -> dict[str, Any]:
-        """The value as every face prints it."""
+        """The value as JSON shows it."""
         return {each.name: plain(getattr(self, each.name)) for each in fields(self)}
 
 
@@ -56,14 +56,6 @@ class Object(Plain):
     """The handle of the person whose it is; None where it is nobody's."""
     hidden: str | None = None
     """Why content, attributes and meta are not shown: `erased` with their subject, or `locked`, the key is not here."""
-
-
-@dataclass(frozen=True, slots=True)
-class ObjectPage(Plain):
-    """Some objects in the order of their keys; `next` is where the following page begins."""
-
-    objects: tuple[Object, ...]
-    next: str | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,14 +107,6 @@ class Snapshot(Value):
 
 
 @dataclass(frozen=True, slots=True)
-class SnapshotPage(Value):
-    """Some snapshots, the newest first; `next` is where the following page begins."""
-
-    snapshots: tuple[Snapshot, ...]
-    next: str | None
-
-
-@dataclass(frozen=True, slots=True)
 class Difference(Plain):
     """How one object differs: the fields that are other, old and new; an object that is new or gone has one side."""
 
@@ -134,16 +118,16 @@ class Difference(Plain):
 
 @dataclass(frozen=True, slots=True)
 class Diff(Plain):
-    """How a state differs from another, object by object; `next` is where the following page begins."""
+    """How a state differs from another, object by object, a page at a time; see `Page` for `next_cursor`."""
 
     old: str
     new: str
     differences: tuple[Difference, ...]
-    next: str | None
+    next_cursor: str | None
 
 
 @dataclass(frozen=True, slots=True)
-class Arrived(Value):
+class SnapshotsImported(Value):
     """What became of a state that came from outside: `same`, `forward`, or `forced`, and how much of it was new."""
 
     how: str

@@ -97,14 +97,6 @@ class Skill(Value):
 
 
 @dataclass(frozen=True, slots=True)
-class SkillPage(Value):
-    """Some skills by path; `next` is where the following page begins."""
-
-    skills: tuple[Skill, ...]
-    next: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
 class LoadedSkill(Value):
     """A skill as it was read, hashed and found to be the approved one: use these bytes, not the file."""
 
@@ -118,7 +110,7 @@ class LoadedSkill(Value):
         return self.data.decode()
 
     def to_dict(self) -> dict[str, Any]:
-        """The skill as every face prints it."""
+        """The skill as JSON shows it."""
         return {
             "path": self.path,
             "text": self.data.decode(errors="replace"),

@@ -10,7 +10,7 @@ from holdproof.model.value import Value
 
 
 @dataclass(frozen=True, slots=True)
-class Part(Plain):
+class EncodedValue(Plain):
     """A value that somebody else has encoded: how, and its bytes."""
 
     tag: str
@@ -18,7 +18,7 @@ class Part(Plain):
 
 
 @dataclass(frozen=True, slots=True)
-class Run(Plain):
+class EncodedList(Plain):
     """A list whose elements somebody else has encoded: how, the SHA-256 of each, and the bytes of new ones."""
 
     tag: str
@@ -26,7 +26,7 @@ class Run(Plain):
     data: Mapping[bytes, bytes] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, tag: str, elements: Iterable[bytes]) -> "Run":
+    def of(cls, tag: str, elements: Iterable[bytes]) -> "EncodedList":
         """The list of these elements, all of them given."""
         data = [(sha256(element).digest(), element) for element in elements]
         return cls(tag, tuple(digest for digest, _ in data), dict(data))
@@ -37,7 +37,7 @@ class Run(Plain):
         return [self.data[digest] for digest in self.digests]
 
     def to_dict(self) -> dict[str, Any]:
-        """The list as every face prints it."""
+        """The list as JSON shows it."""
         return Plain.to_dict(Listing(self.tag, tuple(self.elements)))
 
 
@@ -79,16 +79,8 @@ class Checkpoint(Plain):
 
 
 @dataclass(frozen=True, slots=True)
-class CheckpointPage(Plain):
-    """Some checkpoints, the newest first; `next` is where the following page begins."""
-
-    checkpoints: tuple[Checkpoint, ...]
-    next: str | None
-
-
-@dataclass(frozen=True, slots=True)
-class Kept(Value):
-    """A checkpoint that was put: its id, and whether another one follows the same parent."""
+class SavedCheckpoint(Value):
+    """The outcome of writing a checkpoint: its id, its hash, and whether it forked the line."""
 
     checkpoint_id: str
     forked: bool
@@ -107,14 +99,6 @@ class Thread(Value):
     created_at: str
     updated_at: str
     ns: str
-
-
-@dataclass(frozen=True, slots=True)
-class ThreadPage(Value):
-    """Some threads, the one that was written last first; `next` is where the following page begins."""
-
-    threads: tuple[Thread, ...]
-    next: str | None
 
 
 @dataclass(frozen=True, slots=True)

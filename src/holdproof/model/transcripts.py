@@ -19,14 +19,6 @@ class Transcript(Value):
 
 
 @dataclass(frozen=True, slots=True)
-class TranscriptPage(Value):
-    """Some transcripts by name; `next` is where the following page begins."""
-
-    transcripts: tuple[Transcript, ...]
-    next: str | None
-
-
-@dataclass(frozen=True, slots=True)
 class Item(Value):
     """One item of a transcript: its number, and what it is found by if it is."""
 

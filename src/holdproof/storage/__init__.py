@@ -1,4 +1,4 @@
-"""What services store: the provider and its four stores, under the names of today and the seed's; ready services."""
+"""Application storage: the provider and its four stores, under our names and the seed's, and services built on them."""
 
 from holdproof.model.sessions import CLISession, CLISessionAgent, CLISessionArtifact, CLISessionEvent
 from holdproof.model.storage import (

@@ -1,13 +1,13 @@
-"""Dreams: insights that services consolidate from shapes, found by a vector.
+"""Dreams: insights that services consolidate from shapes, searched by a vector.
 
     dreams = Dreams(storage)
     dream = await dreams.consolidate("Work comes in bursts.", source_shapes=[shape.id], vector=embedding)
     await dreams.sources(dream.id)
 
 Rules:
-- A dream names the shapes it was consolidated from, one at least, each once; all of them are there when it is kept.
-- The row is the truth, its vector (under the dream's id) the way to find it. A dream whose vector is refused is not
-  kept.
+- A dream names the shapes it was consolidated from, at least one, each once; all of them exist when it is stored.
+- The row is authoritative, its vector (under the dream's id) only an index. A dream whose vector is refused is not
+  stored.
 """
 
 import json
@@ -31,16 +31,18 @@ _KEEP = sql(
 
 
 def consolidate(tx: Tx, content: str, *, source_shapes: Sequence[str], confidence: float = 1.0) -> Dream:
-    """Keep an insight, linked to the shapes it comes from."""
+    """Store an insight, linked to the shapes it comes from; raises NotFoundError for a missing shape."""
     values.words("content", content)
     sure = values.number("confidence", confidence, least=0, most=1)
     sources = tuple(dict.fromkeys(source_shapes))
+    # A text is a sequence of texts too, and surely not what was meant.
     if isinstance(source_shapes, str) or not 1 <= len(sources) <= _MOST_SOURCES:
         raise InvalidInputError(f"a dream comes from 1 to {_MOST_SOURCES} shapes, by their ids", field="source_shapes")
-    there = shapes.known(tx, sources)
-    if missing := [id for id in sources if id not in there]:
+    rows_by_id = shapes.existing(tx, sources)
+    if missing := [id for id in sources if id not in rows_by_id]:
         raise NotFoundError(f"there is no shape {missing[0]}", shape_id=missing[0])
-    id, linked = tx.new_id(), values.dump("source_shapes", sources)
+    id = tx.new_id()
+    linked = values.dump("source_shapes", sources)
     tx.execute(_KEEP, id=id, content=content, source_shapes=linked, confidence=sure, now=tx.now, expect=1)
     return Dream(id, content, sources, sure, tx.now)
 
@@ -56,27 +58,28 @@ def get(tx: Tx, dream_id: str) -> Dream:
     return _dream(row)
 
 
-def known(tx: Tx, ids: Sequence[str]) -> dict[str, Dream]:
-    """Those of them that are there."""
-    found = (tx.one(_GET, id=id) for id in ids)
-    return {row[0]: _dream(row) for row in found if row is not None}
+def existing(tx: Tx, ids: Sequence[str]) -> dict[str, Dream]:
+    """Those of these ids that exist."""
+    rows = (tx.one(_GET, id=id) for id in ids)
+    dream_list = [_dream(row) for row in rows if row is not None]
+    return {each.id: each for each in dream_list}
 
 
 def _dream(row: Row) -> Dream:
     id, content, linked, confidence, dreamed_at = row
     try:
         sources = json.loads(linked)
-    except ValueError:  # another program's way to name them
+    except ValueError:  # another program wrote a plain id
         sources = [linked]
     named = tuple(map(str, sources)) if isinstance(sources, list) else (str(sources),)
     return Dream(id, content, named, 1.0 if confidence is None else float(confidence), dreamed_at)
 
 
 def sources(tx: Tx, dream_id: str) -> tuple[Shape, ...]:
-    """The shapes that a dream was consolidated from, as far as they are still there."""
+    """Return the shapes that a dream was consolidated from and that still exist."""
     linked = get(tx, dream_id).source_shapes
-    there = shapes.known(tx, linked)
-    return tuple(there[id] for id in linked if id in there)
+    rows_by_id = shapes.existing(tx, linked)
+    return tuple(rows_by_id[id] for id in linked if id in rows_by_id)
 
 
 _RECENT = sql(
@@ -92,7 +95,7 @@ _RECENT = sql(
 
 
 def recent(tx: Tx, *, shape_id: str | None = None, limit: int = 100, after: str = "") -> tuple[Dream, ...]:
-    """Dreams, newest first, all or those of one shape; `after` is the id of the last one of the page before."""
+    """Return dreams, newest first, all or those of one shape; `after` is the id of the last one of the page before."""
     shape = "" if shape_id is None else json.dumps(shape_id)
     return tuple(_dream(row) for row in tx.all(_RECENT, shape=shape, limit=values.limited(limit), after=after))
 
@@ -101,7 +104,7 @@ _FORGET = sql("DELETE FROM dreams WHERE id = :id")
 
 
 def forget(tx: Tx, dream_id: str) -> bool:
-    """Remove a dream; whether it was there."""
+    """Delete a dream; return whether it existed."""
     return tx.count(_FORGET, id=dream_id) > 0
 
 
@@ -124,12 +127,13 @@ class Dreams(Resource[AsyncExecutor]):
         confidence: float = 1.0,
         vector: Sequence[float] | None = None,
     ) -> Dream:
-        """Keep an insight, linked to the shapes it comes from, with the vector that it is to be found by."""
+        """Store an insight, linked to the shapes it comes from, and its vector for searches."""
         dream = await self._face.write(
             lambda tx: consolidate(tx, content, source_shapes=source_shapes, confidence=confidence)
         )
         if vector is not None:
             try:
+                # Vectors may be in another database, so this is not one transaction: undo the row on failure.
                 await self._vectors.add(dream.id, vector, {"of": _OF})
             except Exception:
                 await self._face.write(lambda tx: forget(tx, dream.id))
@@ -137,12 +141,13 @@ class Dreams(Resource[AsyncExecutor]):
         return dream
 
     async def search(self, vector: Sequence[float], k: int = 10) -> tuple[FoundDream, ...]:
-        """The dreams nearest to a vector, nearest first."""
+        """Return the dreams nearest to a vector, nearest first."""
         near = await self._vectors.search(vector, k, filter={"of": _OF})
-        there = await self._face.read(lambda tx: known(tx, [each.id for each in near]))
-        return tuple(FoundDream(there[each.id], each.distance) for each in near if each.id in there)
+        rows_by_id = await self._face.read(lambda tx: existing(tx, [each.id for each in near]))
+        return tuple(FoundDream(rows_by_id[each.id], each.distance) for each in near if each.id in rows_by_id)
 
     async def forget(self, dream_id: str) -> bool:
-        """Remove a dream and its vector; whether it was there."""
+        """Delete a dream and its vector; return whether it existed."""
+        # The vector first: a crash in between leaves a dream that is not found, not a vector without a row.
         await self._vectors.delete(dream_id)
         return await self._face.write(lambda tx: forget(tx, dream_id))

@@ -1,11 +1,9 @@
-"""Erasing a person from blobs and sessions.
+"""Erasing a subject from blobs and sessions.
 
 Rules:
-- Every labelled row goes with what belongs to it, then the bytes of blobs wherever they lie, the label last: as long as
-  that is there, something may be left to remove.
-- Bytes that a key without the label has too are that key's, and stay.
-- It may be broken off anywhere and done again; it ends with an error, and the label stays, where bytes lie at a place
-  that cannot be reached now.
+- Labelled rows are deleted first, then the bytes of blobs, the label last: while it exists, something may remain.
+- Bytes that a key without the label shares stay.
+- It may be interrupted anywhere and run again; if a backend cannot be reached it raises, and the label stays.
 """
 
 from functools import partial
@@ -26,20 +24,20 @@ _FORGET = sql(
 )
 
 
-def erase(shelf: BlobStoreConfig, handle: str) -> Work[tuple[str, ...]]:
-    """Remove all that carries a label, and the label; where bytes lie that could not be removed for good."""
-    left: list[str] = []
+def erase(config: BlobStoreConfig, handle: str) -> Work[tuple[str, ...]]:
+    """Erase everything with a label, and the label; return where bytes are that could not be erased."""
+    remaining: list[str] = []
     while (yield from ask(Read(lambda tx: tx.one(_KNOWN, handle=handle) is not None))):
         while (yield from ask(Write(partial(blob_rows.delete_labelled, handle=handle, limit=_PAGE)))):
             pass
         yield Write(lambda tx: tx.execute(_SESSIONS, handle=handle))
-        left += yield from removing.finish(shelf)
+        remaining += yield from removing.finish(config)
         yield from _forgotten(handle)
-    return tuple(left)
+    return tuple(remaining)
 
 
 def _forgotten(handle: str) -> Work[None]:
     try:
         yield Write(lambda tx: tx.execute(_FORGET, handle=handle))
-    except ConflictError:  # somebody labelled a row in between: once more
+    except ConflictError:  # a row was labelled in between: the caller goes round again
         return

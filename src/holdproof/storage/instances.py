@@ -1,9 +1,9 @@
-"""Instances: which processes use a storage, and which of them are still heard.
+"""Instances: the processes that use a storage, with their heartbeats.
 
 Rules:
-- A heartbeat says that an instance is alive, whatever others took it for; only one that was stopped is heard no more.
-- An active instance that was not heard for longer than allowed is marked stale, once, by whoever looks first. A
-  heartbeat that comes first wins.
+- A heartbeat makes a stale instance active again; a stopped one stays stopped.
+- An active instance without a heartbeat for too long is marked stale, once, by the first that checks. A heartbeat that
+  comes first wins.
 """
 
 from typing import Final
@@ -35,15 +35,17 @@ def start(tx: Tx, *, hostname: str, pid: int, project: Project = NOWHERE) -> Ins
 
 
 def beat(tx: Tx, instance: Instance) -> Instance:
-    """Hear an instance, and enter it again where its row is gone; InstanceStoppedError if it was stopped."""
+    """Record a heartbeat, or the instance anew if its row is missing; raises InstanceStoppedError after `stop`."""
     row = instance.to_dict() | {"last_heartbeat": tx.now}
+    # The statement itself decides about the status: a heartbeat never revives a stopped instance.
     del row["status"]
-    heard = tx.one(_BEAT, **row)
-    if heard is None:
+    updated = tx.one(_BEAT, **row)
+    if updated is None:
         raise InstanceStoppedError(f"instance {instance.id} was stopped", instance_id=instance.id)
-    return Instance(*heard)
+    return Instance(*updated)
 
 
+# One statement with RETURNING: of several instances that look at once, each stale one is returned to one of them.
 _MARK = sql(
     "UPDATE instances SET status = 'stale' WHERE status = 'active' AND last_heartbeat < :before"
     " RETURNING id, hostname, pid, project_path, project_hash, started_at, last_heartbeat, status"
@@ -51,9 +53,9 @@ _MARK = sql(
 
 
 def mark_stale(tx: Tx, *, stale_s: float = STALE_S) -> tuple[Instance, ...]:
-    """Mark active instances that were not heard for longer than that; those that this call marked."""
+    """Mark active instances without a heartbeat for `stale_s`; return those that this call marked."""
     if not stale_s > 0:
-        raise InvalidInputError("an instance is stale after more than no time", field="stale_s")
+        raise InvalidInputError("stale_s must be more than 0", field="stale_s")
     return tuple(sorted((Instance(*row) for row in tx.all(_MARK, before=later(tx.now, -stale_s))), key=_by_id))
 
 
@@ -65,7 +67,7 @@ _STOP = sql("UPDATE instances SET status = 'stopped', last_heartbeat = :now WHER
 
 
 def stop(tx: Tx, instance_id: str) -> bool:
-    """Say that an instance has ended; whether this call did."""
+    """Record that an instance has stopped; return whether this call did."""
     return tx.count(_STOP, id=instance_id, now=tx.now) > 0
 
 
@@ -76,7 +78,7 @@ _GET = sql(
 
 
 def get(tx: Tx, instance_id: str) -> Instance:
-    """One instance as it stands."""
+    """Return one instance."""
     row = tx.one(_GET, id=instance_id)
     if row is None:
         raise NotFoundError(f"there is no instance {instance_id}", instance_id=instance_id)
@@ -96,8 +98,8 @@ def recent(
     tx: Tx, *, status: str | None = None, project_hash: str | None = None, limit: int = 100, after: str = ""
 ) -> tuple[Instance, ...]:
     """Instances, the last started first; `after` is the id of the last one of the page before."""
-    wanted = None if status is None else values.one_of("status", InstanceStatus, status).value
-    rows = tx.all(_RECENT, status=wanted, project_hash=project_hash, after=after, limit=values.limited(limit))
+    status_value = None if status is None else values.one_of("status", InstanceStatus, status).value
+    rows = tx.all(_RECENT, status=status_value, project_hash=project_hash, after=after, limit=values.limited(limit))
     return tuple(Instance(*row) for row in rows)
 
 

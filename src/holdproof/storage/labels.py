@@ -1,7 +1,7 @@
-"""Labels: whose a blob or a session is, so that it can be erased with that person.
+"""Labels: the subject of a blob or a session, so that it can be erased with that subject.
 
-A subject has one random handle, and rows carry nothing else. Its name is kept only as HMAC-SHA-256 under a secret of
-the database, enough to find the subject again; the same name seen after its erasure is a new subject.
+A subject has one random handle, and rows have nothing else. Its name is stored only as HMAC-SHA-256 under a secret of
+the database, enough to find the subject again; the same name after its erasure is a new subject.
 """
 
 import hmac
@@ -16,7 +16,7 @@ _SECRET = sql("SELECT secret FROM subject_facts WHERE one = 1")
 
 
 def check(name: object) -> None:
-    """InvalidInputError for what is no name of a subject."""
+    """Raise InvalidInputError unless this can be the name of a subject."""
     if not isinstance(name, str) or not name.strip() or len(name) > _LONGEST:
         raise InvalidInputError("a subject is a text that is not empty, 1,024 characters at most", field="subject")
 
@@ -27,7 +27,7 @@ def _hash(tx: Tx, name: str) -> str:
     return hmac.new(bytes.fromhex(secret), name.encode("utf-8", "surrogatepass"), sha256).hexdigest()
 
 
-# FOR SHARE: an erasure under way is waited for, and waits for whoever labels right now.
+# FOR SHARE: an erasure and a transaction that labels rows wait for each other.
 _LABEL = sql(
     "SELECT handle FROM service_subjects WHERE name_hash = :hash",
     postgres="SELECT handle FROM service_subjects WHERE name_hash = :hash FOR SHARE",
@@ -39,23 +39,28 @@ _ADD = sql(
 
 
 def label(tx: Tx, name: str) -> str:
-    """The handle that rows of a subject carry, who is made known at first sight."""
+    """Return the handle for rows of a subject; create the subject if it is new."""
     digest = _hash(tx, name)
+    # Read first: nearly always the subject exists, and nothing has to be written.
     if tx.one(_LABEL, hash=digest) is None:
         tx.execute(_ADD, handle=tx.random(16).hex(), hash=digest, now=tx.now)
     row = tx.one(_LABEL, hash=digest)
     if row is None:
-        raise ConflictError("the subject was erased at this very moment; do it again")
-    return str(row[0])
+        raise ConflictError("the subject was erased at the same time; try again")
+    (handle,) = row
+    return str(handle)
 
 
 _FIND = sql("SELECT handle FROM service_subjects WHERE name_hash = :hash")
 
 
 def find(tx: Tx, name: str) -> str | None:
-    """The handle of a subject, None for one that is not known (or was erased)."""
+    """Return the handle of a subject; None if it is unknown or was erased."""
     row = tx.one(_FIND, hash=_hash(tx, name))
-    return None if row is None else str(row[0])
+    if row is None:
+        return None
+    (handle,) = row
+    return str(handle)
 
 
 _COUNTS = sql(
@@ -65,6 +70,6 @@ _COUNTS = sql(
 
 
 def counts(tx: Tx, handle: str) -> dict[str, int]:
-    """How many rows carry a label."""
+    """Return how many rows have a label, by kind."""
     [(blobs, sessions)] = tx.all(_COUNTS, handle=handle)
     return {"blobs": int(blobs), "sessions": int(sessions)}

@@ -1,19 +1,18 @@
-"""The life of a process that uses a storage, from `bootstrap` to `shutdown`.
+"""`Lifecycle`: a process that uses a storage, from `bootstrap` to `shutdown`.
 
     async with await bootstrap() as life:
         print(life.message or "")
         await life.storage.blob.put("a", b"1")
 
 Rules:
-- Bootstrap opens the storage, applies migrations and enters the instance; if one of these fails, nothing stays open.
-- It is heard every 30 seconds, and marks others stale that were not heard for 5 minutes. Long duties keep no heartbeat
-  back, and a failing one ends nothing: it is a warning, and tried again.
-- What nobody else does is done by one of the instances, once a day: telemetry grows old as its settings say, blobs are
-  swept, rollback tokens expire. Stores in memory are left alone: they end with their process.
-- Whatever else a process wants done at every heartbeat (`also`: images of a store's memory) is done beside these, and
-  fails alone.
-- Shutdown leaves no task behind, says that the instance has ended, and closes what bootstrap opened; it may be called
-  twice.
+- Bootstrap opens the storage, applies migrations and records the instance; if one of these fails, nothing stays open.
+- It sends a heartbeat every 30 seconds, and marks others stale that sent none for 5 minutes. Long jobs do not delay
+  heartbeats, and a failing job ends nothing: it is a warning, and tried again.
+- One of the instances runs the scheduled jobs, once a day: telemetry retention, sweeping blobs, expiring rollback
+  tokens. Stores in memory are left alone: they end with their process.
+- What else a process does at every heartbeat (`also`: images of a store's memory) runs beside these, and fails alone.
+- Shutdown leaves no task behind, records that the instance has stopped, and closes what bootstrap opened; it may be
+  called twice.
 """
 
 import asyncio
@@ -53,9 +52,9 @@ async def bootstrap(
     stale_s: float = instances.STALE_S,
     also: Mapping[str, Work] = MappingProxyType({}),
 ) -> "Lifecycle":
-    """Begin to use a storage, the given one or that of the settings, for a project, given or the one we stand in.
+    """Start to use a storage (by default that of the settings) for a project (by default that of the working folder).
 
-    `also` names what else is done at every heartbeat: `{"images": store.image.beat}`.
+    `also` names what else runs at every heartbeat: `{"images": store.image.beat}`.
     """
     values.number("heartbeat_s", heartbeat_s, least=0.001, most=DAY_S)
     values.number("stale_s", stale_s, least=0.001, most=_LONG_S)
@@ -67,8 +66,9 @@ async def bootstrap(
             await asyncio.to_thread(_make_folders, opened)
         named = project_here() if project is None else project_of(project)
         life = Lifecycle(opened, mode, await _enter(opened, named), stale_s=stale_s, closes=storage is None)
-        await life.tell("instance.started", {"mode": mode.value})
+        await life.report("instance.started", {"mode": mode.value})
     except BaseException:
+        # A storage that the caller opened stays the caller's.
         if storage is None:
             await opened.close()
         raise
@@ -86,12 +86,13 @@ def _mode(storage: StorageProvider, project: str | os.PathLike[str] | None) -> M
 
 
 def _make_folders(storage: StorageProvider) -> None:
-    with suppress(HoldproofError):  # a home that can only be read is no reason not to run on a server
+    with suppress(HoldproofError):  # a read-only home is no reason not to run on a server
         storage.paths.create()
 
 
 async def _enter(storage: StorageProvider, project: Project) -> Instance:
-    host, pid = _host(), os.getpid()
+    host = _host()
+    pid = os.getpid()
     return await storage.membrane.write(lambda tx: instances.start(tx, hostname=host, pid=pid, project=project))
 
 
@@ -100,88 +101,99 @@ def _host() -> str:
 
 
 def _everywhere(where: str) -> str:
-    """What a place is called from every host: a file only with its host, and as text that a database can keep."""
+    """A name of a database for all hosts: a file together with its host, as text that a database can store."""
+    # A URL is the same from every host; a file of the same path is another one on another host.
     name = where if "://" in where else f"{_host()} {where}"
     return name.encode(errors="backslashreplace").decode()
 
 
 class Lifecycle:
-    """A process that uses a storage: heard regularly, and doing its share of the upkeep."""
+    """A process that uses a storage: sends heartbeats, and runs its share of the scheduled jobs."""
 
     def __init__(
         self, storage: StorageProvider, mode: Mode, instance: Instance, *, stale_s: float, closes: bool
     ) -> None:
-        self.storage, self.mode, self.instance = storage, mode, instance
-        self._stale_s, self._closes = stale_s, closes
+        self.storage = storage
+        self.mode = mode
+        self.instance = instance
+        self._stale_s = stale_s
+        self._closes = closes
         self._tasks: list[asyncio.Task[None]] = []
-        self._ending, self._over = asyncio.Lock(), False
+        self._ending = asyncio.Lock()
+        self._over = False
 
     @property
     def message(self) -> str | None:
-        """What a person is told at the first run: where data lives; None at every other."""
-        made, paths = self.storage.first_run, self.storage.paths
-        if not made:
+        """The message for people at the first run: where data lives; None at every other."""
+        databases = self.storage.first_run
+        paths = self.storage.paths
+        if not databases:
             return None
-        return (
-            f"first run: this storage is new; its data lives in {', '.join(made)}, its settings in {paths.config_file}"
-        )
+        data = ", ".join(databases)
+        return f"first run: this storage is new; its data lives in {data}, its settings in {paths.config_file}"
 
     def begin(self, every_s: float, also: Mapping[str, Work] = MappingProxyType({})) -> None:
-        """Start to be heard, and to look after what is due."""
-        for name, work in {"heartbeat": self.beat, "upkeep": self.tend, **also}.items():
+        """Start the background tasks: heartbeat, scheduled jobs, and those of the caller."""
+        for name, work in {"heartbeat": self.beat, "upkeep": self.run_jobs, **also}.items():
             task = asyncio.create_task(self._every(every_s, name, work), name=f"holdproof {name} {self.instance.id}")
             self._tasks.append(task)
 
     async def _every(self, seconds: float, name: str, work: Work) -> None:
         while True:
+            # Sleep first: bootstrap has just sent the first heartbeat.
             await asyncio.sleep(seconds)
             try:
                 await work()
+            # Somebody stopped this instance on purpose: its tasks end, the process goes on.
             except InstanceStoppedError:
                 return
             except Exception as error:
                 _log.warning("%s of instance %s failed: %s", name, self.instance.id, error)
 
     async def beat(self) -> tuple[Instance, ...]:
-        """Say that this instance is alive; the others that were found to be stale."""
-        known, limit = self.instance, self._stale_s
+        """Send a heartbeat; return the other instances that this one marked stale."""
+        current = self.instance
+        limit = self._stale_s
         self.instance, stale = await self.storage.membrane.write(
-            lambda tx: (instances.beat(tx, known), instances.mark_stale(tx, stale_s=limit))
+            lambda tx: (instances.beat(tx, current), instances.mark_stale(tx, stale_s=limit))
         )
         for other in stale:
-            _log.warning("instance %s (%s, pid %s) is not heard any more", other.id, other.hostname, other.pid)
-            await self.tell("instance.stale", {}, of=other)
+            _log.warning("instance %s (%s, pid %s) sends no heartbeats any more", other.id, other.hostname, other.pid)
+            await self.report("instance.stale", {}, of=other)
         return stale
 
-    async def tend(self) -> list[str]:
-        """Do the duties that are due and that no other instance has taken; which these were."""
-        done, me, membrane = [], self.instance.id, self.storage.membrane
-        for duty, work in self._duties().items():
-            if not await membrane.write(lambda tx: scheduled_jobs.claim(tx, duty, by=me, every_s=DAY_S)):  # noqa: B023
+    async def run_jobs(self) -> list[str]:
+        """Run the scheduled jobs that are due and that no other instance has claimed; return their names."""
+        names = []
+        me = self.instance.id
+        membrane = self.storage.membrane
+        for job, work in self._jobs().items():
+            if not await membrane.write(lambda tx: scheduled_jobs.claim(tx, job, by=me, every_s=DAY_S)):  # noqa: B023
                 continue
             error = None
             try:
                 await work()
             except Exception as raised:
+                # PostgreSQL stores no NUL, and the column is for people: a thousand characters will do.
                 error = f"{type(raised).__name__}: {raised}".replace("\0", "")[:1000]
-                _log.warning("%s failed and is tried again later: %s", duty, error)
-            await membrane.write(lambda tx: scheduled_jobs.end(tx, duty, by=me, error=error))  # noqa: B023
-            done.append(duty)
-        return done
+                _log.warning("%s failed and is tried again later: %s", job, error)
+            await membrane.write(lambda tx: scheduled_jobs.end(tx, job, by=me, error=error))  # noqa: B023
+            names.append(job)
+        return names
 
-    def _duties(self) -> dict[str, Work]:
-        """What there is to do; a store that several instances share has one name for all of them."""
+    def _jobs(self) -> dict[str, Work]:
+        """The jobs by name; the name of a store that several instances share is the same for all of them."""
         storage = self.storage
-        given = {"telemetry": ("retain", storage.telemetry), "blob": ("sweep", storage.blob)}
-        found: dict[str, Work] = {"selfgrow expire": lambda: storage.membrane.write(steps.expire)}
-        for kind, (verb, store) in given.items():
-            where, work = storage.status().stores[kind].where, getattr(store, verb, None)
+        jobs: dict[str, Work] = {"selfgrow expire": lambda: storage.membrane.write(steps.expire)}
+        for kind, method, store in (("telemetry", "retain", storage.telemetry), ("blob", "sweep", storage.blob)):
+            where = storage.status().stores[kind].where
+            work = getattr(store, method, None)
             if where != MEMORY and work is not None:
-                found[f"{kind} {verb} {_everywhere(where)}"] = work
-        return found
+                jobs[f"{kind} {method} {_everywhere(where)}"] = work
+        return jobs
 
-    async def tell(self, event_type: str, data: dict[str, Any], *, of: Instance | None = None) -> None:
-        """Tell telemetry what became of an instance; where that is not possible it is a warning."""
+    async def report(self, event_type: str, data: dict[str, Any], *, of: Instance | None = None) -> None:
+        """Append an event about an instance to telemetry; a failure is logged as a warning."""
         about = of or self.instance
         facts = {"hostname": about.hostname, "pid": about.pid, **data}
         names = {"instance_id": about.id, "project_hash": about.project_hash}
@@ -189,10 +201,10 @@ class Lifecycle:
         try:
             await self.storage.telemetry.append([event])
         except HoldproofError as error:
-            _log.warning("telemetry did not take %s: %s", event_type, error)
+            _log.warning("telemetry did not store %s: %s", event_type, error)
 
     async def shutdown(self) -> None:
-        """Stop what runs in the background, say that the instance has ended, close what bootstrap opened."""
+        """Stop the background tasks, record that the instance has stopped, close what bootstrap opened."""
         async with self._ending:
             if self._over:
                 return
@@ -205,9 +217,11 @@ class Lifecycle:
                     await self.storage.close()
 
     async def _rest(self) -> None:
-        tasks, self._tasks = self._tasks, []
+        tasks = self._tasks
+        self._tasks = []
         for task in tasks:
             task.cancel()
+        # Cancelled tasks are awaited, so that none is destroyed while the loop closes.
         await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _stop(self) -> None:
@@ -217,10 +231,10 @@ class Lifecycle:
                 lambda tx: (instances.stop(tx, id), instances.get(tx, id))
             )
         except HoldproofError as error:
-            _log.warning("instance %s ends unheard: %s", id, error)
+            _log.warning("the end of instance %s was not recorded: %s", id, error)
             return
         if stopped:
-            await self.tell("instance.stopped", {})
+            await self.report("instance.stopped", {})
 
     async def __aenter__(self) -> "Lifecycle":
         return self

@@ -1,39 +1,49 @@
-"""Opening the four stores as settings say, and what is done where that is not possible.
+"""`OpenStores`: the four stores of a storage, each opened when it is first used and then cached.
 
-Rules:
+The kernel uses it as it is (`store.blobs` and its siblings), `StorageProvider` opens all four at once. Rules:
 - A store that cannot be reached is opened as the next type of its `fallback` chain: memory if none is named, nothing if
   the chain is empty. Never silently: it is a warning with its reason, and `status` says degraded.
-- Where the opening is strict, as under the kernel, a store whose settings name no chain has none.
-- Passed over is only what is unreachable, locked, full, read-only, damaged or not ours. Wrong settings, a failed
-  migration and a newer store are errors: somebody must decide.
-- Stores in the same database share it, and a database that could not be opened is not tried twice.
+- `strict`, as under the kernel: a store whose settings name no chain has none, so nobody who configured a file writes
+  to memory unawares; and a kernel in memory has its application tables in memory.
+- Only stores that are unreachable, locked, full, read-only, damaged or of another program fall back. Wrong settings, a
+  failed migration and a newer store are errors: somebody must decide.
+- Stores in the same database share it. A database that could not be opened is tried again by the next call, but not
+  twice within one chain. One thread opens, the others wait for it.
 """
 
 import logging
+import threading
 from collections.abc import Callable, Iterable
-from contextlib import suppress
-from dataclasses import dataclass, field
+from contextlib import closing, suppress
+from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NoReturn
 
 from holdproof import folders
 from holdproof.config import Paths, Provider, Settings, redact
 from holdproof.content.kubo import Kubo
-from holdproof.db import MEMORY, Database, open_database
+from holdproof.db import MEMORY, Database, Query, Tx, open_database, sql
 from holdproof.errors import (
+    ClosedError,
     ConfigError,
     CorruptError,
     ForeignFileError,
+    HoldproofError,
     MissingExtraError,
     UnavailableError,
     UnreachableError,
 )
 from holdproof.executors import SyncExecutor
-from holdproof.model.storage import StoreStatus
-from holdproof.storage.absent import AbsentVectors
-from holdproof.storage.blobs import Blobs, BlobStoreConfig, open_place
-from holdproof.storage.executors import AsyncStorageExecutor, SyncStorageExecutor
-from holdproof.storage.operation_tracker import OperationTracker
+from holdproof.model.storage import StorageStatus, StoreStatus
+from holdproof.storage import degraded, telemetry
+from holdproof.storage.blobs import Blobs, BlobStoreConfig, open_backend
+from holdproof.storage.executors import (
+    AsyncStorageExecutor,
+    OperationTracker,
+    StorageExecutor,
+    SyncStorageExecutor,
+)
 from holdproof.storage.relational import Relational
 from holdproof.storage.telemetry import Telemetry
 from holdproof.storage.vectors import open_vectors
@@ -41,227 +51,354 @@ from holdproof.storage.vectors import open_vectors
 _log = logging.getLogger("holdproof.storage")
 
 KINDS: Final = ("relational", "vector", "blob", "telemetry")
-_FILES: Final = {"relational": "membrane_db", "telemetry": "telemetry_db"}
+"""The stores as the settings and the seed call them."""
+_KIND_OF_RESOURCE: Final = {"vectors": "vector", "blobs": "blob"}
 _MEMORY: Final = "memory"
-_BUSY_S: Final = 10.0
-_PASSED_OVER = (UnavailableError, ForeignFileError, CorruptError, UnreachableError, MissingExtraError, OSError)
+_CAUSES_FALLBACK = (UnavailableError, ForeignFileError, CorruptError, UnreachableError, MissingExtraError, OSError)
 
 
 @dataclass
+class _OpenStore:
+    """One open store, what it runs on, and how to close it."""
+
+    store: Any
+    status: StoreStatus
+    closers: list[Callable[[], None]] = field(default_factory=list)
+
+
 class OpenStores:
-    """The stores that were opened, what each runs on, and what is to be closed with them."""
-
-    stores: dict[str, Any] = field(default_factory=dict)
-    status: dict[str, StoreStatus] = field(default_factory=dict)
-    membrane: Database | None = None
-    first_run: list[str] = field(default_factory=list)
-    closed: bool = False
-    _ends: dict[str, list[Callable[[], None]]] = field(default_factory=dict)
-
-    def at_end(self, kind: str, end: Callable[[], None]) -> None:
-        """Have this done when that kind of store is closed."""
-        self._ends.setdefault(kind, []).append(end)
-
-    def swap(self, other: "OpenStores", kinds: Iterable[str]) -> None:
-        """Have the stores of these kinds that another opening made, and leave it ours."""
-        for kind in kinds:
-            self.stores[kind], other.stores[kind] = other.stores[kind], self.stores[kind]
-            self.status[kind], other.status[kind] = other.status[kind], self.status[kind]
-            self._ends[kind], other._ends[kind] = other._ends[kind], self._ends[kind]
-            if kind == "relational":
-                self.membrane, other.membrane = other.membrane, self.membrane
-        self.first_run += other.first_run
-
-    def close(self) -> None:
-        """Close everything, the last first; may be called twice."""
-        self.closed = True
-        for ends in reversed(self._ends.values()):
-            while ends:
-                ends.pop()()
-
-
-def open_stores(
-    settings: Settings, paths: Paths, doings: OperationTracker, *, kinds: Iterable[str] = KINDS, **options: Any
-) -> OpenStores:
-    """Open them for coroutines; if one of them is an error, what was opened before is closed again."""
-    opening = StoreOpener(settings, paths, doings, AsyncStorageExecutor, options)
-    try:
-        for kind in kinds:
-            opening.store(kind)
-    except BaseException:
-        opening.opened.close()
-        raise
-    return opening.opened
-
-
-StorageExecutor = type[AsyncStorageExecutor] | type[SyncStorageExecutor]
-
-
-class StoreOpener:
-    """One opening of stores on a face: of all four, or of one after the other. For one thread at a time."""
+    """The stores over one home, for one of the executors. Thread-safe."""
 
     def __init__(
         self,
         settings: Settings,
         paths: Paths,
-        doings: OperationTracker,
-        face: StorageExecutor,
-        options: dict[str, Any],
+        executor: StorageExecutor,
         *,
-        strict: bool = False,
+        strict: bool = True,
+        tracker: OperationTracker | None = None,
+        **options: Any,
     ) -> None:
-        self._settings, self._paths, self._doings, self._options = settings, paths, doings, options
-        self._shown, self._last = face, () if strict else (_MEMORY,)
-        self._tried: dict[tuple[str, str], Database | Exception] = {}
-        self.opened = OpenStores()
-        self._kind = ""
-        makers = (self._relational, self._vector, self._blob, self._telemetry)
-        self._makers = dict(zip(KINDS, makers, strict=True))
+        self.paths = paths
+        self.settings = _in_memory(settings) if strict and settings.database_url == MEMORY else settings
+        self.tracker = tracker or OperationTracker()
+        self.closed = False
+        self.first_run: list[str] = []
+        """The databases that were created, by their redacted addresses."""
+        self._executor = executor
+        self._strict = strict
+        self._options = options
+        # One lock for all four: they share databases, and opening is rare.
+        self._lock = threading.Lock()
+        self._stores: dict[str, _OpenStore] = {}
+        self._databases: dict[tuple[str, str], Database] = {}
+        self._failures: dict[tuple[str, str], Exception] = {}
+        self._closers: list[Callable[[], None]] = []
 
-    def store(self, kind: str) -> Any:
-        """Open one kind of store, as the first type of its chain that can be."""
-        self._kind, wanted = kind, self._settings.providers[kind]
-        chain = (wanted.type, *(self._last if wanted.fallback is None else wanted.fallback))
-        reasons: list[str] = []
-        for left, name in zip(reversed(range(len(chain))), chain, strict=True):
-            try:
-                store, where = self._makers[kind](name, wanted)
-            except _PASSED_OVER as error:
-                reasons.append(f"{name}: {error}")
-                if not left:
-                    raise
-            else:
-                self._keep(kind, store, StoreStatus(name, where, "; ".join(reasons) or None), wanted.type)
-                return store
-        raise AssertionError("a chain has a last type")
+    def open(self, name: str) -> Any:
+        """Return a store by its name in the settings or on the client (`blob`, `blobs`); open it if it is not yet."""
+        with self._lock:
+            self._failures = {}
+            return self._open(_kind(name)).store
 
-    def look(self, kind: str) -> tuple[StoreStatus, Database]:
-        """What a store runs on, and a handle on its rows. Vectors need not be open: that would settle their length."""
-        store = self.opened.stores.get(kind)
-        if store is not None and not isinstance(store, AbsentVectors):
-            return self.opened.status[kind], store._face.database.share()
-        wanted = self._settings.providers[kind]
-        target = MEMORY if wanted.type == _MEMORY else self._membrane(wanted)
-        return StoreStatus(wanted.type, redact(target)), self._database(target, "membrane")
+    def open_all(self, kinds: Iterable[str] = KINDS) -> None:
+        """Open several; if one of them is an error, close what was opened before."""
+        try:
+            with self._lock:
+                self._failures = {}
+                for kind in kinds:
+                    self._open(kind)
+        except BaseException:
+            self.close()
+            raise
 
-    def there(self, kind: str) -> bool:
-        """Whether the database of a store is there; of a server it is taken for granted."""
-        wanted = self._settings.providers[kind]
+    def exists(self, name: str) -> bool:
+        """Whether the database of a store exists, without creating it; assumed of a server."""
+        kind = _kind(name)
+        provider = self.settings.providers[kind]
         if kind in {"vector", "blob"}:
-            target = MEMORY if wanted.type == _MEMORY else self._membrane(wanted if kind == "vector" else None)
+            target = MEMORY if provider.type == _MEMORY else self._membrane(provider if kind == "vector" else None)
         else:
-            target = self._target(wanted.type, wanted, getattr(self._paths, _FILES[kind]))
+            target = self._target(kind, provider.type)
         return target != MEMORY and ("://" in target or Path(target).exists())
 
-    def again(self) -> None:
-        """Let what could not be opened be tried once more."""
-        self._tried = {key: found for key, found in self._tried.items() if isinstance(found, Database)}
+    def state(self, name: str) -> StoreStatus | None:
+        """What an open store runs on; None before its first use."""
+        entry = self._stores.get(_kind(name))
+        return None if entry is None else entry.status
 
-    def _keep(self, kind: str, store: Any, status: StoreStatus, wanted: str) -> None:
-        self.opened.stores[kind], self.opened.status[kind] = store, status
-        if status.degraded is not None:
-            lost = ", and nothing stored there outlives this process" if status.type == _MEMORY else ""
-            _log.warning("the %s store runs on %s, not %s%s: %s", kind, status.type, wanted, lost, status.degraded)
+    def statuses(self) -> dict[str, StoreStatus]:
+        """What each open store runs on."""
+        return {kind: entry.status for kind, entry in self._stores.items()}
 
-    # --- one kind each: the store, and where it is -----------------------------------------------------------------
+    def measure(self) -> StorageStatus:
+        """Open every store; say what each runs on and holds, what is running, and what is degraded."""
+        with self._lock:
+            stores = {kind: self._measure(kind) for kind in KINDS}
+        reasons = [f"the {kind} store: {each.degraded}" for kind, each in stores.items() if each.degraded]
+        reasons += degraded.warnings(degraded.read(self.paths)).values()
+        return StorageStatus(stores, self.tracker.counts(), reasons, list(self.settings.warnings))
 
-    def _relational(self, name: str, wanted: Provider) -> tuple[Any, str]:
-        target = self._target(name, wanted, self._paths.membrane_db)
-        face = self._face(target, "membrane")
-        self.opened.membrane = face.database
-        return Relational(face), redact(target)
+    def beside(self) -> "OpenStores":
+        """The same settings with nothing open yet: what it opens can replace stores of this one (`exchange`)."""
+        return OpenStores(
+            self.settings, self.paths, self._executor, strict=self._strict, tracker=self.tracker, **self._options
+        )
 
-    def _vector(self, name: str, wanted: Provider) -> tuple[Any, str]:
-        target = MEMORY if name == _MEMORY else self._membrane(wanted)
-        face: Any = self._face(target, "membrane")
-        cache = None if target == MEMORY else self._paths.cache / "vectors"
-        chosen = {} if wanted.threshold is None else {"threshold": wanted.threshold}
+    def exchange(self, other: "OpenStores", kinds: Iterable[str]) -> None:
+        """Swap these stores with those of another opening, which closes them when it is closed."""
+        for kind in kinds:
+            own = self._stores[kind]
+            self._stores[kind] = other._stores[kind]
+            other._stores[kind] = own
+        self.first_run += other.first_run
+
+    def close(self) -> None:
+        """Finish what is running and close everything, the last opened first; may be called twice."""
+        # Before the lock: a thread that waits to open something must see it when its turn comes.
+        self.closed = True
+        with self._lock:
+            for entry in reversed(self._stores.values()):
+                _run_all(entry.closers)
+            _run_all(self._closers)
+
+    # --- one store -------------------------------------------------------------------------------------------------
+
+    def _open(self, kind: str) -> _OpenStore:
+        """Open a store as the first type of its chain that can be opened."""
+        if self.closed:
+            raise ClosedError("the store is closed")
+        entry = self._stores.get(kind)
+        if entry is not None:
+            return entry
+        provider = self.settings.providers[kind]
+        default_chain = () if self._strict else (_MEMORY,)
+        chain = (provider.type, *(default_chain if provider.fallback is None else provider.fallback))
+        reasons: list[str] = []
+        for name in chain:
+            try:
+                store, where = _OPENERS[kind](self, name, provider)
+            except _CAUSES_FALLBACK as error:
+                reasons.append(f"{name}: {error}")
+                if len(reasons) == len(chain):
+                    raise
+                continue
+            break
+        # Closers of attempts that failed are among them: such an attempt may have opened a database.
+        entry = _OpenStore(store, StoreStatus(name, where, "; ".join(reasons) or None), self._closers)
+        self._closers = []
+        self._stores[kind] = entry
+        _warn_if_degraded(kind, entry.status, provider.type)
+        return entry
+
+    def _measure(self, kind: str) -> StoreStatus:
         try:
-            work = open_vectors(face, name, dimensions=wanted.dimensions, cache=cache, **chosen)
-            return SyncExecutor(face.database).run(work), redact(target)
+            self._failures = {}
+            # Opening the vectors would fix their dimensions for good: their rows are counted beside them.
+            if kind != "vector":
+                self._open(kind)
+            status, database = self._rows(kind)
+            with closing(database):
+                holds = SyncExecutor(database).read(_COUNTS[kind])
+                if kind in {"relational", "telemetry"}:
+                    holds["bytes"] = sum(database.backend.facts().get("bytes", {}).values())
+        except (HoldproofError, OSError) as error:
+            return StoreStatus(self.settings.providers[kind].type, "", f"cannot be opened: {error}")
+        return replace(status, holds=holds)
+
+    def _rows(self, kind: str) -> tuple[StoreStatus, Database]:
+        """What a store runs on, and a handle of its own on the database."""
+        entry = self._stores.get(kind)
+        if entry is not None and not isinstance(entry.store, MissingVectors):
+            return entry.status, entry.store._face.database.share()
+        provider = self.settings.providers[kind]
+        target = MEMORY if provider.type == _MEMORY else self._membrane(provider)
+        return StoreStatus(provider.type, redact(target)), self._database(target, "membrane")
+
+    def _relational(self, name: str, provider: Provider) -> tuple[Any, str]:
+        del provider
+        target = self._target("relational", name)
+        return Relational(self._run_on(target, "membrane")), redact(target)
+
+    def _vector(self, name: str, provider: Provider) -> tuple[Any, str]:
+        target = MEMORY if name == _MEMORY else self._membrane(provider)
+        executor: Any = self._run_on(target, "membrane")
+        cache = None if target == MEMORY else self.paths.cache / "vectors"
+        threshold = {} if provider.threshold is None else {"threshold": provider.threshold}
+        try:
+            work = open_vectors(executor, name, dimensions=provider.dimensions, cache=cache, **threshold)
+            return SyncExecutor(executor.database).run(work), redact(target)
         except MissingExtraError as error:
+            # Without numpy the other three stores still work, so that the last of the chain refuses call by call.
             if name != _MEMORY:
                 raise
-            return AbsentVectors(wanted.dimensions, error), ""
+            return MissingVectors(provider.dimensions, error), ""
 
-    def _blob(self, name: str, wanted: Provider) -> tuple[Any, str]:
+    def _blob(self, name: str, provider: Provider) -> tuple[Any, str]:
         if name == _MEMORY:
-            return Blobs(self._face(MEMORY, "membrane"), BlobStoreConfig()), MEMORY
-        place = self._place(name, wanted)
-        _probe(name, place)
-        face = self._face(self._membrane(), "membrane")
-        shelf = BlobStoreConfig(open_place(place))
-        self.opened.at_end(self._kind, shelf.close)
-        return Blobs(face, shelf), redact(place)
+            return Blobs(self._run_on(MEMORY, "membrane"), BlobStoreConfig()), MEMORY
+        address = self._blob_address(name, provider)
+        _probe(name, address)
+        executor = self._run_on(self._membrane(), "membrane")
+        config = BlobStoreConfig(open_backend(address))
+        self._closers.append(config.close)
+        return Blobs(executor, config), redact(address)
 
-    def _telemetry(self, name: str, wanted: Provider) -> tuple[Any, str]:
-        target = self._target(name, wanted, self._paths.telemetry_db)
-        return Telemetry(self._face(target, "telemetry"), wanted.retention), redact(target)
+    def _telemetry(self, name: str, provider: Provider) -> tuple[Any, str]:
+        target = self._target("telemetry", name)
+        return Telemetry(self._run_on(target, "telemetry"), provider.retention), redact(target)
 
-    # --- places ----------------------------------------------------------------------------------------------------
+    # --- addresses and databases -----------------------------------------------------------------------------------
 
-    def _target(self, name: str, wanted: Provider, file: Path) -> str:
-        if name == _MEMORY:
+    def _target(self, kind: str, type_name: str) -> str:
+        """The file or URL of the relational or the telemetry store."""
+        provider = self.settings.providers[kind]
+        if type_name == _MEMORY:
             return MEMORY
-        if name == "sqlite":
-            return str(Path(wanted.path).expanduser() if wanted.path else file)
-        url = wanted.connection or self._settings.providers["relational"].connection
+        if type_name == "sqlite":
+            default = self.paths.membrane_db if kind == "relational" else self.paths.telemetry_db
+            return str(Path(provider.path).expanduser() if provider.path else default)
+        url = provider.connection or self.settings.providers["relational"].connection
         if url is None:
-            raise ConfigError("a store of the type postgres needs a connection, like postgresql://user@host/name")
+            raise ConfigError(
+                f"the {kind} store is of the type postgres and has no connection;"
+                f" set providers.{kind}.connection, like postgresql://user@host/name",
+                key=f"providers.{kind}.connection",
+            )
         return url
 
-    def _membrane(self, wanted: Provider | None = None) -> str:
-        """The database beside which vectors and blobs are kept: their own, the relational one, or the file."""
-        if wanted is not None and wanted.connection:
-            return wanted.connection
-        relational = self._settings.providers["relational"]
-        kind = "sqlite" if relational.type == _MEMORY else relational.type
-        return self._target(kind, relational, self._paths.membrane_db)
+    def _membrane(self, provider: Provider | None = None) -> str:
+        """The database with the rows of vectors and blobs: their own, the relational one, or the default file."""
+        # Vectors may have a server of their own, for pgvector; blobs have only their bytes elsewhere.
+        if provider is not None and provider.connection:
+            return provider.connection
+        relational = self.settings.providers["relational"].type
+        return self._target("relational", "sqlite" if relational == _MEMORY else relational)
 
-    def _place(self, name: str, wanted: Provider) -> str:
+    def _blob_address(self, name: str, provider: Provider) -> str:
         if name == "filesystem":
-            return str(Path(wanted.path).expanduser() if wanted.path else self._paths.blobs)
-        if not wanted.connection:
-            raise ConfigError(f"a blob store of the type {name} needs a connection", key="providers.blob.connection")
-        return wanted.connection
+            return str(Path(provider.path).expanduser() if provider.path else self.paths.blobs)
+        if not provider.connection:
+            key = "providers.blob.connection"
+            raise ConfigError(f"a blob store of the type {name} needs a connection; set {key}", key=key)
+        return provider.connection
 
-    def _face(self, target: str, space: str) -> AsyncStorageExecutor | SyncStorageExecutor:
-        """A face on a database of its own in memory, or on a handle of one that stores share."""
+    def _run_on(self, target: str, space: str) -> AsyncStorageExecutor | SyncStorageExecutor:
+        """An executor on a database of its own in memory, or on a handle of one that stores share."""
         database = self._database(target, space)
-        self.opened.at_end(self._kind, database.close)
-        return self._shown(database, self._doings)
+        self._closers.append(database.close)
+        return self._executor(database, self.tracker)
 
     def _database(self, target: str, space: str) -> Database:
-        found = self._tried.get((target, space)) if target != MEMORY else None
-        if found is None or (isinstance(found, Database) and found.closed):
-            try:
-                found = open_database(target, space=space, **self._options)
-                if found.first_run and target != MEMORY:
-                    self.opened.first_run.append(redact(target))
-            except _PASSED_OVER as error:
-                self._tried[target, space] = error
-                raise
-            self._tried[target, space] = found
-            return found
-        if isinstance(found, Exception):
-            raise found
-        return found.share()
+        key = (target, space)
+        database = self._databases.get(key)
+        # What is in memory is never shared: each store in memory is alone there.
+        if database is not None and target != MEMORY and not database.closed:
+            return database.share()
+        if key in self._failures:
+            raise self._failures[key]
+        try:
+            database = open_database(target, space=space, **self._options)
+        except _CAUSES_FALLBACK as error:
+            self._failures[key] = error
+            raise
+        if database.first_run and target != MEMORY:
+            self.first_run.append(redact(target))
+        self._databases[key] = database
+        return database
 
 
-def _probe(name: str, place: str) -> None:
-    """Whether bytes can be kept there at all."""
+_OPENERS: Final[dict[str, Callable[[OpenStores, str, Provider], tuple[Any, str]]]] = {
+    "relational": OpenStores._relational,
+    "vector": OpenStores._vector,
+    "blob": OpenStores._blob,
+    "telemetry": OpenStores._telemetry,
+}
+
+
+class MissingVectors:
+    """Stands for the vector store where numpy is not installed: every call but `close` raises MissingExtraError."""
+
+    def __init__(self, dimensions: int, reason: MissingExtraError) -> None:
+        self.dimensions = dimensions
+        self._reason = reason
+
+    def _refuse(self, *args: object, **kwargs: object) -> NoReturn:
+        del args, kwargs
+        raise MissingExtraError(self._reason.message) from self._reason
+
+    add = upsert = search = delete = count = _refuse
+
+    async def close(self) -> None:
+        """Do nothing: nothing is open."""
+
+
+def _kind(name: str) -> str:
+    return _KIND_OF_RESOURCE.get(name, name)
+
+
+def _run_all(closers: list[Callable[[], None]]) -> None:
+    while closers:
+        closers.pop()()
+
+
+def _warn_if_degraded(kind: str, status: StoreStatus, configured: str) -> None:
+    if status.degraded is not None:
+        loss = ", and nothing stored there outlives this process" if status.type == _MEMORY else ""
+        _log.warning("the %s store runs on %s, not %s%s: %s", kind, status.type, configured, loss, status.degraded)
+
+
+def _in_memory(settings: Settings) -> Settings:
+    providers = {kind: Provider(_MEMORY, dimensions=each.dimensions) for kind, each in settings.providers.items()}
+    return replace(settings, providers=providers)
+
+
+def _probe(name: str, address: str) -> None:
+    """Raise unless bytes can be stored there: a server is only asked when it is used, which would be too late."""
     if name == "ipfs":
-        node = Kubo(place.removeprefix("ipfs+"), idle_s=5.0)
+        node = Kubo(address.removeprefix("ipfs+"), idle_s=5.0)
         try:
             node.version()
         finally:
             node.close()
         return
     if name == "filesystem":
-        folders.make(place)
-    target = open_place(place)
+        # The default folder does not exist yet at the first run.
+        folders.make(address)
+    backend = open_backend(address)
     try:
         with suppress(FileNotFoundError):
-            next(iter(target.listed(0.0)), None)
+            # Listing is the cheapest request that needs the bucket, the credentials and the network.
+            next(iter(backend.list_older(0.0)), None)
     finally:
-        target.close()
+        backend.close()
+
+
+# --- what a store holds ----------------------------------------------------------------------------------------------
+
+_ROWS = sql(
+    "SELECT (SELECT count(*) FROM cli_sessions), (SELECT count(*) FROM shapes), (SELECT count(*) FROM dreams),"
+    " (SELECT count(*) FROM agent_state), (SELECT count(*) FROM instances)"
+)
+_VECTORS = sql(
+    "SELECT (SELECT count(*) FROM vectors WHERE stamp > 0),"
+    " coalesce((SELECT dimensions FROM vector_facts WHERE one = 1), 0)"
+)
+_BLOBS = sql("SELECT count(*), CAST(coalesce(sum(size), 0) AS BIGINT) FROM blobs")
+
+
+def _counts(query: Query, names: tuple[str, ...], tx: Tx) -> dict[str, int]:
+    [numbers] = tx.all(query)
+    return {name: int(number) for name, number in zip(names, numbers, strict=True)}
+
+
+def _count_events(tx: Tx) -> dict[str, int]:
+    return {"events": telemetry.count(tx)}
+
+
+_COUNTS: Final[dict[str, Callable[[Tx], dict[str, int]]]] = {
+    "relational": partial(_counts, _ROWS, ("sessions", "shapes", "dreams", "agents", "instances")),
+    "vector": partial(_counts, _VECTORS, ("vectors", "dimensions")),
+    "blob": partial(_counts, _BLOBS, ("blobs", "bytes")),
+    "telemetry": _count_events,
+}

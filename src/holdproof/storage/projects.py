@@ -1,4 +1,4 @@
-"""Which project rows belong to: its folder, and the hash that stands for it."""
+"""The project that rows belong to: its folder and the hash of that."""
 
 import os
 from pathlib import Path
@@ -9,7 +9,7 @@ from holdproof.errors import InvalidInputError
 
 
 class Project(NamedTuple):
-    """A project, or nothing where there is none."""
+    """A project; both None if there is none."""
 
     path: str | None = None
     hash: str | None = None
@@ -24,12 +24,12 @@ def project_of(path: str | os.PathLike[str]) -> Project:
         folder = os.path.realpath(path)
         folder.encode()
         return Project(folder, project_hash(Path(folder)))
-    except ValueError as error:  # a NUL, or a name that is no Unicode
-        raise InvalidInputError(f"no folder of a project: {error}", field="project_path") from error
+    except ValueError as error:  # a NUL, or a name that is not Unicode
+        raise InvalidInputError(f"project_path cannot be a folder: {error}", field="project_path") from error
 
 
 def project_here() -> Project:
-    """The project that the working folder lies in, else the working folder; nothing where that is gone."""
+    """The project of the working folder, else that folder itself; none if it was deleted."""
     try:
         here = Path.cwd()
         return project_of(find_project(here) or here)

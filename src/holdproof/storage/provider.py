@@ -1,36 +1,34 @@
-"""`StorageProvider`: the four stores of services, opened together.
+"""`StorageProvider`: the four stores of a storage, opened together for coroutines.
 
     async with await StorageProvider.from_config() as storage:
         await storage.relational.execute("INSERT INTO agent_state (agent_id) VALUES (:id)", {"id": "soul"})
 
 Rules:
 - Settings that cannot be understood are left out with a warning; the kernel is stricter.
-- What cannot be reached falls back as its settings allow, and says so: in `status`, in the log, and at the next start
-  that is well again, for what was stored in memory is gone.
-- While it migrates or recovers, every other call is refused with StorageBusyError.
+- A store that cannot be reached falls back as its settings allow, and says so: in `status`, in the log, and at the next
+  healthy start, because what was stored in memory is lost.
+- While the storage migrates or recovers, every other call is refused with StorageBusyError.
 """
 
 import asyncio
 import logging
 import os
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping
+from functools import partial
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import Any, cast
 
 from holdproof import config as settings_of
 from holdproof.config import Paths, Settings
 from holdproof.db import MEMORY, Tx, migrate, sql
 from holdproof.db.clock import system_clock
 from holdproof.errors import ClosedError
-from holdproof.importers import kgents
 from holdproof.model.storage import StorageOp, StorageStatus
 from holdproof.model.times import to_text
-from holdproof.storage import degraded
+from holdproof.storage import degraded, legacy_paths
 from holdproof.storage.executors import AsyncStorageExecutor
-from holdproof.storage.open_stores import KINDS, OpenStores, open_stores
-from holdproof.storage.operation_tracker import OperationTracker
+from holdproof.storage.open_stores import KINDS, OpenStores
 from holdproof.storage.stores import BlobStore, RelationalStore, TelemetryStore, VectorStore
 
 _log = logging.getLogger("holdproof.storage")
@@ -38,20 +36,12 @@ _log = logging.getLogger("holdproof.storage")
 _MINIMAL = {"providers": {kind: {"type": "memory"} for kind in KINDS}}
 
 
-@dataclass
 class StorageProvider:
-    """The four stores of services; close it, or use it as an async context manager."""
+    """The four stores; close it, or use it as an async context manager."""
 
-    relational: RelationalStore
-    vector: VectorStore
-    blob: BlobStore
-    telemetry: TelemetryStore
-    config: Settings
-    paths: Paths
-    _opened: OpenStores = field(repr=False)
-    _doings: OperationTracker = field(repr=False)
-    _warnings: list[str] = field(repr=False)
-    _options: dict[str, Any] = field(repr=False)
+    def __init__(self, stores: OpenStores, warnings: list[str]) -> None:
+        self._stores = stores
+        self._warnings = warnings
 
     @classmethod
     async def from_config(
@@ -62,23 +52,23 @@ class StorageProvider:
         url: str | None = None,
         **options: Any,
     ) -> "StorageProvider":
-        """The stores that the settings name: those in the file at `path`, else the user's and the project's.
+        """Open the stores that the settings name: those in the file at `path`, else the user's and the project's.
 
         `url` names the database of the relational store, over the settings and `HOLDPROOF_DATABASE_URL`.
         """
-        given = None if path is None else Path(path).expanduser()
-        return await cls._load(home, given, options, url=url)
+        file = None if path is None else Path(path).expanduser()
+        return await cls._load(home, file, options, url=url)
 
     @classmethod
     async def from_config_dict(
         cls, config: Mapping[str, Any], *, home: str | Path | None = None, **options: Any
     ) -> "StorageProvider":
-        """The stores that these settings name, laid out as in `config.yaml`."""
+        """Open the stores that these settings name, laid out as in `config.yaml`."""
         return await cls._load(home, config, options)
 
     @classmethod
     async def create_minimal(cls, **options: Any) -> "StorageProvider":
-        """A working provider in memory: what is stored can be read back, until it is closed."""
+        """Open a working provider in memory; its contents are lost when it is closed."""
         storage = await cls._load(None, _MINIMAL, options, env={})
         await storage.run_migrations()
         return storage
@@ -87,78 +77,114 @@ class StorageProvider:
     async def _load(
         cls,
         home: str | Path | None,
-        given: Path | Mapping[str, Any] | None,
+        source: Path | Mapping[str, Any] | None,
         options: dict[str, Any],
         env: Mapping[str, str] = os.environ,
         url: str | None = None,
     ) -> "StorageProvider":
         paths = Paths.find(home)
-        settings = settings_of.load(paths=paths, url=url, project=_here(), env=env, strict=False, override=given)
+        settings = settings_of.load(
+            paths=paths, url=url, project=_working_folder(), env=env, strict=False, override=source
+        )
         for warning in settings.warnings:
             _log.warning("%s", warning)
-        doings = OperationTracker()
-        opened = await _open(settings, paths, doings, options)
-        for place in opened.first_run:
-            _log.info("a new storage was created; its data lives in %s", place)
-        warnings = [*settings.warnings, *await asyncio.to_thread(_remember, paths, opened)]
-        warnings += await asyncio.to_thread(_look_back, opened) if env else []
-        hidden: dict[str, Any] = {"_opened": opened, "_doings": doings, "_warnings": warnings, "_options": options}
-        return cls(**opened.stores, config=settings, paths=paths, **hidden)
+        stores = OpenStores(settings, paths, AsyncStorageExecutor, strict=False, **options)
+        await _open_in_thread(stores)
+        for address in stores.first_run:
+            _log.info("a new storage was created; its data lives in %s", address)
+        warnings = [*settings.warnings, *await asyncio.to_thread(_record_degraded, stores)]
+        # A minimal provider is for tests and sandboxes: it neither reads nor mentions anything of this user.
+        if env:
+            warnings += await asyncio.to_thread(_mention_legacy_data, stores)
+        return cls(stores, warnings)
+
+    @property
+    def relational(self) -> RelationalStore:
+        """Tables of services, by SQL."""
+        return cast("RelationalStore", self._stores.open("relational"))
+
+    @property
+    def vector(self) -> VectorStore:
+        """Vectors by id, searched by similarity."""
+        return cast("VectorStore", self._stores.open("vector"))
+
+    @property
+    def blob(self) -> BlobStore:
+        """Bytes by key."""
+        return cast("BlobStore", self._stores.open("blob"))
+
+    @property
+    def telemetry(self) -> TelemetryStore:
+        """Events by time."""
+        return cast("TelemetryStore", self._stores.open("telemetry"))
 
     @property
     def membrane(self) -> AsyncStorageExecutor:
-        """What services run functions of a transaction on: `await storage.membrane.write(lambda tx: …)`."""
-        face: AsyncStorageExecutor = self._opened.stores["relational"].held
-        return face
+        """The executor of the application tables: `await storage.membrane.write(lambda tx: …)`."""
+        return cast("AsyncStorageExecutor", self._stores.open("relational").held)
+
+    @property
+    def config(self) -> Settings:
+        """The settings it was opened with."""
+        return self._stores.settings
+
+    @property
+    def paths(self) -> Paths:
+        """Where its files are."""
+        return self._stores.paths
 
     @property
     def first_run(self) -> list[str]:
-        """The databases that this opening made."""
-        return list(self._opened.first_run)
+        """The databases that this opening created."""
+        return list(self._stores.first_run)
 
     async def run_migrations(self) -> list[str]:
-        """Apply what is pending, and enter in `schema_version` what is applied; the names applied by this call."""
-        with self._doings.doing(StorageOp.MIGRATE):
+        """Apply pending migrations and enter all applied ones in `schema_version`; the names applied by this call."""
+        with self._stores.tracker.operation(StorageOp.MIGRATE):
             return await asyncio.to_thread(self._migrate)
 
     def _migrate(self) -> list[str]:
-        database = self._opened.membrane
-        assert database is not None
-        done = [] if database.dialect == "postgres" else migrate.migrate(database, migrate.shipped("membrane"))
+        database = self.membrane.database
+        # A server may be shared with other hosts: its migrations were applied when the database was opened.
+        applied = [] if database.dialect == "postgres" else migrate.migrate(database, migrate.shipped("membrane"))
         database.write(_enter_versions).result()
-        return done
+        return applied
 
     async def recover(self) -> StorageStatus:
-        """Try again to open what is degraded; what was stored in memory meanwhile is not carried over.
+        """Try again to open degraded stores; what was stored in memory meanwhile is lost.
 
-        Stores that are well are left as they are, those in memory by choice with what they hold.
+        Healthy stores stay as they are, and so do those that are in memory by choice. Raises ClosedError if the storage
+        is closed, also while this runs.
         """
-        with self._doings.doing(StorageOp.ERROR):
-            ill = [kind for kind, each in self._opened.status.items() if each.degraded]
-            opened = await _open(self.config, self.paths, self._doings, self._options | {"kinds": ill})
-            # Nothing is awaited in here: whoever is cancelled leaves the old stores or the new ones, all of them.
-            if not self._opened.closed:
-                self._opened.swap(opened, [kind for kind in ill if not opened.status[kind].degraded])
-                self.relational, self.vector, self.blob, self.telemetry = map(self._opened.stores.__getitem__, KINDS)
-            await asyncio.to_thread(opened.close)
-            if self._opened.closed:
+        with self._stores.tracker.operation(StorageOp.ERROR):
+            kinds = [kind for kind, status in self._stores.statuses().items() if status.degraded]
+            other = self._stores.beside()
+            await _open_in_thread(other, kinds)
+            # No await from here to the exchange: a cancelled caller leaves all of the old stores, or all of the new.
+            if not self._stores.closed:
+                # Stores that fell back once more are no better than those in use, which have data.
+                healthy = [kind for kind, status in other.statuses().items() if not status.degraded]
+                self._stores.exchange(other, healthy)
+            await asyncio.to_thread(other.close)
+            if self._stores.closed:
                 raise ClosedError("the storage is closed")
-            self._warnings += await asyncio.to_thread(_remember, self.paths, self._opened)
+            self._warnings += await asyncio.to_thread(_record_degraded, self._stores)
         return self.status()
 
     def status(self) -> StorageStatus:
-        """What each store runs on, what is under way, and what is degraded."""
-        found = []
-        for kind, each in self._opened.status.items():
-            if each.degraded:
-                found.append(f"the {kind} store runs on {each.type}: {each.degraded}")
-            elif each.where == MEMORY:
-                found.append(f"the {kind} store is in memory: nothing survives the end of this process")
-        return StorageStatus(dict(self._opened.status), self._doings.counts(), found, list(self._warnings))
+        """What each store runs on, what is running, and what is degraded; opens and counts nothing."""
+        statuses = self._stores.statuses()
+        reasons = []
+        for kind, status in statuses.items():
+            if status.degraded:
+                reasons.append(f"the {kind} store runs on {status.type}: {status.degraded}")
+            elif status.where == MEMORY:
+                reasons.append(f"the {kind} store is in memory: nothing survives the end of this process")
+        return StorageStatus(statuses, self._stores.tracker.counts(), reasons, list(self._warnings))
 
     async def close(self) -> None:
-        """Finish what is under way and close all four; may be called twice."""
-        await asyncio.to_thread(self._opened.close)
+        """Finish what is running and close all four; may be called twice."""
+        await asyncio.to_thread(self._stores.close)
 
     async def __aenter__(self) -> "StorageProvider":
         return self
@@ -169,32 +195,33 @@ class StorageProvider:
         await self.close()
 
 
-async def _open(settings: Settings, paths: Paths, doings: OperationTracker, options: dict[str, Any]) -> OpenStores:
-    """Open all four; what a caller that was cancelled no longer wants is closed again."""
-    opening = asyncio.create_task(asyncio.to_thread(open_stores, settings, paths, doings, **options))
+async def _open_in_thread(stores: OpenStores, kinds: Iterable[str] = KINDS) -> None:
+    """Open stores in a thread; if the caller is cancelled meanwhile, they are closed as soon as they are open."""
+    # A thread cannot be cancelled: it runs to its end, and then there is something to close.
+    opening = asyncio.create_task(asyncio.to_thread(stores.open_all, kinds))
     try:
-        return await asyncio.shield(opening)
+        await asyncio.shield(opening)
     except asyncio.CancelledError:
-        opening.add_done_callback(_let_go)
+        opening.add_done_callback(partial(_close_unwanted, stores))
         raise
 
 
-def _let_go(opening: "asyncio.Task[OpenStores]") -> None:
+def _close_unwanted(stores: OpenStores, opening: "asyncio.Task[None]") -> None:
     if not opening.cancelled() and opening.exception() is None:
-        opening.result().close()
+        stores.close()
 
 
-def _look_back(opened: OpenStores) -> list[str]:
-    """Say where legacy data waits, at a first run; warn of old paths that are in use again."""
-    if opened.first_run and (waiting := kgents.hint()) is not None:
-        _log.info("%s", waiting)
-    found = kgents.returned()
-    for warning in found:
+def _mention_legacy_data(stores: OpenStores) -> list[str]:
+    """Log where legacy data can be imported from, at a first run; warn of old paths that are in use again."""
+    if stores.first_run and (hint := legacy_paths.hint()) is not None:
+        _log.info("%s", hint)
+    warnings = legacy_paths.returned()
+    for warning in warnings:
         _log.warning("%s", warning)
-    return found
+    return warnings
 
 
-def _here() -> Path | None:
+def _working_folder() -> Path | None:
     try:
         return Path.cwd()
     except FileNotFoundError:  # a deleted working folder holds no project
@@ -208,22 +235,26 @@ _APPLIED = sql("SELECT name, applied_at FROM schema_migrations ORDER BY name")
 
 
 def _enter_versions(tx: Tx) -> None:
-    """The number of each migration and when it was applied, where programs that know D-gent look for it."""
+    """Enter the number of each migration and when it was applied in the table where D-gent programs look for it."""
     for name, at in tx.all(_APPLIED):
         tx.execute(_ENTER, version=int(name.partition("_")[0]), at=at)
 
 
-def _remember(paths: Paths, opened: OpenStores) -> list[str]:
-    """Keep which stores are in memory against their settings; warnings for those that were, and are well again."""
-    before = degraded.read(paths)
-    memory = {kind: each for kind, each in opened.status.items() if each.degraded and each.where == MEMORY}
-    chosen = {kind for kind, each in opened.status.items() if each.where == MEMORY and not each.degraded}
-    after = {kind: period for kind, period in before.items() if kind in memory or kind in chosen}
-    for kind, each in memory.items():
-        after.setdefault(kind, {"since": to_text(system_clock()), "reason": str(each.degraded)})
+def _record_degraded(stores: OpenStores) -> list[str]:
+    """Record which stores fell back to memory; return a warning for each that did before and is healthy again."""
+    before = degraded.read(stores.paths)
+    statuses = stores.statuses()
+    in_memory = {kind: each for kind, each in statuses.items() if each.where == MEMORY}
+    # A store that is in memory by choice cannot tell whether the loss was noticed: its record stays.
+    after = {kind: period for kind, period in before.items() if kind in in_memory}
+    for kind, status in in_memory.items():
+        if status.degraded:
+            after.setdefault(kind, {"since": to_text(system_clock()), "reason": status.degraded})
     warnings = [text for kind, text in degraded.warnings(before).items() if kind not in after]
-    if after != before and not degraded.write(paths, after):
-        warnings.append("nothing can be written down: no later start will know that this one was degraded")
+    if after != before and not degraded.write(stores.paths, after):
+        warnings.append(
+            "no folder can be written to: the next start will not know that stores were in memory in this one"
+        )
     for warning in warnings:
         _log.warning("%s", warning)
     return warnings

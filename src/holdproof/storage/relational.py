@@ -1,13 +1,13 @@
-"""The relational store: SQL of services on the membrane, with `:name` parameters.
+"""The relational store: SQL of services on application tables, with `:name` parameters.
 
 Rules:
-- A script is one transaction. A parameter that is not given is NULL; a `:` in a string or a cast is none.
+- A script is one transaction. A missing parameter is NULL; a `:` in a string or a cast is not a parameter.
 - What SQL may do is bounded by the database (`Tx.ask`): it reaches neither the kernel nor any setting nor a secret, and
-  gives 64 MiB at most, on SQLite no value of more than 16.
+  returns 64 MiB at most, on SQLite no value of more than 16.
 - A block is one transaction of its own: it sees what it wrote, and once a statement of it has failed, all of it has.
-- A block that could not begin says why at its first word.
-- A block holds the writer. One that says nothing for `IDLE_S` is rolled back, and says so at its next word. Nobody
-  gets longer than `MOST_IDLE_S`: services that write wait for it.
+- A block that could not begin raises the reason at its first statement.
+- A block holds the writer. One without a statement for `IDLE_S` is rolled back, and raises at its next statement. The
+  limit is at most `MOST_IDLE_S`: other writers wait meanwhile.
 """
 
 import threading
@@ -32,25 +32,26 @@ MOST_IDLE_S: Final = 300.0
 
 
 def execute(tx: Tx, query: str, params: Params | None = None) -> int:
-    """Run a statement, or a script of several; how many rows it touched."""
+    """Run a statement, or a script of several; return how many rows it changed."""
     return tx.ask(query, _named(params)).touched
 
 
 def executemany(tx: Tx, query: str, rows: Sequence[Params]) -> int:
-    """Run one statement for each set of parameters; how many rows that touched."""
+    """Run one statement for each set of parameters; return how many rows that changed."""
     return sum(tx.ask(query, _named(row)).touched for row in rows)
 
 
 def fetch_all(query: str, params: Params | None = None) -> Work[list[Record]]:
-    """Every row of a query, by column name."""
+    """Return every row of a query, by column name."""
     named = _named(params)
+    # A query that writes (INSERT … RETURNING) must go to the writer.
     reads = all(kind_of(statement) == "read" for statement in statements(query))
     answer = yield from ask((Read if reads else Write)(lambda tx: tx.ask(query, named)))
     return _records(answer)
 
 
 def fetch_one(query: str, params: Params | None = None) -> Work[Record | None]:
-    """The first row of a query, or None."""
+    """Return the first row of a query, or None."""
     records = yield from fetch_all(query, params)
     return records[0] if records else None
 
@@ -59,7 +60,7 @@ def _named(params: Params | None) -> Params:
     if params is None:
         return {}
     if not isinstance(params, Mapping):
-        raise InvalidInputError("parameters are given by name: {'name': value}")
+        raise InvalidInputError("parameters must be a mapping, like {'name': value}")
     return params
 
 
@@ -73,7 +74,7 @@ def close(face: AsyncExecutor | SyncExecutor) -> Work[None]:
 
 
 class Relational(Resource[Executor]):
-    """Tables of the membrane."""
+    """Application tables, by SQL."""
 
     execute = Writes(execute)
     executemany = Writes(executemany)
@@ -83,115 +84,124 @@ class Relational(Resource[Executor]):
 
     @property
     def held(self) -> AsyncExecutor | SyncExecutor:
-        """What closing needs."""
+        """The executor of its database."""
         return self._face
 
     def transaction(self, *, idle_s: float = IDLE_S) -> "Transaction[Executor]":
-        """Several calls as one: committed at the end, rolled back by an exception."""
-        return Transaction(self._face, Feed(validation.number("idle_s", idle_s, least=0.001, most=MOST_IDLE_S)))
+        """Run several calls as one transaction: committed at the end of the block, rolled back by an exception."""
+        return Transaction(
+            self._face, StatementFeed(validation.number("idle_s", idle_s, least=0.001, most=MOST_IDLE_S))
+        )
 
 
 class _UndoneError(Exception):
     """The block asked for its end without a commit."""
 
 
-class Feed:
-    """The words of a block on their way to its transaction, which runs on the writer's thread."""
+class StatementFeed:
+    """Passes the statements of a block to its transaction, which runs on the writer's thread.
+
+    The block runs in its own thread or loop and waits for a future per statement; the writer waits for the next one.
+    """
 
     def __init__(self, idle_s: float) -> None:
         self._idle_s = idle_s
         self._lock = threading.Lock()
-        self._words: SimpleQueue[tuple[Any, Future[Any]] | bool] = SimpleQueue()
+        self._messages: SimpleQueue[tuple[Any, Future[Any]] | bool] = SimpleQueue()
         self._over: BaseException | None = None
 
     def run(self, tx: Tx) -> None:
-        """The transaction: carry out what the block says until it ends or falls silent."""
+        """The transaction: run the statements of the block until it ends or is idle for too long."""
         try:
-            self._listen(tx)
+            self._serve(tx)
         except BaseException as error:
             self._end(error)
             raise
         self._end(ClosedError("the transaction has ended"))
 
-    def _listen(self, tx: Tx) -> None:
+    def _serve(self, tx: Tx) -> None:
         failure: BaseException | None = None
-        while not isinstance(word := self._next(), bool):
-            fn, future = word
+        # A bool ends the block: True commits, False rolls back.
+        while not isinstance(message := self._next(), bool):
+            fn, future = message
+            # The caller gave up waiting for this statement before it ran.
             if not future.set_running_or_notify_cancel():
                 continue
             try:
+                # Like a server: after an error every further statement fails, and the end rolls back.
                 if failure is not None:
                     raise failure
                 future.set_result(fn(tx))
             except BaseException as error:
                 failure = error
                 future.set_exception(error)
-        if failure is not None or not word:
+        if failure is not None or not message:
             raise failure or _UndoneError
 
     def _next(self) -> tuple[Any, Future[Any]] | bool:
         try:
-            return self._words.get(timeout=self._idle_s)
+            return self._messages.get(timeout=self._idle_s)
         except Empty:
             message = f"the transaction was idle for {self._idle_s:g} s and was rolled back"
             raise IdleTransactionError(message, idle_s=self._idle_s) from None
 
     def ended(self, ending: "Future[None]") -> None:
-        """The transaction is over; if it never began, nobody else tells those who wait for its answers."""
-        error = ClosedError("the transaction was given up") if ending.cancelled() else ending.exception()
+        """Fail statements that wait for an answer, when the transaction is over or never began."""
+        error = ClosedError("the transaction was cancelled") if ending.cancelled() else ending.exception()
         self._end(error or ClosedError("the transaction has ended"))
 
     def _end(self, reason: BaseException) -> None:
+        # A statement after the end must not enter the queue: nobody would ever answer it.
         with self._lock:
             self._over = self._over or reason
         with suppress(Empty):
             while True:
-                word = self._words.get_nowait()
-                if not isinstance(word, bool) and word[1].set_running_or_notify_cancel():
-                    word[1].set_exception(self._over)
+                message = self._messages.get_nowait()
+                if not isinstance(message, bool) and message[1].set_running_or_notify_cancel():
+                    message[1].set_exception(self._over)
 
-    def say(self, fn: Any) -> "Future[Any]":
-        """A function for the transaction; its answer arrives in the future."""
+    def send(self, fn: Any) -> "Future[Any]":
+        """Queue a function for the transaction; its result arrives in the future."""
         future: Future[Any] = Future()
         with self._lock:
             if self._over is not None:
                 raise self._over
-            self._words.put((fn, future))
+            self._messages.put((fn, future))
         return future
 
     def finish(self, *, commit: bool) -> None:
-        """The block has ended."""
-        self._words.put(commit)
+        """Tell the transaction that the block has ended."""
+        self._messages.put(commit)
 
 
-def _execute(feed: Feed, query: str, params: Params | None = None) -> "Future[int]":
+def _execute(feed: StatementFeed, query: str, params: Params | None = None) -> "Future[int]":
     """Run a statement, or a script of several; how many rows it touched."""
-    return feed.say(lambda tx: execute(tx, query, params))
+    return feed.send(lambda tx: execute(tx, query, params))
 
 
-def _executemany(feed: Feed, query: str, rows: Sequence[Params]) -> "Future[int]":
+def _executemany(feed: StatementFeed, query: str, rows: Sequence[Params]) -> "Future[int]":
     """Run one statement for each set of parameters; how many rows that touched."""
-    return feed.say(lambda tx: executemany(tx, query, rows))
+    return feed.send(lambda tx: executemany(tx, query, rows))
 
 
-def _fetch_all(feed: Feed, query: str, params: Params | None = None) -> "Future[list[Record]]":
+def _fetch_all(feed: StatementFeed, query: str, params: Params | None = None) -> "Future[list[Record]]":
     """Every row of a query, by column name."""
-    return feed.say(lambda tx: _records(tx.ask(query, _named(params))))
+    return feed.send(lambda tx: _records(tx.ask(query, _named(params))))
 
 
-def _fetch_one(feed: Feed, query: str, params: Params | None = None) -> "Future[Record | None]":
+def _fetch_one(feed: StatementFeed, query: str, params: Params | None = None) -> "Future[Record | None]":
     """The first row of a query, or None."""
-    return feed.say(lambda tx: next(iter(_records(tx.ask(query, _named(params)))), None))
+    return feed.send(lambda tx: next(iter(_records(tx.ask(query, _named(params)))), None))
 
 
-def _close(feed: Feed) -> "Future[None]":
+def _close(feed: StatementFeed) -> "Future[None]":
     """Refused: the end of the block ends it."""
     del feed
-    raise InvalidInputError("a transaction ends with its block")
+    raise InvalidInputError("a transaction is closed by the end of its block")
 
 
 class Transaction(Resource[Executor]):
-    """A block of calls that count together or not at all."""
+    """A block of calls that are committed together or not at all."""
 
     execute = Awaits(_execute)
     executemany = Awaits(_executemany)
@@ -201,26 +211,27 @@ class Transaction(Resource[Executor]):
 
     _ending: "Future[None]"
 
-    def __init__(self, face: Executor, feed: Feed) -> None:
+    def __init__(self, face: Executor, feed: StatementFeed) -> None:
         super().__init__(face)
         self._feed = feed
 
     @property
-    def held(self) -> Feed:
-        """The way to the transaction."""
+    def held(self) -> StatementFeed:
+        """The feed of its transaction."""
         return self._feed
 
     def transaction(self) -> "Transaction[Executor]":
-        """Refused: there is one transaction, and this is it."""
-        raise InvalidInputError("a transaction has none inside it; go on with this one")
+        """Refused: transactions are not nested."""
+        raise InvalidInputError("transactions cannot be nested; use this one")
 
     def _begin(self) -> None:
         self._ending = self._face.start_once(self._feed.run)
+        # If the transaction cannot even begin, waiting statements are failed by this.
         self._ending.add_done_callback(self._feed.ended)
 
     @staticmethod
     def _expected(error: BaseException | None) -> tuple[type[Exception], ...]:
-        """How the transaction may end without a word of its own: what fails in the block is told by the block."""
+        """Errors of the transaction that are not raised, because the block already raises its own."""
         return () if error is None else (_UndoneError, HoldproofError)
 
     async def __aenter__(self: "Transaction[AsyncExecutor]") -> "Transaction[AsyncExecutor]":

@@ -1,9 +1,9 @@
-"""Duties: what one instance does for all, now and then.
+"""Scheduled jobs: what one instance does for all, once in a period.
 
 Rules:
-- A duty is claimed by one statement; of any number of instances one gets it, and none again before its time is over.
-- One that failed may be tried again sooner. One whose instance died counts as begun, and comes again in its time.
-- A claim from the future, by a clock that went wrong, binds nobody.
+- A job is claimed by one statement; of any number of instances one gets it, and none again within the period.
+- A failed job may be tried again sooner. One whose instance died counts as started, and is due after the period.
+- A claim from the future, by a wrong clock, is ignored.
 """
 
 from typing import Final
@@ -24,20 +24,23 @@ _CLAIM = sql(
 
 
 def claim(tx: Tx, duty: str, *, by: str, every_s: float) -> bool:
-    """Take a duty whose time has come; whether it is ours."""
+    """Claim a job that is due; return whether this instance got it."""
     last = get(tx, duty)
-    before, ahead, retry = later(tx.now, -every_s), later(tx.now, every_s), later(tx.now, -RETRY_S)
+    before = later(tx.now, -every_s)
+    ahead = later(tx.now, every_s)
+    retry = later(tx.now, -RETRY_S)
+    # The usual case, and nothing is written; the statement below decides the race.
     if last is not None and before < last.begun_at <= ahead and not (last.error and last.begun_at <= retry):
-        return False  # the usual case, and nothing is written
-    told = {"duty": values.words("duty", duty), "by": by, "now": tx.now}
-    return tx.one(_CLAIM, **told, before=before, ahead=ahead, retry=retry) is not None
+        return False
+    row = {"duty": values.words("duty", duty), "by": by, "now": tx.now}
+    return tx.one(_CLAIM, **row, before=before, ahead=ahead, retry=retry) is not None
 
 
 _END = sql("UPDATE upkeep SET ended_at = :now, error = :error WHERE duty = :duty AND begun_by = :by")
 
 
 def end(tx: Tx, duty: str, *, by: str, error: str | None = None) -> None:
-    """Say how a duty ended; nothing if another has taken it since."""
+    """Record how a job ended; nothing if another instance has claimed it since."""
     tx.execute(_END, duty=duty, by=by, error=error, now=tx.now)
 
 
@@ -45,7 +48,7 @@ _GET = sql("SELECT duty, begun_at, begun_by, ended_at, error FROM upkeep WHERE d
 
 
 def get(tx: Tx, duty: str) -> Duty | None:
-    """Who began a duty last and how it ended; None if nobody ever did."""
+    """Who ran a job last and how it ended; None if nobody ever did."""
     row = tx.one(_GET, duty=duty)
     return None if row is None else Duty(*row)
 
@@ -54,5 +57,5 @@ _ALL = sql("SELECT duty, begun_at, begun_by, ended_at, error FROM upkeep ORDER B
 
 
 def recorded(tx: Tx) -> tuple[Duty, ...]:
-    """Every duty that was ever begun."""
+    """Every job that ever ran."""
     return tuple(Duty(*row) for row in tx.all(_ALL))

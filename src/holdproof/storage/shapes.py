@@ -1,13 +1,13 @@
-"""Shapes: patterns that services observe, found by a vector.
+"""Shapes: patterns that services observe, searched by a vector.
 
     shapes = Shapes(storage)
     shape = await shapes.observe("rhythm", intensity=0.8, vector=embedding)
     await shapes.search(question, 5, shape_type="rhythm")
 
 Rules:
-- The row is the truth, its vector the way to find it: what a search finds without a row is left out.
-- A vector is kept under the shape's id. Until it is, the shape is `pending`, also after a crash; `embed` gives it one.
-- A shape whose vector is refused is not kept.
+- The row is authoritative, its vector only an index: a search leaves out vectors without a row.
+- A vector is stored under the shape's id. Until then the shape is `pending`, also after a crash; `embed` adds it.
+- A shape whose vector is refused is not stored.
 """
 
 from collections.abc import Sequence
@@ -40,7 +40,7 @@ def observe(
     instance_id: str | None = None,
     embedding_status: EmbeddingStatus = EmbeddingStatus.NONE,
 ) -> Shape:
-    """Keep what was observed."""
+    """Store an observation."""
     row: dict[str, Any] = {"id": tx.new_id(), "shape_type": values.name("shape_type", shape_type)}
     row |= {"intensity": values.number("intensity", intensity, least=0)}
     row |= {"persistence": values.number("persistence", persistence, least=0)}
@@ -66,15 +66,18 @@ def get(tx: Tx, shape_id: str) -> Shape:
     return _shape(row)
 
 
-def known(tx: Tx, ids: Sequence[str]) -> dict[str, Shape]:
-    """Those of them that are there."""
-    found = (tx.one(_GET, id=id) for id in ids)
-    return {row[0]: _shape(row) for row in found if row is not None}
+def existing(tx: Tx, ids: Sequence[str]) -> dict[str, Shape]:
+    """Those of these ids that exist."""
+    rows = (tx.one(_GET, id=id) for id in ids)
+    shape_list = [_shape(row) for row in rows if row is not None]
+    return {each.id: each for each in shape_list}
 
 
 def _shape(row: Row) -> Shape:
-    intensity, persistence = (1.0 if number is None else float(number) for number in row[2:4])
-    return Shape(*(*row[:2], intensity, persistence, *row[4:8], row[8] or EmbeddingStatus.NONE.value))
+    id, shape_type, intensity, persistence, *texts, embedding_status = row
+    # Other programs leave numbers and statuses empty.
+    strengths = (1.0 if number is None else float(number) for number in (intensity, persistence))
+    return Shape(*(id, shape_type, *strengths, *texts, embedding_status or EmbeddingStatus.NONE.value))
 
 
 _RECENT = sql(
@@ -100,15 +103,15 @@ def recent(
     status = None
     if embedding_status is not None:
         status = values.one_of("embedding_status", EmbeddingStatus, embedding_status).value
-    wanted = {"shape_type": shape_type, "project_hash": project_hash, "status": status, "after": after}
-    return tuple(_shape(row) for row in tx.all(_RECENT, **wanted, limit=values.limited(limit)))
+    conditions = {"shape_type": shape_type, "project_hash": project_hash, "status": status, "after": after}
+    return tuple(_shape(row) for row in tx.all(_RECENT, **conditions, limit=values.limited(limit)))
 
 
 _MARK = sql("UPDATE shapes SET embedding_status = :status WHERE id = :id")
 
 
 def mark(tx: Tx, shape_id: str, status: EmbeddingStatus) -> Shape:
-    """Say whether a shape has its vector."""
+    """Record whether a shape has its vector."""
     tx.count(_MARK, id=shape_id, status=status.value)
     return get(tx, shape_id)
 
@@ -117,7 +120,7 @@ _FORGET = sql("DELETE FROM shapes WHERE id = :id")
 
 
 def forget(tx: Tx, shape_id: str) -> bool:
-    """Remove a shape; whether it was there. Dreams keep the ids they were consolidated from."""
+    """Delete a shape; return whether it existed. Dreams keep the ids they were consolidated from."""
     return tx.count(_FORGET, id=shape_id) > 0
 
 
@@ -142,7 +145,7 @@ class Shapes(Resource[AsyncExecutor]):
         instance_id: str | None = None,
         vector: Sequence[float] | None = None,
     ) -> Shape:
-        """Keep what was observed, with the vector that it is to be found by."""
+        """Store an observation, and its vector for searches."""
         status = EmbeddingStatus.NONE if vector is None else EmbeddingStatus.PENDING
         shape = await self._face.write(
             lambda tx: observe(
@@ -161,17 +164,18 @@ class Shapes(Resource[AsyncExecutor]):
         try:
             return await self.embed(shape.id, vector)
         except Exception:
+            # Vectors may be in another database, so this is not one transaction: undo the row.
             await self._face.write(lambda tx: forget(tx, shape.id))
             raise
 
     async def embed(self, shape_id: str, vector: Sequence[float]) -> Shape:
-        """Give a shape its vector, in the place of the one it had."""
+        """Store the vector of a shape, replacing the one it had."""
         shape = await self._face.read(lambda tx: get(tx, shape_id))
         facts = {"of": _OF, "shape_type": shape.shape_type, "project_hash": shape.project_hash}
         await self._vectors.add(shape_id, vector, {name: fact for name, fact in facts.items() if fact is not None})
         try:
             return await self._face.write(lambda tx: mark(tx, shape_id, EmbeddingStatus.EMBEDDED))
-        except NotFoundError:  # it was forgotten meanwhile
+        except NotFoundError:  # it was deleted meanwhile
             await self._vectors.delete(shape_id)
             raise
 
@@ -183,14 +187,15 @@ class Shapes(Resource[AsyncExecutor]):
         shape_type: str | None = None,
         project_hash: str | None = None,
     ) -> tuple[FoundShape, ...]:
-        """The shapes nearest to a vector, nearest first."""
+        """Return the shapes nearest to a vector, nearest first."""
         facts = {"of": _OF, "shape_type": shape_type, "project_hash": project_hash}
-        wanted = {name: fact for name, fact in facts.items() if fact is not None}
-        near = await self._vectors.search(vector, k, filter=wanted)
-        there = await self._face.read(lambda tx: known(tx, [each.id for each in near]))
-        return tuple(FoundShape(there[each.id], each.distance) for each in near if each.id in there)
+        conditions = {name: fact for name, fact in facts.items() if fact is not None}
+        # A vector whose row is gone is left out, so that the result may be shorter than k.
+        near = await self._vectors.search(vector, k, filter=conditions)
+        rows_by_id = await self._face.read(lambda tx: existing(tx, [each.id for each in near]))
+        return tuple(FoundShape(rows_by_id[each.id], each.distance) for each in near if each.id in rows_by_id)
 
     async def forget(self, shape_id: str) -> bool:
-        """Remove a shape and its vector; whether it was there. Dreams keep the ids they were consolidated from."""
+        """Delete a shape and its vector; return whether it existed. Dreams keep the ids they were consolidated from."""
         await self._vectors.delete(shape_id)
         return await self._face.write(lambda tx: forget(tx, shape_id))

@@ -1,4 +1,4 @@
-"""The four stores that services ask for, as protocols; each is also known under the seed's name with an `I`."""
+"""The four stores as protocols; each also has the seed's name with an `I`."""
 
 from collections.abc import AsyncIterator, Awaitable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
@@ -6,32 +6,33 @@ from typing import Any, Protocol, runtime_checkable
 
 from holdproof.model.storage import SearchResult, TelemetryEvent
 
+# Structural types: any object with these methods is a store, nothing has to be inherited.
 Params = Mapping[str, Any]
 Record = dict[str, Any]
 
 
 @runtime_checkable
 class RelationalStore(Protocol):
-    """Tables of the membrane, in SQL with `:name` parameters."""
+    """Application tables, in SQL with `:name` parameters."""
 
     def execute(self, query: str, params: Params | None = None) -> Awaitable[int]:
-        """Run a statement, or a script of several; how many rows it touched."""
+        """Run a statement, or a script of several; return how many rows it changed."""
         ...
 
     def executemany(self, query: str, rows: Sequence[Params]) -> Awaitable[int]:
-        """Run one statement for each set of parameters; how many rows that touched."""
+        """Run one statement for each set of parameters; return how many rows that changed."""
         ...
 
     def fetch_all(self, query: str, params: Params | None = None) -> Awaitable[list[Record]]:
-        """Every row of a query, by column name."""
+        """Return every row of a query, by column name."""
         ...
 
     def fetch_one(self, query: str, params: Params | None = None) -> Awaitable[Record | None]:
-        """The first row of a query, or None."""
+        """Return the first row of a query, or None."""
         ...
 
     def transaction(self) -> "AbstractAsyncContextManager[RelationalStore]":
-        """Several calls as one: committed at the end, rolled back by an exception."""
+        """Run several calls as one transaction: committed at the end, rolled back by an exception."""
         ...
 
     def close(self) -> Awaitable[None]:
@@ -41,7 +42,7 @@ class RelationalStore(Protocol):
 
 @runtime_checkable
 class VectorStore(Protocol):
-    """Vectors by id, found by nearness."""
+    """Vectors by id, searched by similarity."""
 
     @property
     def dimensions(self) -> int:
@@ -49,11 +50,11 @@ class VectorStore(Protocol):
         ...
 
     def add(self, id: str, vector: Sequence[float], metadata: Mapping[str, Any] | None = None) -> Awaitable[None]:
-        """Keep a vector under an id, in the place of the one that was there; seen by the next search."""
+        """Store a vector under an id, replacing the one that was there; the next search sees it."""
         ...
 
     def upsert(self, id: str, vector: Sequence[float], metadata: Mapping[str, Any] | None = None) -> Awaitable[None]:
-        """The same."""
+        """The same as `add`."""
         ...
 
     def search(
@@ -64,11 +65,11 @@ class VectorStore(Protocol):
         limit: int | None = None,
         filter: Mapping[str, Any] | None = None,
     ) -> Awaitable[list[SearchResult]]:
-        """The nearest ones whose metadata match the filter, nearest first; `limit` is another name for `k`."""
+        """Return the nearest whose metadata match the filter, nearest first; `limit` is another name for `k`."""
         ...
 
     def delete(self, id: str) -> Awaitable[bool]:
-        """Remove one; whether it was there."""
+        """Delete a vector; return whether it existed."""
         ...
 
     def count(self) -> Awaitable[int]:
@@ -85,15 +86,15 @@ class BlobStore(Protocol):
     """Bytes by key; a key is a name like `backups/today.bak`, never a path."""
 
     def put(self, key: str, data: bytes, content_type: str | None = None) -> Awaitable[str]:
-        """Keep bytes under a key, in the place of what was there; where they lie."""
+        """Store bytes under a key, replacing what was there; return where they are."""
         ...
 
     def get(self, key: str) -> Awaitable[bytes | None]:
-        """The bytes of a key, verified, or None."""
+        """Return the verified bytes of a key, or None."""
         ...
 
     def delete(self, key: str) -> Awaitable[bool]:
-        """Remove a key; whether it was there."""
+        """Delete a key; return whether it existed."""
         ...
 
     def exists(self, key: str) -> Awaitable[bool]:
@@ -101,15 +102,15 @@ class BlobStore(Protocol):
         ...
 
     def list(self, prefix: str = "") -> Awaitable[list[str]]:
-        """The keys that begin with a text, sorted."""
+        """Return the keys that begin with a text, sorted."""
         ...
 
     def open_read(self, key: str) -> AsyncIterator[bytes]:
-        """The bytes of a key in pieces, in bounded memory; NotFoundError where there is none."""
+        """Stream the bytes of a key in bounded memory; raises NotFoundError where there is none."""
         ...
 
     def open_write(self, key: str, chunks: AsyncIterator[bytes], content_type: str | None = None) -> Awaitable[str]:
-        """Keep what arrives in pieces, all of it or nothing; where it lies."""
+        """Store a stream, all of it or nothing; return where it is."""
         ...
 
     def close(self) -> Awaitable[None]:
@@ -122,7 +123,7 @@ class TelemetryStore(Protocol):
     """Events in the order they happened."""
 
     def append(self, events: Sequence[TelemetryEvent]) -> Awaitable[None]:
-        """Keep events, all of them or none."""
+        """Store events, all of them or none."""
         ...
 
     def query(
@@ -136,7 +137,7 @@ class TelemetryStore(Protocol):
         since: str | None = None,
         until: str | None = None,
     ) -> Awaitable[list[TelemetryEvent]]:
-        """Events that match everything said, newest first."""
+        """Return events that match all arguments, newest first."""
         ...
 
     def count(self) -> Awaitable[int]:
@@ -144,7 +145,7 @@ class TelemetryStore(Protocol):
         ...
 
     def prune(self, older_than_days: float) -> Awaitable[int]:
-        """Remove what is older; how many events that were."""
+        """Remove older events; return how many."""
         ...
 
     def close(self) -> Awaitable[None]:
@@ -152,4 +153,7 @@ class TelemetryStore(Protocol):
         ...
 
 
-IRelationalStore, IVectorStore, IBlobStore, ITelemetryStore = RelationalStore, VectorStore, BlobStore, TelemetryStore
+IRelationalStore = RelationalStore
+IVectorStore = VectorStore
+IBlobStore = BlobStore
+ITelemetryStore = TelemetryStore

@@ -1,13 +1,12 @@
-"""The telemetry store: events in bulk, found by span, trace, instance, type and time.
+"""The telemetry store: many events, queried by span, trace, instance, type and time.
 
 Rules:
-- `append` keeps all its events or none; they survive the process when it returns.
+- `append` stores all its events or none; they are durable when it returns.
 - Events come newest first; of those at the same moment, the one that arrived later.
-- The newest events are rows. Once there are a thousand they are sealed into a chunk; a batch of a thousand or more is
-  sealed at once.
-- A chunk is changed by one at a time: whoever packs it anew would else put back what another cut away meanwhile.
-- Retention goes by age: chunks past `hot_days` and `warm_days` are packed harder, those past `cold_days` are removed.
-  What is removed gives its space back.
+- The newest events are rows. A thousand rows are sealed into a chunk; a batch of a thousand or more is sealed at once.
+- One transaction changes chunks at a time: else repacking could restore events that another one has pruned.
+- Retention goes by age: chunks past `hot_days` and `warm_days` are compressed harder, those past `cold_days` are
+  removed. The file shrinks when events are removed.
 """
 
 from array import array
@@ -17,14 +16,14 @@ from functools import partial
 from heapq import nlargest
 from typing import Any, Final
 
-from holdproof.config import Retention
+from holdproof.config import RetentionSettings
 from holdproof.db import Call, Give, Read, Stream, Tx, Work, Write, ask, lock_exclusive, sql
 from holdproof.errors import InvalidInputError
 from holdproof.executors import AsyncExecutor, Executor, Reads, Resource, Runs, RunsWith, StreamsWith, SyncExecutor
 from holdproof.model.storage import TelemetryEvent
 from holdproof.model.times import to_micros
 from holdproof.storage import chunks, values
-from holdproof.storage.chunks import Line, Wanted
+from holdproof.storage.chunks import EventFilter, Line
 
 _DAY: Final = 86_400_000_000
 _EVER: Final = 2**62
@@ -34,7 +33,8 @@ _AGE: Final = "holdproof telemetry age"
 _PAGE: Final = 64
 _VACUUM_PAGES: Final = 2_000
 
-Found = tuple[int, int, int, list[Any]]
+Match = tuple[int, int, int, list[Any]]
+"""Moment, chunk and position of an event, which order it among others, and its fields."""
 
 
 # --- append --------------------------------------------------------------------------------------------------------
@@ -44,31 +44,32 @@ _TAIL = sql("SELECT count(*) FROM telemetry_events")
 
 
 def append(events: Iterable[TelemetryEvent]) -> Work[None]:
-    """Keep events, all of them or none."""
+    """Store events, all of them or none."""
     lines = _lines(events)
     if lines:
-        ready, rest = _parted(lines)
-        yield Write(lambda tx: _keep(tx, ready, rest))
+        # Compressed here, in the thread of the caller: the writer must not spend its time on it.
+        ready, rest = _split(lines)
+        yield Write(lambda tx: _insert(tx, ready, rest))
 
 
 def add(tx: Tx, events: Iterable[TelemetryEvent]) -> None:
-    """Keep events in a transaction that does more than that."""
-    _keep(tx, *_parted(_lines(events)))
+    """Store events in a transaction of the caller."""
+    _insert(tx, *_split(_lines(events)))
 
 
 def _lines(events: Iterable[TelemetryEvent]) -> list[Line]:
     if not isinstance(events, Iterable):
-        raise InvalidInputError("events are given as a list", field="events")
+        raise InvalidInputError("events must be a list of TelemetryEvent", field="events")
     return [chunks.line(event) for event in events]
 
 
-def _parted(lines: Sequence[Line]) -> tuple[list[dict[str, Any]], Sequence[Line]]:
-    """Whole chunks, and what is left."""
+def _split(lines: Sequence[Line]) -> tuple[list[dict[str, Any]], Sequence[Line]]:
+    """Split lines into complete chunks and a rest."""
     whole = len(lines) - len(lines) % chunks.SIZE
     return [_sealed(lines[at : at + chunks.SIZE]) for at in range(0, whole, chunks.SIZE)], lines[whole:]
 
 
-def _keep(tx: Tx, ready: Sequence[dict[str, Any]], rest: Sequence[Line]) -> None:
+def _insert(tx: Tx, ready: Sequence[dict[str, Any]], rest: Sequence[Line]) -> None:
     for chunk in ready:
         _store(tx, **chunk)
     if rest:
@@ -86,7 +87,7 @@ _FIND = sql("INSERT INTO telemetry_finds (key, chunk) VALUES (:key, :chunk)")
 
 
 def _sealed(lines: Sequence[Line]) -> dict[str, Any]:
-    """Lines as a chunk and what it is found by."""
+    """Pack lines into a chunk, with the keys of its index."""
     moments = [each.at for each in lines]
     return {
         "keys": list(chunks.keys(each.names for each in lines)),
@@ -100,6 +101,7 @@ def _sealed(lines: Sequence[Line]) -> dict[str, Any]:
 
 def _store(tx: Tx, *, keys: Sequence[int], **chunk: Any) -> None:
     [(number,)] = tx.all(_STORE, **chunk)
+    # Sorted, so that neighbours in the index are inserted together.
     tx.many(_FIND, [{"key": key, "chunk": number} for key in sorted(keys)])
 
 
@@ -112,16 +114,17 @@ _TAKE = sql(
 
 
 def seal(tx: Tx) -> int:
-    """Move a thousand of the oldest rows into a chunk; how many there were."""
+    """Move up to a thousand of the oldest rows into a chunk; return how many there were."""
     rows = sorted(tx.all(_TAKE, most=chunks.SIZE))
     if rows:
-        _store(tx, **_sealed(_again(chunks.EVERYTHING, "\n".join(row[-1] for row in rows))))
+        text = "\n".join(line for _, _, line in rows)
+        _store(tx, **_sealed(_lines_of(chunks.EVERYTHING, text)))
     return len(rows)
 
 
-def _again(wanted: Wanted, text: str) -> list[Line]:
-    """Lines that were kept, for another chunk."""
-    return [chunks.line(chunks.event(parts)) for parts in wanted.among(text)]
+def _lines_of(conditions: EventFilter, text: str) -> list[Line]:
+    """Parse the lines of a text that match, for another chunk."""
+    return [chunks.line(chunks.event(parts)) for parts in conditions.among(text)]
 
 
 # --- query ---------------------------------------------------------------------------------------------------------
@@ -134,7 +137,7 @@ _NEWEST = sql(
     "SELECT id, last_at FROM telemetry_chunks WHERE first_at <= :until AND last_at >= :since"
     " AND (last_at < :before OR (last_at = :before AND id < :id)) ORDER BY last_at DESC, id DESC LIMIT :limit"
 )
-_FOUND = sql(
+_BY_KEY = sql(
     "SELECT c.id, c.last_at FROM telemetry_finds f JOIN telemetry_chunks c ON c.id = f.chunk"
     " WHERE f.key = :key AND c.first_at <= :until AND c.last_at >= :since"
     " AND (c.last_at < :before OR (c.last_at = :before AND c.id < :id)) ORDER BY c.last_at DESC, c.id DESC LIMIT :limit"
@@ -153,51 +156,55 @@ def query(
     since: str | None = None,
     until: str | None = None,
 ) -> list[TelemetryEvent]:
-    """Events that match everything said, newest first; `since` and `until` are part of the time asked for."""
+    """Return events that match all arguments, newest first; `since` and `until` are inclusive."""
     values.count("limit", limit)
     first = -_EVER if since is None else chunks.moment(since)
     last = _EVER if until is None else chunks.moment(until)
-    wanted = Wanted(span_id, trace_id, instance_id, event_type, first, last).checked()
-    return [chunks.event(found[-1]) for found in _search(tx, wanted, limit)] if limit else []
+    conditions = EventFilter(span_id, trace_id, instance_id, event_type, first, last).checked()
+    return [chunks.event(parts) for *_, parts in _search(tx, conditions, limit)] if limit else []
 
 
-def _search(tx: Tx, wanted: Wanted, limit: int) -> list[Found]:
-    rows = tx.all(_ROWS, since=wanted.since, until=wanted.until, needle=wanted.needle)
-    best = nlargest(limit, [(each[0], _EVER, row[0], each) for row in rows for each in wanted.among(row[1])])
-    before, number = _EVER, _EVER
+def _search(tx: Tx, conditions: EventFilter, limit: int) -> list[Match]:
+    rows = tx.all(_ROWS, since=conditions.since, until=conditions.until, needle=conditions.needle)
+    matches = [(parts[0], _EVER, id, parts) for id, line in rows for parts in conditions.among(line)]
+    best = nlargest(limit, matches)
+    before = _EVER
+    number = _EVER
     more = True
     while more:
-        page = _page(tx, wanted, before, number)
+        page = _page(tx, conditions, before, number)
         more = len(page) == _PAGE
         for number, before in page:
-            if len(best) == limit and before < best[-1][0]:
+            # Chunks come newest first: none that follows can have an event newer than the oldest of the best.
+            oldest_moment, *_ = best[-1] if best else (0,)
+            if len(best) == limit and before < oldest_moment:
                 return best
             [(data, codec)] = tx.all(_CHUNK, id=number)
-            hits = wanted.among(chunks.unpack(data, codec))
-            best = nlargest(limit, best + [(parts[0], number, place, parts) for place, parts in enumerate(hits)])
+            hits = conditions.among(chunks.unpack(data, codec))
+            best = nlargest(limit, best + [(parts[0], number, at, parts) for at, parts in enumerate(hits)])
     return best
 
 
-def _page(tx: Tx, wanted: Wanted, before: int, number: int) -> list[tuple[Any, ...]]:
-    """The next chunks that may hold what is wanted, newest first."""
-    bounds = {"since": wanted.since, "until": wanted.until, "before": before, "id": number, "limit": _PAGE}
-    if wanted.key is None:
+def _page(tx: Tx, conditions: EventFilter, before: int, number: int) -> list[tuple[Any, ...]]:
+    """The next chunks that may have matching events, newest first."""
+    bounds = {"since": conditions.since, "until": conditions.until, "before": before, "id": number, "limit": _PAGE}
+    if conditions.key is None:
         return tx.all(_NEWEST, **bounds)
-    return tx.all(_FOUND, key=wanted.key, **bounds)
+    return tx.all(_BY_KEY, key=conditions.key, **bounds)
 
 
-_PLACES = sql(
+_SNAPSHOT = sql(
     "SELECT id, NULL AS line, 0 AS at FROM telemetry_chunks UNION ALL SELECT id, line, at FROM telemetry_events"
 )
 
 
 def export() -> Stream[TelemetryEvent]:
-    """Every event that is there when it begins: chunk by chunk in the order of their numbers, then what is in none.
+    """Stream every event that exists when it begins: chunk by chunk in the order of their numbers, then single rows.
 
-    Each is given once, also if it is sealed meanwhile; what is removed meanwhile may be missed. Where events are is
-    read at once: a chunk whose number is lower than another's may become visible after it.
+    Each is given once, also if it is sealed meanwhile; events that are removed meanwhile may be missed.
     """
-    numbers, loose = yield from ask(Read(_places))
+    # All at once: on PostgreSQL a chunk with a lower number may become visible after one with a higher number.
+    numbers, loose = yield from ask(Read(_snapshot))
     for number in numbers:
         text = yield from ask(Read(partial(_text, number=number)))
         for parts in chunks.EVERYTHING.among(text):
@@ -207,15 +214,15 @@ def export() -> Stream[TelemetryEvent]:
             yield Give(chunks.event(parts))
 
 
-def _places(tx: Tx) -> tuple[Sequence[int], list[str]]:
-    """The numbers of all chunks, and what is in none; one statement, so of one moment."""
-    rows = tx.all(_PLACES)
+def _snapshot(tx: Tx) -> tuple[Sequence[int], list[str]]:
+    """The numbers of all chunks, and the single rows; one statement, so of one moment."""
+    rows = tx.all(_SNAPSHOT)
     loose = sorted((at, number, line) for number, line, at in rows if line is not None)
     return array("q", sorted(number for number, line, _ in rows if line is None)), [line for *_, line in loose]
 
 
 def _text(tx: Tx, number: int) -> str:
-    """What a chunk holds; nothing if it was removed."""
+    """The text of a chunk; empty if it was removed."""
     row = tx.one(_CHUNK, id=number)
     return "" if row is None else chunks.unpack(*row)
 
@@ -227,7 +234,7 @@ _COUNT = sql(
 
 
 def count(tx: Tx) -> int:
-    """How many events there are."""
+    """Return the number of events."""
     [(events,)] = tx.all(_COUNT)
     return int(events)
 
@@ -236,7 +243,7 @@ def count(tx: Tx) -> int:
 
 
 def prune(older_than_days: float) -> Work[int]:
-    """Remove what is older and give its space back; how many events that were."""
+    """Remove older events and shrink the file; return how many were removed."""
     values.number("older_than_days", older_than_days, least=0, most=_LONG_DAYS)
     removed = 0
     while step := (yield from ask(Write(lambda tx: _prune(tx, _ago(tx, older_than_days))))):
@@ -262,8 +269,9 @@ _CUT = sql(
 
 
 def _prune(tx: Tx, limit: int) -> int:
-    """A bounded step: rows, whole chunks, and the old part of chunks that hold both."""
+    """Do one bounded step: rows, complete chunks, and the old part of chunks that have both; return how many events."""
     lock_exclusive(tx, _AGE)
+    # Bounded steps: other writers get their turn in between.
     removed = tx.count(_DROP_ROWS, limit=limit)
     for number, last_at, events in tx.all(_OLD, limit=limit, most=_CHUNKS_A_STEP):
         if last_at < limit:
@@ -275,16 +283,18 @@ def _prune(tx: Tx, limit: int) -> int:
 
 
 def _cut(tx: Tx, number: int, limit: int) -> int:
-    """Leave of a chunk what is not before the limit; how many events are left."""
+    """Remove the events of a chunk before the limit; return how many remain."""
     [(data, codec)] = tx.all(_CHUNK, id=number)
-    kept = _again(replace(chunks.EVERYTHING, since=limit), chunks.unpack(data, codec))
-    packed = chunks.pack((each.text for each in kept), codec)
-    tx.execute(_CUT, id=number, data=packed, events=len(kept), first_at=min(each.at for each in kept), expect=1)
-    return len(kept)
+    remaining = _lines_of(replace(chunks.EVERYTHING, since=limit), chunks.unpack(data, codec))
+    packed = chunks.pack((each.text for each in remaining), codec)
+    tx.execute(
+        _CUT, id=number, data=packed, events=len(remaining), first_at=min(each.at for each in remaining), expect=1
+    )
+    return len(remaining)
 
 
-def retain(retention: Retention) -> Work[int]:
-    """Pack what has grown older harder, and remove what is past its time; how many events were removed."""
+def retain(retention: RetentionSettings) -> Work[int]:
+    """Compress old chunks harder, and remove those past `cold_days`; return how many events were removed."""
     for codec, harder, days in ((chunks.HOT, chunks.WARM, retention.hot_days), _cold(retention)):
         while (yield from ask(Write(lambda tx: _repack(tx, codec, harder, days)))):  # noqa: B023
             pass
@@ -296,7 +306,7 @@ def retain(retention: Retention) -> Work[int]:
     return removed
 
 
-def _cold(retention: Retention) -> tuple[str, str, int]:
+def _cold(retention: RetentionSettings) -> tuple[str, str, int]:
     return chunks.WARM, chunks.COLD, retention.warm_days
 
 
@@ -319,19 +329,21 @@ _FREE = sql("SELECT freelist_count FROM pragma_freelist_count", postgres="SELECT
 
 
 def shrink() -> Work[None]:
-    """Give free pages of a file back, in steps; a server does so by itself."""
+    """Give free pages of a file back, in steps; a server does that itself."""
     while (yield from ask(Write(_shrink))):
         pass
 
 
 def _shrink(tx: Tx) -> bool:
-    [(free,)] = tx.all(_FREE)
-    if free:
+    [(before,)] = tx.all(_FREE)
+    if before:
         tx.script(f"PRAGMA incremental_vacuum({_VACUUM_PAGES})")
-    return bool(tx.all(_FREE)[0][0] < free)
+    # No fewer than before: the pragma does nothing for a file that was created without auto_vacuum.
+    [(after,)] = tx.all(_FREE)
+    return bool(after < before)
 
 
-# --- the noun ------------------------------------------------------------------------------------------------------
+# --- the resource --------------------------------------------------------------------------------------------------
 
 
 def _close(telemetry: "Telemetry[Any]") -> Work[None]:
@@ -340,12 +352,12 @@ def _close(telemetry: "Telemetry[Any]") -> Work[None]:
 
 
 def _retain(telemetry: "Telemetry[Any]") -> Work[int]:
-    """Pack what has grown older harder, and remove what is past its time; how many events were removed."""
+    """Compress old chunks harder, and remove those past `cold_days`; return how many events were removed."""
     return (yield from retain(telemetry.retention))
 
 
 def _export(telemetry: "Telemetry[Any]") -> Stream[TelemetryEvent]:
-    """Every event there is when it begins, a chunk at a time."""
+    """Stream every event that exists when it begins, a chunk at a time."""
     del telemetry
     return (yield from export())
 
@@ -367,16 +379,16 @@ class Telemetry(Resource[Executor]):
     retain = RunsWith(_retain)
     close = RunsWith(_close, internal=True, local=True)
 
-    def __init__(self, face: Executor, retention: Retention | None = None) -> None:
+    def __init__(self, face: Executor, retention: RetentionSettings | None = None) -> None:
         super().__init__(face)
-        self.retention = retention or Retention()
+        self.retention = retention or RetentionSettings()
 
     @property
     def face(self) -> AsyncExecutor | SyncExecutor:
-        """What it runs on."""
+        """The executor of its database."""
         return self._face
 
     @property
     def held(self) -> "Telemetry[Any]":
-        """Itself: its retention and its face."""
+        """Itself: its retention and its executor."""
         return self

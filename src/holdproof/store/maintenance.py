@@ -19,9 +19,8 @@ from holdproof.model.legacy import LegacyReport
 from holdproof.model.progress import Progress
 from holdproof.model.status import Check, Migrated
 from holdproof.model.verify import Report
-from holdproof.storage.executors import SyncStorageExecutor
-from holdproof.storage.lazy_stores import LazyStores
-from holdproof.storage.open_stores import StorageExecutor
+from holdproof.storage.executors import StorageExecutor, SyncStorageExecutor
+from holdproof.storage.open_stores import OpenStores
 from holdproof.store.opening import locate, open_at, open_store
 from holdproof.upkeep import doctor as examination
 from holdproof.upkeep.backups import copy as copying
@@ -32,16 +31,17 @@ from holdproof.upkeep.backups.staging import RestoreRequest
 from holdproof.upkeep.verification import verify as verification
 
 
-def open_services(home: str | Path | None, url: str | None, executor: StorageExecutor) -> LazyStores:
+def open_services(home: str | Path | None, url: str | None, executor: StorageExecutor) -> OpenStores:
     """Return the application stores at `home` or `url` without the kernel; each is opened at its first use."""
     location = locate(home, url)
-    return LazyStores(location.settings, location.paths, executor)
+    return OpenStores(location.settings, location.paths, executor)
 
 
 def check(home: str | Path | None = None, url: str | None = None) -> Check:
     """Check a store that may be too damaged to open: its file first, then the whole if that is sound."""
     target = locate(home, url).target
     if isinstance(target, Path) and target.exists():
+        # A damaged file may still open and answer wrongly, so its pages are checked first.
         findings = check_file(target)
         if findings:
             return Check(findings)
@@ -81,6 +81,7 @@ def doctor(home: str | Path | None = None, url: str | None = None) -> HealthRepo
         return examination.unopened(location.paths, error)
     with closing(store):
         checks = examination.examine(store.context).checks
+        # `status` repeats some of what the checks found.
         reported = {each.what for each in checks}
         reasons = [reason for reason in store.status().degraded if reason not in reported]
         return HealthReport([*checks, *(HealthCheck("warning", "degraded", reason) for reason in reasons)])

@@ -78,6 +78,7 @@ def open_store(
 def open_at(paths: config.Paths, target: str | Path) -> Store:
     """Open exactly this database of a home, whatever the environment says."""
     url = target if isinstance(target, str) else None
+    # An empty environment: HOLDPROOF_DATABASE_URL may still name the other end of a copy.
     settings = config.load(paths=paths, url=url, override={}, env={})
     return _open(Location(paths, settings, target), keys=None, embedder=None, dimensions=None)
 
@@ -126,6 +127,7 @@ def _start(
     """Start the log, the lockdown gate and the repairs over an open database; stops the log again if one fails."""
     paths, settings, target = location
     store_id = database.write(_name_store).result()
+    # Read before the log starts: they are what the log must continue.
     heads = [*head_file.largest().values()] if head_file else []
     with _corruption():
         log = startup.start(database, keys, store_id, _publisher(head_file, webhook), heads)

@@ -11,8 +11,8 @@ from holdproof.evidence.witness_client import level_of
 from holdproof.memory.images import image
 from holdproof.model.status import Check, Status
 from holdproof.storage import degraded
-from holdproof.storage.lazy_stores import LazyStores
-from holdproof.storage.open_stores import StorageExecutor
+from holdproof.storage.executors import StorageExecutor
+from holdproof.storage.open_stores import OpenStores
 from holdproof.store.context import Context
 from holdproof.upkeep import head_webhook, lockdown, skill_watch
 from holdproof.upkeep.backups.swap import StoreLock
@@ -35,11 +35,11 @@ class Store:
         self._webhook = webhook
         self._closed = False
 
-    def services(self, executor: StorageExecutor) -> LazyStores:
+    def services(self, executor: StorageExecutor) -> OpenStores:
         """Return the application stores over the same home for one executor class; each is opened at its first use."""
         if self._closed:
             raise ClosedError("the store is closed")
-        stores: LazyStores = self.context.services.setdefault(executor, LazyStores(self.settings, self.paths, executor))
+        stores: OpenStores = self.context.services.setdefault(executor, OpenStores(self.settings, self.paths, executor))
         return stores
 
     def status(self) -> Status:
@@ -89,6 +89,7 @@ class Store:
         """Finish queued work and close; may be called twice."""
         if not self._closed:
             self._closed = True
+            # Once only: a second close finds the database closed.
             crash_recovery.at_closing(self.context)
         for stores in self.context.services.values():
             stores.close()

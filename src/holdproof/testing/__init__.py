@@ -1,4 +1,4 @@
-"""Conformance suites others can run on their own backends, and clocks and randomness that stand still.
+"""Conformance suites for backends of your own, and a clock and randomness that tests control.
 
 class TestMine(DatabaseSuite):
     def open(self, **options):
@@ -8,14 +8,14 @@ class TestMine(DatabaseSuite):
 from holdproof.testing.blobs import BlobSuite
 from holdproof.testing.clocks import FrozenClock, SeededRandom
 from holdproof.testing.database import DatabaseSuite
-from holdproof.testing.executors import FaceSuite
+from holdproof.testing.executors import ExecutorSuite
 from holdproof.testing.relational import RelationalSuite
 from holdproof.testing.telemetry import TelemetrySuite
 
 __all__ = [
     "BlobSuite",
     "DatabaseSuite",
-    "FaceSuite",
+    "ExecutorSuite",
     "FrozenClock",
     "RelationalSuite",
     "SeededRandom",

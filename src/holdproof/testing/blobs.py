@@ -17,8 +17,11 @@ from holdproof.errors import BlobCorruptError, BlobKeyError, InvalidInputError, 
 from holdproof.storage.stores import BlobStore
 from holdproof.testing.clocks import SeededRandom
 
-SMALL, LARGE = b"small", bytes(range(256)) * 400
+SMALL = b"small"
+LARGE = bytes(range(256)) * 400
+# Around the limits of a row, a piece and a chunk of a stream.
 SIZES = (0, 1, 4096, 32 << 10, (32 << 10) + 1, (1 << 20) + 7)
+# Each is a way out of a folder, or a name that some backend cannot store.
 NO_KEYS = {
     "nothing": "",
     "parent": "..",
@@ -284,16 +287,17 @@ class BlobSuite(ABC):
         self.play(act)
 
     def test_a_cancelled_write_leaves_what_was_there(self) -> None:
-        async def slow(begun: asyncio.Event) -> AsyncIterator[bytes]:
+        async def slow(started: asyncio.Event) -> AsyncIterator[bytes]:
             yield LARGE * 20
-            begun.set()
+            started.set()
             await asyncio.sleep(60)
 
         async def act(store: BlobStore) -> None:
             await store.put("k", SMALL)
-            begun = asyncio.Event()
-            task = asyncio.ensure_future(store.open_write("k", slow(begun)))
-            await begun.wait()
+            # Cancel only once bytes have arrived: before that there is nothing to clean up.
+            started = asyncio.Event()
+            task = asyncio.ensure_future(store.open_write("k", slow(started)))
+            await started.wait()
             task.cancel()
             with pytest.raises(asyncio.CancelledError):
                 await task
@@ -382,14 +386,17 @@ class BlobSuite(ABC):
 
     @pytest.mark.parametrize("seed", range(3))
     def test_any_sequence_of_calls_does_what_a_dict_does(self, seed: int) -> None:
-        keys, verbs, sizes = ("a", "a/b", "ab", "b"), ("put", "write", "delete", "list"), (0, 10, 40_000)
+        keys = ("a", "a/b", "ab", "b")
+        calls = ("put", "write", "delete", "list")
+        sizes = (0, 10, 40_000)
 
         async def act(store: BlobStore) -> None:
             model: dict[str, bytes] = {}
-            drawn = SeededRandom(seed)(4 * 60)
-            for verb, key, size, fill in zip(*[iter(drawn)] * 4, strict=True):
+            # Four random bytes make one call.
+            choices = SeededRandom(seed)(4 * 60)
+            for call, key, size, fill in zip(*[iter(choices)] * 4, strict=True):
                 data = bytes([fill % 3]) * sizes[size % 3]
-                await _step(store, model, verbs[verb % 4], keys[key % 4], data)
+                await _step(store, model, calls[call % 4], keys[key % 4], data)
             for name in keys:
                 assert await store.get(name) == model.get(name)
 

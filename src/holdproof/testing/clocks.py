@@ -16,7 +16,7 @@ class FrozenClock:
         return self.micros
 
     def advance(self, seconds: float) -> None:
-        """Move on, or back."""
+        """Move the time forward, or back with a negative number."""
         self.micros += round(seconds * 1_000_000)
 
 
@@ -24,10 +24,12 @@ class SeededRandom:
     """The same bytes in every run: SHA-256 of the seed and a counter."""
 
     def __init__(self, seed: int = 0) -> None:
-        self._seed, self._count = seed, 0
+        self._seed = seed
+        self._count = 0
 
     def __call__(self, size: int) -> bytes:
-        """That many bytes."""
+        """Return that many bytes."""
+        # A counter makes the stream endless, the seed makes it repeatable.
         data = b""
         while len(data) < size:
             self._count += 1

@@ -1,4 +1,4 @@
-"""What both faces must do on every database: the same answers, in both colours."""
+"""The conformance suite of executors: the async and the sync one give the same results on every database."""
 
 import asyncio
 import inspect
@@ -7,6 +7,7 @@ import time
 from abc import ABC, abstractmethod
 from contextlib import closing
 from functools import partial
+from operator import itemgetter
 from typing import Any
 
 import pytest
@@ -21,17 +22,18 @@ from holdproof.testing.schema import COUNTERS, MIGRATIONS, add, enter, entries, 
 
 def drain(name: str, *, patience_s: float = 30.0) -> Work[int]:
     """Take from a counter until it is empty; waits for it to appear first."""
+    # The deadline is by the clock of the database, which tests can stop.
     until = yield from ask(Read(lambda tx: later(tx.now, patience_s)))
     while (yield from ask(Read(lambda tx: value(tx, name)))) is None:
         yield Wait(f"counter:{name}", until)
-    taken = 0
+    count = 0
     while (yield from ask(Write(lambda tx: take(tx, name)))) is not None:
-        taken += 1
-    return taken
+        count += 1
+    return count
 
 
 class Counters(Resource[Executor]):
-    """A noun, for either face."""
+    """A resource, for either executor."""
 
     add = Writes(add)
     value = Reads(value)
@@ -44,7 +46,7 @@ def announce(tx: Tx, name: str, amount: int) -> None:
     tx.notify(f"counter:{name}")
 
 
-class FaceSuite(ABC):
+class ExecutorSuite(ABC):
     """One claim a test, for the async and the sync face."""
 
     shared = True
@@ -57,23 +59,29 @@ class FaceSuite(ABC):
         """Open with the suite's tables."""
         return self.open(migrations=MIGRATIONS, **options)
 
-    def test_a_verb_shows_the_operation_without_its_transaction(self) -> None:
+    def test_a_method_has_the_signature_of_its_operation_without_the_transaction(self) -> None:
         with closing(self.start()) as db:
+            # MCP tools, HTTP and the command line are generated from this signature.
             for noun in (Counters(AsyncExecutor(db)), Counters(SyncExecutor(db))):
                 assert str(inspect.signature(noun.add)) == "(name: str, value: int = 0) -> str"
                 assert str(inspect.signature(noun.drain)).startswith("(name: str, *, patience_s: float = 30.0)")
-                assert (noun.add.__name__, noun.add.__doc__) == ("add", "A new counter.")
+                assert (noun.add.__name__, noun.add.__doc__) == ("add", "Add a counter.")
 
-    def test_both_faces_give_the_same_answers(self) -> None:
+    def test_both_executors_give_the_same_answers(self) -> None:
         with closing(self.start()) as db:
-            plain, coloured = Counters(SyncExecutor(db)), Counters(AsyncExecutor(db))
+            plain = Counters(SyncExecutor(db))
+            asynchronous = Counters(AsyncExecutor(db))
 
             async def play() -> list[Any]:
-                return [await coloured.add("a", value=3), await coloured.value("a"), await coloured.drain("a")]
+                return [
+                    await asynchronous.add("a", value=3),
+                    await asynchronous.value("a"),
+                    await asynchronous.drain("a"),
+                ]
 
             assert asyncio.run(play()) == ["a", 3, 3]
             assert [plain.add("b", value=3), plain.value("b"), plain.drain("b")] == ["b", 3, 3]
-            for error in (self._error(lambda: plain.add("a")), self._error(lambda: asyncio.run(_await(coloured)))):
+            for error in (self._error(lambda: plain.add("a")), self._error(lambda: asyncio.run(_await(asynchronous)))):
                 assert type(error) is errors.ConstraintError
 
     @staticmethod
@@ -91,6 +99,7 @@ class FaceSuite(ABC):
             with pytest.raises(errors.ConstraintError):
                 face.write(lambda tx: (add(tx, "b"), add(tx, "a")))
             assert face.read(lambda tx: value(tx, "b")) is None
+            # `Refused` commits what was written and then raises; an exception would roll back.
             with pytest.raises(errors.ConflictError, match="recorded"):
                 face.write(lambda tx: (add(tx, "c"), Refused(errors.ConflictError("recorded")))[1])
             assert face.read(lambda tx: value(tx, "c")) == 0
@@ -109,36 +118,39 @@ class FaceSuite(ABC):
             with pytest.raises(errors.ConstraintError):
                 asyncio.run(_run(db, stubborn()))
 
-    def test_a_call_may_be_async_only_in_the_async_face(self) -> None:
-        async def coloured() -> str:
+    def test_a_call_may_be_async_only_with_the_async_executor(self) -> None:
+        async def asynchronous() -> str:
             await asyncio.sleep(0)
-            return "coloured"
+            return "asynchronous"
 
         def work(call: Any) -> Work[str]:
             return (yield from ask(Call(call)))
 
         with closing(self.start()) as db:
-            assert asyncio.run(_run(db, work(coloured))) == "coloured"
-            assert asyncio.run(_run(db, work(partial(coloured)))) == "coloured"
+            assert asyncio.run(_run(db, work(asynchronous))) == "asynchronous"
+            # functools.partial hides a coroutine function from naive checks.
+            assert asyncio.run(_run(db, work(partial(asynchronous)))) == "asynchronous"
             assert asyncio.run(_run(db, work(lambda: "plain"))) == "plain"
             assert SyncExecutor(db).run(work(lambda: "plain")) == "plain"
             with pytest.raises(errors.InvalidInputError):
-                SyncExecutor(db).run(work(coloured))
+                SyncExecutor(db).run(work(asynchronous))
 
     def test_a_waiter_is_woken_by_the_commit_it_waits_for(self) -> None:
         with closing(self.start()) as db:
             face = SyncExecutor(db)
             done: list[int] = []
             waiter = threading.Thread(target=lambda: done.append(face.run(drain("late"))))
+            # The waiter looks, finds nothing, and must be woken by the commit that follows.
             waiter.start()
             face.write(lambda tx: announce(tx, "late", 4))
             waiter.join(30)
 
             async def both() -> int:
-                coloured = AsyncExecutor(db)
-                waiting = asyncio.create_task(coloured.run(drain("later")))
+                asynchronous = AsyncExecutor(db)
+                waiting = asyncio.create_task(asynchronous.run(drain("later")))
+                # Let the waiter reach its wait before the counter appears.
                 await asyncio.sleep(0.01)
-                await coloured.write(lambda tx: announce(tx, "later", 5))
+                await asynchronous.write(lambda tx: announce(tx, "later", 5))
                 return await waiting
 
             assert (done, asyncio.run(both())) == ([4], 5)
@@ -160,6 +172,7 @@ class FaceSuite(ABC):
 
             def work() -> Work[bool]:
                 yield from ask(Read(lambda tx: value(tx, "c")))
+                # The commit comes after the look and before the wait: the worst moment.
                 yield from ask(Call(lambda: face.write(lambda tx: announce(tx, "c", 1))))
                 woken: bool = yield Wait("counter:c")
                 return woken
@@ -173,6 +186,7 @@ class FaceSuite(ABC):
             def work() -> Work[list[bool]]:
                 until = yield from ask(Read(lambda tx: later(tx.now, 3600)))
                 first = yield Wait("never", until)
+                # Frozen time does not pass by waiting: only this ends the second wait.
                 clock.advance(3600)
                 return [first, (yield Wait("never", until))]
 
@@ -182,10 +196,11 @@ class FaceSuite(ABC):
         with closing(self.start()) as db:
             face = SyncExecutor(db)
             with pytest.raises(errors.NestedCallError):
+                # The writer would wait for itself.
                 face.write(lambda tx: face.write(lambda inner: add(inner, "a")))
             assert face.write(lambda tx: add(tx, "a")) == "a"
 
-    def test_the_sync_face_refuses_to_block_a_running_loop(self) -> None:
+    def test_the_sync_executor_refuses_to_block_a_running_loop(self) -> None:
         async def wrong(db: Database) -> None:
             face = SyncExecutor(db)
             with pytest.raises(errors.RunningLoopError):
@@ -203,23 +218,26 @@ class FaceSuite(ABC):
             face = AsyncExecutor(db)
             await face.write(lambda tx: add(tx, "c"))
             tasks = [asyncio.ensure_future(face.write(lambda tx: enter(tx, "c"))) for _ in range(300)]
+            # A third is cancelled before the writer sees it, another third while it is queued or running.
             for task in tasks[::3]:
                 task.cancel()
             await asyncio.sleep(0)
             for task in tasks[1::3]:
                 task.cancel()
-            kept = sum(isinstance(r, str) for r in await asyncio.gather(*tasks, return_exceptions=True))
-            assert kept >= 100
+            succeeded = sum(isinstance(r, str) for r in await asyncio.gather(*tasks, return_exceptions=True))
+            assert succeeded >= 100
             assert await face.write(lambda tx: enter(tx, "c"))
-            return kept
+            return succeeded
 
         with closing(self.start()) as db:
-            kept = asyncio.run(storm(db))
-            assert db.read(entries).result() > kept
+            succeeded = asyncio.run(storm(db))
+            assert db.read(entries).result() > succeeded
 
     def test_a_loop_that_was_closed_does_not_hurt_the_writer(self) -> None:
         with closing(self.start()) as db:
-            face, entered, go = AsyncExecutor(db), threading.Event(), threading.Event()
+            face = AsyncExecutor(db)
+            entered = threading.Event()
+            go = threading.Event()
 
             def slow(tx: Tx) -> None:
                 enter(tx, "c")
@@ -238,7 +256,7 @@ class FaceSuite(ABC):
             go.set()
             assert db.write(lambda tx: enter(tx, "c")).result(30)
 
-    def test_one_face_serves_many_loops(self) -> None:
+    def test_one_executor_serves_many_loops(self) -> None:
         with closing(self.start()) as db:
             face = AsyncExecutor(db)
             db.write(lambda tx: add(tx, "c")).result()
@@ -257,7 +275,9 @@ class FaceSuite(ABC):
         """A loop that never sleeps leaves the writer at least a tenth of what an idle one lets it do."""
 
         async def play(db: Database, *, saturated: bool) -> int:
-            face, done, busy = AsyncExecutor(db), 0, True
+            face = AsyncExecutor(db)
+            done = 0
+            busy = True
             deadline = time.monotonic() + 1.0
 
             async def write() -> None:
@@ -267,6 +287,7 @@ class FaceSuite(ABC):
                     done += 1
 
             tasks = [asyncio.create_task(write()) for _ in range(4)]
+            # sleep(0) keeps the loop busy without ever idling, like a server under load.
             while time.monotonic() < deadline:
                 await asyncio.sleep(0 if saturated else 0.01)
             busy = False
@@ -284,13 +305,14 @@ class FaceSuite(ABC):
             face = SyncExecutor(db)
             names = [f"c{n:03}" for n in range(25)]
             face.write(lambda tx: [add(tx, name) for name in names])
-            rows = face.scan(COUNTERS, by=lambda row: row[0], after="", page=10)
-            seen = [next(rows)[0]]
+            rows = face.scan(COUNTERS, by=itemgetter(0), after="", page=10)
+            # A row that is added between two pages is seen: a scan holds no snapshot.
+            first_name, _ = next(rows)
             face.write(lambda tx: add(tx, "c999"))
-            assert seen + [name for name, _ in rows] == [*names, "c999"]
+            assert [first_name, *(name for name, _ in rows)] == [*names, "c999"]
 
             async def gather() -> list[str]:
-                pages = AsyncExecutor(db).scan(COUNTERS, by=lambda row: row[0], after="", page=7)
+                pages = AsyncExecutor(db).scan(COUNTERS, by=itemgetter(0), after="", page=7)
                 return [name async for name, _ in pages]
 
             assert asyncio.run(gather()) == [*names, "c999"]

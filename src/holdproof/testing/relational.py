@@ -1,7 +1,7 @@
-"""What every relational store must do: the suite a backend passes with a fixture of five lines.
+"""The conformance suite of relational stores: a backend passes it with a five-line fixture.
 
-Subclass `RelationalSuite` in a test module and define `open`: a store with the membrane's tables, empty at the start of
-each test.
+Subclass `RelationalSuite` in a test module and define `open`: a store with the application tables, empty at the
+start of each test.
 """
 
 import asyncio

@@ -24,6 +24,7 @@ MIGRATIONS = [
 ]
 
 ADD_COUNTER = sql("INSERT INTO counters (name, value) VALUES (:name, :value)")
+# Queries are module constants: `sql` compiles them for both databases at import.
 GET_COUNTER = sql("SELECT value FROM counters WHERE name = :name")
 COUNTERS = sql("SELECT name, value FROM counters WHERE name > :after ORDER BY name LIMIT :limit")
 TAKE = sql("UPDATE counters SET value = value - 1 WHERE name = :name AND value > 0 RETURNING value")
@@ -37,26 +38,29 @@ BROKEN = sql("SELECT nonsense FROM counters")
 
 
 def add(tx: Tx, name: str, value: int = 0) -> str:
-    """A new counter."""
+    """Add a counter."""
     tx.execute(ADD_COUNTER, name=name, value=value, expect=1)
     return name
 
 
 def value(tx: Tx, name: str) -> int | None:
-    """What a counter stands at."""
+    """The value of a counter; None if there is none."""
     row = tx.one(GET_COUNTER, name=name)
-    return row[0] if row else None
+    if row is None:
+        return None
+    (number,) = row
+    return int(number)
 
 
 def take(tx: Tx, name: str) -> str | None:
-    """One off a counter and an entry for it, or None at zero: the guard is one statement."""
+    """Decrement a counter and add an entry for it; None at zero. The guard is one statement."""
     if tx.one(TAKE, name=name) is None:
         return None
     return enter(tx, name)
 
 
 def enter(tx: Tx, name: str) -> str:
-    """An entry for a counter."""
+    """Add an entry for a counter."""
     entry = tx.new_id()
     tx.execute(ADD_ENTRY, id=entry, counter=name, amount=1.0, body=b"", data="{}", at=tx.now, expect=1)
     return entry
@@ -64,6 +68,5 @@ def enter(tx: Tx, name: str) -> str:
 
 def entries(tx: Tx) -> int:
     """How many entries there are."""
-    row = tx.one(COUNT_ENTRIES)
-    assert row is not None
-    return int(row[0])
+    [(number,)] = tx.all(COUNT_ENTRIES)
+    return int(number)

@@ -1,4 +1,4 @@
-"""What the suites of the storage layer share: a store of a backend of your own, opened for each test."""
+"""The base of the storage suites: a store of your backend, opened for each test."""
 
 import asyncio
 from abc import ABC, abstractmethod
@@ -7,11 +7,11 @@ from typing import Any
 
 
 class StoreSuite(ABC):
-    """One claim a test."""
+    """Opens the store of a backend for each test."""
 
     @abstractmethod
     async def open(self) -> Any:
-        """Open the test's store; any number of times, always the same."""
+        """Open the store of the test; may be called several times, always for the same data."""
 
     def use(self, test: Callable[[Any], Awaitable[None]]) -> None:
         """Run a test with an open store."""

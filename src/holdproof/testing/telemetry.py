@@ -82,11 +82,13 @@ class TelemetrySuite(StoreSuite):
                 event(n, kind=f"k{n % 3}", span=f"s{n % 5}", trace_id=f"t{n % 7}", instance_id=f"i{n % 2}")
                 for n in range(2600)
             ]
+            # More than two chunks of a thousand and a rest, so that every path of a query is taken.
             await store.append(events)
             assert numbers(await store.query("s2", 10_000)) == [n for n in range(2599, -1, -1) if n % 5 == 2]
-            found = await store.query("s2", 10_000, event_type="k1", trace_id="t3", instance_id="i1")
-            wanted = [n for n in range(2599, -1, -1) if (n % 5, n % 3, n % 7, n % 2) == (2, 1, 3, 1)]
-            assert numbers(found) == wanted
+            events_found = await store.query("s2", 10_000, event_type="k1", trace_id="t3", instance_id="i1")
+            expected = [n for n in range(2599, -1, -1) if (n % 5, n % 3, n % 7, n % 2) == (2, 1, 3, 1)]
+            assert numbers(events_found) == expected
+            # Both ends are inclusive.
             moments = {"since": to_text(_BEGIN + 10_000_000), "until": to_text(_BEGIN + 12_000_000)}
             assert numbers(await store.query(**moments)) == [12, 11, 10]  # type: ignore[arg-type]
             assert await store.query("nobody") == []

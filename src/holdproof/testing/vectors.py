@@ -1,4 +1,4 @@
-"""What every vector store must do, whatever it is made of: the suite a store passes with a five-line fixture.
+"""The conformance suite of vector stores: a store passes it with a five-line fixture.
 
 Subclass `VectorSuite` in a test module and define `open`; it is called any number of times for one test, always for the
 same vectors, none at the start of each test.
@@ -21,6 +21,7 @@ from holdproof.storage.stores import VectorStore
 Test = Callable[[VectorStore], Awaitable[None]]
 
 _NEAR = {"a": [1.0, 0.0, 0.0], "b": [0.9, 0.1, 0.0], "c": [0.0, 1.0, 0.0], "d": [-1.0, 0.0, 0.0]}
+# Each would be stored silently by a store that trusts its callers.
 _BAD_VECTORS: dict[str, Any] = {
     "a number that is none": [1.0, math.nan, 0.0],
     "infinite": [math.inf, 0.0, 0.0],
@@ -42,18 +43,19 @@ _BAD_IDS: dict[str, Any] = {
     "a number": 7,
 }
 _GOOD_IDS = ["x" * 500, " ", "ü", "漢字", "𝄞", "it's", '"quoted"', "a/../b", "%", "null"]
+# Deeper than the JSON parsers of some databases go.
 DEEP: dict[str, Any] = {"x": json.loads("[" * 400 + "]" * 400)}
 
 
 class VectorSuite(ABC):
-    """One claim a test."""
+    """The claims of a vector store, one a test."""
 
     shared = True
     """Whether two openings see the same vectors (not so in memory)."""
 
     @abstractmethod
     async def open(self, dimensions: int) -> VectorStore:
-        """Open the test's vectors."""
+        """Open the vectors of the test; may be called several times, always for the same vectors."""
 
     def run(self, test: Test, dimensions: int = 3) -> None:
         """Run a test on a store of its own."""
@@ -79,10 +81,11 @@ class VectorSuite(ABC):
     def test_the_nearest_come_first_with_one_minus_the_cosine(self) -> None:
         async def test(store: VectorStore) -> None:
             await _fill(store, _NEAR)
-            found = await store.search([2.0, 0.0, 0.0])
-            assert [each.id for each in found] == ["a", "b", "c", "d"]
+            results = await store.search([2.0, 0.0, 0.0])
+            assert [each.id for each in results] == ["a", "b", "c", "d"]
+            # Distances are one minus the cosine: the length of a vector must not matter.
             expected = [0.0, 1 - 0.9 / math.hypot(0.9, 0.1), 1.0, 2.0]
-            assert [each.distance for each in found] == pytest.approx(expected, abs=1e-6)
+            assert [each.distance for each in results] == pytest.approx(expected, abs=1e-6)
 
         self.run(test)
 
@@ -110,8 +113,8 @@ class VectorSuite(ABC):
         async def test(store: VectorStore) -> None:
             await store.add("x", [1.0, 0.0, 0.0], {"version": 1})
             await store.upsert("x", [0.0, 1.0, 0.0], {"version": 2})
-            [found] = await store.search([0.0, 1.0, 0.0])
-            assert (found.id, found.distance, found.metadata) == ("x", 0.0, {"version": 2})
+            [result] = await store.search([0.0, 1.0, 0.0])
+            assert (result.id, result.distance, result.metadata) == ("x", 0.0, {"version": 2})
             await store.upsert("x", [0.0, 1.0, 0.0])
             assert [each.metadata for each in await store.search([0.0, 1.0, 0.0])] == [{}]
             assert await store.count() == 1
@@ -148,12 +151,13 @@ class VectorSuite(ABC):
 
     def test_length_does_not_count_only_direction_does(self) -> None:
         async def test(store: VectorStore) -> None:
+            # Squares of these overflow or vanish in 32 bits.
             for id, size in (("tiny", 1e-30), ("one", 1.0), ("huge", 1e37)):
                 await store.add(id, [size, size, 0.0])
             for size in (1e-300, 1e-30, 1.0, 1e30, 1e300):
-                found = await store.search([size, size, 0.0])
-                assert _ids(found) == ["huge", "one", "tiny"]
-                assert [each.distance for each in found] == pytest.approx([0.0] * 3, abs=1e-6)
+                results = await store.search([size, size, 0.0])
+                assert _ids(results) == ["huge", "one", "tiny"]
+                assert [each.distance for each in results] == pytest.approx([0.0] * 3, abs=1e-6)
 
         self.run(test)
 
@@ -224,11 +228,12 @@ class VectorSuite(ABC):
 
     def test_metadata_come_back_as_they_were_when_added(self) -> None:
         async def test(store: VectorStore) -> None:
-            said = {"text": "é漢\0", "n": 1.5, "list": [1, {"a": None}], "yes": True, "": ""}
-            await store.add("x", [1.0, 0.0, 0.0], said)
-            said["n"] = "changed afterwards"
-            [found] = await store.search([1.0, 0.0, 0.0])
-            assert found.metadata == {**said, "n": 1.5}
+            metadata = {"text": "é漢\0", "n": 1.5, "list": [1, {"a": None}], "yes": True, "": ""}
+            await store.add("x", [1.0, 0.0, 0.0], metadata)
+            # The store must have its own copy by now.
+            metadata["n"] = "changed afterwards"
+            [result] = await store.search([1.0, 0.0, 0.0])
+            assert result.metadata == {**metadata, "n": 1.5}
 
         self.run(test)
 
@@ -258,14 +263,15 @@ class VectorSuite(ABC):
 
     def test_a_filter_follows_what_changes(self) -> None:
         async def test(store: VectorStore) -> None:
-            query, wanted = [1.0, 0.0, 0.0], {"kind": "x"}
+            query = [1.0, 0.0, 0.0]
+            tag_filter = {"kind": "x"}
             await store.add("a", query, {"kind": "x"})
-            assert _ids(await store.search(query, filter=wanted)) == ["a"]
+            assert _ids(await store.search(query, filter=tag_filter)) == ["a"]
             await store.add("b", query, {"kind": "x"})
             await store.add("a", query, {"kind": "y"})
-            assert _ids(await store.search(query, filter=wanted)) == ["b"]
+            assert _ids(await store.search(query, filter=tag_filter)) == ["b"]
             await store.delete("b")
-            assert await store.search(query, filter=wanted) == []
+            assert await store.search(query, filter=tag_filter) == []
 
         self.run(test)
 
@@ -321,10 +327,11 @@ class VectorSuite(ABC):
 
             async def search() -> None:
                 for _ in range(40):
-                    [found] = await store.search([1.0, 0.0, 0.0])
-                    expected = 1 - 1 / math.hypot(1, found.metadata["at"])
-                    assert found.distance == pytest.approx(expected, abs=1e-6)
+                    [result] = await store.search([1.0, 0.0, 0.0])
+                    expected = 1 - 1 / math.hypot(1, result.metadata["at"])
+                    assert result.distance == pytest.approx(expected, abs=1e-6)
 
+            # A torn row would have a distance and a metadata of two different versions.
             await asyncio.gather(write(), search(), search())
 
         self.run(test)
@@ -390,14 +397,15 @@ class VectorSuite(ABC):
 
         @settings(max_examples=15, deadline=None, suppress_health_check=list(HealthCheck))
         @given(st.lists(act, max_size=25), vector, st.integers(1, 6), st.sampled_from([0, 1, None, "any"]))
-        def holds(acts: list[Any], query: Sequence[float], k: int, wanted: Any) -> None:
-            self.run(lambda store: _compare(store, acts, query, k, wanted))
+        def holds(acts: list[Any], query: Sequence[float], k: int, tag_filter: Any) -> None:
+            self.run(lambda store: _compare(store, acts, query, k, tag_filter))
 
         holds()
 
 
-async def _compare(store: VectorStore, acts: list[Any], query: Sequence[float], k: int, wanted: Any) -> None:
+async def _compare(store: VectorStore, acts: list[Any], query: Sequence[float], k: int, tag_filter: Any) -> None:
     model: dict[str, tuple[Sequence[float], Any]] = {}
+    # Hypothesis runs many examples on one store.
     for id in "pqrstuvw":
         await store.delete(id)
     for kind, id, vector, tag in acts:
@@ -406,16 +414,17 @@ async def _compare(store: VectorStore, acts: list[Any], query: Sequence[float], 
         elif any(vector):
             await store.add(id, vector, {"tag": tag})
             model[id] = (vector, tag)
-    found = await store.search(query, k, filter=None if wanted == "any" else {"tag": wanted})
+    results = await store.search(query, k, filter=None if tag_filter == "any" else {"tag": tag_filter})
     assert await store.count() == len(model)
     if not any(query):
-        assert found == []
+        assert results == []
         return
-    fit = {id: _distance(query, vector) for id, (vector, tag) in model.items() if wanted in ("any", tag)}
-    assert [(each.distance, each.id) for each in found] == sorted((each.distance, each.id) for each in found)
-    assert len(found) == min(k, len(fit))
-    assert all(each.distance == pytest.approx(fit.pop(each.id), abs=1e-9) for each in found)
-    assert all(distance >= found[-1].distance - 1e-9 for distance in fit.values())
+    fit = {id: _distance(query, vector) for id, (vector, tag) in model.items() if tag_filter in ("any", tag)}
+    assert [(each.distance, each.id) for each in results] == sorted((each.distance, each.id) for each in results)
+    assert len(results) == min(k, len(fit))
+    assert all(each.distance == pytest.approx(fit.pop(each.id), abs=1e-9) for each in results)
+    # Whatever was not returned is no nearer than the last result.
+    assert all(distance >= results[-1].distance - 1e-9 for distance in fit.values())
 
 
 def _distance(one: Sequence[float], other: Sequence[float]) -> float:
@@ -428,5 +437,5 @@ async def _fill(store: VectorStore, vectors: dict[str, list[float]]) -> None:
         await store.add(id, vector, {"name": id})
 
 
-def _ids(found: Sequence[Any]) -> list[str]:
-    return [each.id for each in found]
+def _ids(results: Sequence[Any]) -> list[str]:
+    return [each.id for each in results]

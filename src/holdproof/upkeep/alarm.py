@@ -45,6 +45,7 @@ def _escalate(tx: Tx, locked: Locked, findings: int, to_do: str) -> str:
     try:
         agents.get(tx, AGENT)
     except NotFoundError:
+        # A restored or new store has no such agent yet.
         agents.register(tx, AGENT, version="1.0.0", contract={"does": "asks for the kernel"})
     flows.start(tx, AGENT, flow_type=FLOW, created_by=("KERNEL", "lockdown"), flow_id=locked.id)
     flows.transition(tx, locked.id, "RUNNING", reason=locked.reason)
@@ -60,6 +61,7 @@ def _resolve(tx: Tx, locked: Locked, reason: str, by: str) -> str:
     pending = tx.all(_OPEN, dfid=locked.id)
     for (id,) in pending:
         escalations.resolve(tx, id, "APPROVED", by=by, comment=reason)
+    # The flow may have been ended by hand while the store was unlocked.
     if pending and flows.get(tx, locked.id).status == "RUNNING":
         flows.transition(tx, locked.id, "COMPLETED", reason=reason)
     return "answered" if pending else "nothing was asked"

@@ -49,6 +49,7 @@ def _evaluation(tx: Tx, evaluation_id: str) -> Material:
     """Gather the newest row of an evaluation; an imported one has no signature of this store."""
     evaluation = evaluations.get(tx, evaluation_id)
     records: list[tuple[str, str | int]] = [("battles", evaluation.id)]
+    # Imported rows carry no signature of a judge of this store.
     if evaluation.legacy is not None or evaluation.dbom is None:
         return Material("imported", records)
     envelope = dsse.encode(attest.to_envelope(dbom.parse(evaluation.dbom.encode())))
@@ -90,6 +91,7 @@ def export(context: Context, subject: str, *, kind: str = "evaluation") -> Work[
     if gather is None:
         raise InvalidInputError(f"no bundle is made of a {kind}; kinds are {', '.join(sorted(KINDS))}", kind=kind)
     members: dict[str, bytes] = yield from ask(Read(lambda tx: _collect(tx, gather(tx, subject), subject)))
+    # After the records: trust.json must not be older than the head.
     signed = yield from trust.trust(context)
     members["trust.json"] = signed.text.encode()
     packed = pack(members)

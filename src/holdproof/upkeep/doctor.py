@@ -118,6 +118,7 @@ def _folder(folder: Path) -> Iterator[HealthCheck]:
 
 def _disk(paths: Paths) -> Iterator[HealthCheck]:
     """Check that the disk has room, and is not one whose locks SQLite cannot rely on."""
+    # SQLite's locks rely on POSIX locks, which these file systems do not keep.
     if (kind := _mounted(paths.data)) in _REMOTE:
         what = f"{paths.data} is on a network disk ({kind}), whose locks SQLite cannot rely on"
         yield HealthCheck("error", "disk", what, "keep the data on a local disk, or use PostgreSQL")
@@ -127,6 +128,7 @@ def _disk(paths: Paths) -> Iterator[HealthCheck]:
     usage = f"{_mib(free)} free, {_mib(used)} held"
     if free < _LITTLE:
         yield HealthCheck("error", "disk", f"nearly full: {usage}", "make room: a full disk refuses every write")
+    # A backup or VACUUM needs about as much space again as the store has.
     elif free < max(used, _GIB):
         yield HealthCheck(
             "warning", "disk", f"little room: {usage}", "a backup or a compaction needs as much again as is held"
@@ -141,6 +143,7 @@ def _mounted(place: Path) -> str:
         lines = _MOUNTS.read_text("utf-8", "replace").splitlines()
     except OSError:
         return ""
+    # /proc/self/mounts writes a space in a path as \040.
     mounts = {parts[1].replace("\\040", " "): parts[2] for line in lines if len(parts := line.split()) > 2}
     return next((mounts[str(part)] for part in (place, *place.parents) if str(part) in mounts), "")
 
@@ -170,6 +173,7 @@ def _database(context: Context) -> Iterator[HealthCheck]:
     facts = context.database.backend.facts()
     size = facts.get("bytes", {})
     yield HealthCheck("ok", "database", f"{facts['backend']} {facts['version']} at {facts['path']}")
+    # A long-running reader keeps SQLite from moving the log into the database.
     if size.get("wal", 0) > _LONG_WAL:
         what = f"the write-ahead log has grown to {_mib(size['wal'])}"
         yield HealthCheck("warning", "database", what, "end the reader that keeps it from being taken in, or restart")

@@ -53,6 +53,7 @@ def subject(context: Context, name: str, *, who: str = "operator", ns: str | Non
 
     Services have no namespaces: they are searched only if no `ns` is given. NotFoundError for an unknown subject.
     """
+    # Counted before the commit, so that the record says how much is erased.
     served = (yield from call(subject_stores.find, context, name)) if ns is None else []
     erasure = yield from ask(Write(partial(_by_name, name=name, served=served, who=who, ns=_NS if ns is None else ns)))
     remains = yield from finish(context)
@@ -105,6 +106,7 @@ def _subject(tx: Tx, handle: str, *, who: str) -> Erasure | None:
     if destroyed:
         erasures.log_subject(tx, handle)
     removed: builtins.list[Removed] = []
+    # Rows with leaves first; each leaves a tombstone leaf under its own handle.
     for domain in erasable.domains():
         results = [domain.remove(tx, key) for key in domain.find(tx, handle)]
         removed += [each for each in results if each is not None]
@@ -151,12 +153,14 @@ def finish(context: Context) -> Work[tuple[str, ...]]:
 def at_opening(context: Context) -> None:
     """Finish erasures that a crash left between commit and removal; a locked store is left as it is."""
     database = context.database
+    # A lockdown preserves evidence: nothing is removed while it lasts.
     if gate_of(database).flag() is not None or database.read(lockdown.current).result() is not None:
         return
     for due in database.read(erasures.due).result():
         try:
             _remove(context, due.files)
         except HoldproofError as error:
+            # An application store may be down; the kernel's own files must be removable.
             if not any(map(subject_stores.is_target, due.files)):
                 raise
             _log.warning("an erasure in what services store is still to be done: %s", error)
@@ -187,6 +191,7 @@ def record_outside(paths: Paths, recorded: Iterable[Erasure]) -> None:
     """Record erasures outside the database, one a line; processes that do so at once are serialised."""
     file = paths.state / _FILE
     with disk.translated(file), disk.locked(file.with_name(f".{_FILE}.lock")):
+        # Read under the lock: another process may have added lines.
         have = {each.id: each for each in read_list(file)}
         if fresh := [each for each in recorded if each.id not in have]:
             lines = [_line(each) for each in (*have.values(), *fresh)]
@@ -224,6 +229,7 @@ def _parse(line: dict[str, object]) -> Erasure:
     digest = line.pop("sha256", None)
     if digest is not None and digest != _digest(line):
         raise ValueError("a line is damaged")
+    # The file may be edited or from another version: every field is checked.
     handles = line["leaf_ids"]
     if not isinstance(handles, builtins.list):
         raise TypeError("leaf_ids is no list")

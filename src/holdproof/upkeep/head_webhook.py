@@ -63,6 +63,7 @@ class HeadWebhook:
             trouble = 0 if self._deliver(head) else trouble + 1
             if self._closing and self._waiting == head:  # its delivery failed, and there is no newer one to try
                 return
+            # Exponential back-off, bounded so that the end of an outage is noticed within a minute.
             self._rest(min(_LONGEST_S, self._every_s * 2 ** min(trouble, 10)))
 
     def _next(self) -> str:

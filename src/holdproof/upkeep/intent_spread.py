@@ -36,6 +36,7 @@ def spread(tx: Tx, *, ns: str = MAIN, threshold: float = 0.9, limit: int = MOST)
         for evaluation in _walk(tx, ns)
         if evaluation.dbom
     }
+    # dict keeps the order of first appearance; the last ones are the newest evaluations.
     names = list(newest)[-limit:]
     return geometry.measure({name: newest[name] for name in names}, threshold=threshold)
 
@@ -91,6 +92,7 @@ def check_intent(
             vector = submissions.to_vector(embedding)
             fits = len(vector) == len(recorded)
             cosines.append(geometry.cosine(recorded, vector) if fits else -1.0)
+            # Equal within rounding counts as the same; drift is decided by the cosine below.
             same += fits and all(map(_equal, vector, recorded))
             if cosines[-1] < at_least:
                 drifted.append(

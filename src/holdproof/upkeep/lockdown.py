@@ -70,8 +70,10 @@ def respond(
     locked = Locked(identity, report.verdict.word, reason or summarise(report), now)
     gate = gate_of(context.database)
     yield from ask(Call(partial(gate.put_up, locked)))
+    # Bounded: a row is committed to the log, and a page of findings tells enough.
     findings = json.dumps([each.to_dict() for each in report.findings[:_KEPT]])
     recorded = escalated = "not written: the log itself is in doubt"
+    # A doubtful log must not grow, see the rules above.
     if not in_doubt(report):
         recorded = yield from ask(Call(partial(_record, context, locked, findings)))
         escalated = yield from ask(
@@ -160,6 +162,7 @@ def summarise(report: Report) -> str:
     grave = [each for each in report.findings if each.verdict.locks]
     if not grave:
         return report.verdict.word
+    # Verdicts are ordered by their exit codes.
     first = max(grave, key=lambda each: each.verdict.exit_code)
     more = f" (and {len(grave) - 1 + report.left_off} more)" if len(grave) > 1 else ""
     return f"{first.place + ': ' if first.place else ''}{first.what}{more}"

@@ -99,6 +99,7 @@ class Poster:
         """Deliver one body; raises UndeliveredError that names no URL."""
         problem = ""
         for attempt in range(self.attempts):
+            # 0.5 s, 1 s, 2 s …
             if attempt:
                 time.sleep(self.pause_s * 2 ** (attempt - 1))
             problem, again = self._once(url, body, headers or {})
@@ -230,6 +231,7 @@ def broadcast(notifiers: Sequence[Notifier], alert: Alert, *, deadline_s: float 
     threads = [threading.Thread(target=deliver, args=(each,), daemon=True) for each in notifiers]
     for thread in threads:
         thread.start()
+    # The threads are daemons: one that is still busy at the deadline ends with the process.
     until = time.monotonic() + deadline_s
     for thread in threads:
         thread.join(max(0.0, until - time.monotonic()))

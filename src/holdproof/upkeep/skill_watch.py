@@ -19,7 +19,8 @@ from holdproof.errors import ConstraintError, HoldproofError, InvalidInputError,
 from holdproof.memory.skills import loads, skill_files, skills
 from holdproof.memory.skills.loads import Examined
 from holdproof.memory.skills.skills import MAIN
-from holdproof.model.skills import Approval, LoadedSkill, Skill, SkillLockdown, SkillPage, SkillState
+from holdproof.model.page import Page
+from holdproof.model.skills import Approval, LoadedSkill, Skill, SkillLockdown, SkillState
 from holdproof.model.times import later
 from holdproof.model.verify import Locked
 from holdproof.store.context import Context
@@ -90,13 +91,13 @@ def _refusal(skill: Skill, examined: Examined) -> SkillLockedError:
     )
 
 
-def verify(context: Context, *paths: str | os.PathLike[str], lock: bool = True, ns: str = MAIN) -> Work[SkillPage]:
+def verify(context: Context, *paths: str | os.PathLike[str], lock: bool = True, ns: str = MAIN) -> Work[Page[Skill]]:
     """Verify the files of these skills, or of all; with `lock` a skill that is not as approved is locked."""
     results = []
     for path in paths or (yield from _listed(ns)):
         examined = yield from loads.examine(os.fspath(path), ns=ns)
         results.append((yield from _respond(context, examined, ns=ns)) if lock else _without_lock(examined))
-    return SkillPage(tuple(results))
+    return Page(results)
 
 
 def _without_lock(examined: Examined) -> Skill:
@@ -108,12 +109,13 @@ def _without_lock(examined: Examined) -> Skill:
 
 def _listed(ns: str) -> Work[list[str]]:
     paths: list[str] = []
-    after: str | None = ""
-    while after is not None:
-        page = yield from ask(Read(partial(skills.list, after=after, limit=_PAGE, ns=ns)))
-        paths += [each.path for each in page.skills]
-        after = page.next
-    return paths
+    cursor: str | None = None
+    while True:
+        page = yield from ask(Read(partial(skills.list, cursor=cursor, limit=_PAGE, ns=ns)))
+        paths += [each.path for each in page.items]
+        cursor = page.next_cursor
+        if cursor is None:
+            return paths
 
 
 def watch(
@@ -125,7 +127,7 @@ def watch(
     shown_skills: dict[str, Skill] = {}
     while rounds is None or rounds > 0:
         page = yield from verify(context, *paths, ns=ns)
-        for skill in page.skills:
+        for skill in page.items:
             if shown_skills.get(skill.path) != skill:
                 shown_skills[skill.path] = skill
                 yield Give(skill)

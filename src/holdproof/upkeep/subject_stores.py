@@ -18,7 +18,7 @@ from holdproof.executors import SyncExecutor
 from holdproof.storage import erasure, labels
 from holdproof.storage.blobs import BlobStoreConfig
 from holdproof.storage.executors import SyncStorageExecutor
-from holdproof.storage.lazy_stores import LazyStores
+from holdproof.storage.open_stores import OpenStores
 from holdproof.store.context import Context
 
 _FOLDER: Final = "membrane/"
@@ -76,11 +76,12 @@ def _opened(context: Context) -> Iterator[list[tuple[SyncExecutor, BlobStoreConf
         if context.head_file is None:
             opened: list[Any] = list(context.services.values())
         else:
-            opened = [stack.enter_context(closing(LazyStores(context.settings, context.paths, SyncStorageExecutor)))]
+            opened = [stack.enter_context(closing(OpenStores(context.settings, context.paths, SyncStorageExecutor)))]
         parts: dict[str, tuple[SyncExecutor, BlobStoreConfig]] = {}
+        # Blobs and relational tables may share one database; it is visited once.
         for stores in opened:
             for noun in ("blobs", "relational"):
-                if context.head_file is not None and not stores.there(noun):
+                if context.head_file is not None and not stores.exists(noun):
                     continue
                 store = stores.open(noun)
                 database = store._face.database

@@ -79,13 +79,14 @@ def _names(thread_ids: Sequence[str] | None, before: str | None, ns: str) -> Wor
     if thread_ids is not None:
         return list(dict.fromkeys(thread_ids))
     names: list[str] = []
-    after: str | None = ""
-    while after is not None:
-        look = partial(thread_index.list, before=before, after=after, limit=_PAGE, ns=ns)
+    cursor: str | None = None
+    while True:
+        look = partial(thread_index.list, updated_before=before, cursor=cursor, limit=_PAGE, ns=ns)
         page = yield from ask(Read(look))
-        names += [each.thread_id for each in page.threads]
-        after = page.next
-    return names
+        names += [each.thread_id for each in page.items]
+        cursor = page.next_cursor
+        if cursor is None:
+            return names
 
 
 def _delete(tx: Tx, *, name: str, idle: str, who: str, dry_run: bool, ns: str) -> ThreadsRemoved:

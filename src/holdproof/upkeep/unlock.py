@@ -26,7 +26,7 @@ from typing import Final
 
 from holdproof.crypto import canonical, dsse, keys, statement
 from holdproof.crypto.keys import PrivateKey, PublicKey
-from holdproof.crypto.statement import PAYLOAD_TYPE, Statement, Subject
+from holdproof.crypto.statement import PAYLOAD_TYPE, ResourceDescriptor, Statement
 from holdproof.db import Tx, sql
 from holdproof.errors import BadKeyError, FormatError, InvalidInputError, NotFoundError, ProofError, UnavailableError
 from holdproof.evidence import keys as ring
@@ -49,7 +49,7 @@ def draft(store_id: str, locked: Locked, *, reason: str) -> bytes:
         "locked_at": locked.locked_at,
         "reason": reason,
     }
-    subject = Subject({"sha256": canonical.sha256_hex(canonical.dumps(facts))}, f"lockdown {locked.id}")
+    subject = ResourceDescriptor({"sha256": canonical.sha256_hex(canonical.dumps(facts))}, f"lockdown {locked.id}")
     return statement.encode(Statement((subject,), PREDICATE_TYPE, predicate))
 
 
@@ -88,6 +88,7 @@ def check(envelope: bytes, roots: list[PublicKey], store_id: str, locked: Locked
     if parsed_statement.predicate_type != PREDICATE_TYPE:
         raise ProofError("root signed another kind of statement", predicate_type=parsed_statement.predicate_type)
     reason = parsed_statement.predicate.get("reason")
+    # The payload must be exactly our draft for this lockdown and this reason.
     if not isinstance(reason, str) or draft(store_id, locked, reason=reason) != parsed.payload:
         raise ProofError("the statement ends another lockdown", lockdown=locked.id, store_id=store_id)
     return dsse.encode(parsed).decode()

@@ -72,6 +72,7 @@ def follow(
         if not frame.same(last):
             last = frame
             yield Give(frame)
+        # No pause after the last round.
         rounds = None if rounds is None else rounds - 1
         if rounds != 0:
             yield from _pause(frame.at, every_s, ns)

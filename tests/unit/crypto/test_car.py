@@ -15,9 +15,9 @@ from holdproof.crypto.cid import CID
 from holdproof.crypto.dagcbor import Value
 from holdproof.errors import FormatError, ProofError
 from tests.fixtures import fixture, load
-from tests.format_readers import CarReader
 
 from .blocks import CIDS, MUTATIONS, mutants
+from .car_reader import Reader
 from .test_ipld import unpadded
 
 GOOD = {
@@ -56,14 +56,14 @@ def header(value: Value) -> bytes:
 def read_all(data: bytes) -> list[Block]:
     """The blocks through the reader; the whole-file reader must come to the same end."""
     try:
-        archive: car.Archive | FormatError = car.load(data)
+        archive: car.CarFile | FormatError = car.load(data)
     except FormatError as error:
         archive = error
     if isinstance(archive, FormatError):
         with pytest.raises(type(archive)):
-            list(CarReader(io.BytesIO(data)))
+            list(Reader(io.BytesIO(data)))
         raise archive
-    blocks = list(CarReader(io.BytesIO(data)))
+    blocks = list(Reader(io.BytesIO(data)))
     assert archive.blocks == dict(blocks)
     return blocks
 
@@ -99,7 +99,7 @@ def test_every_archive_survives(roots: list[CID], blocks: list[Block]) -> None:
     assert archive.roots == tuple(roots)
     assert list(archive.blocks.items()) == list(dict(blocks).items())
     assert read_all(data) == list(archive.blocks.items())
-    assert CarReader(data).roots == tuple(roots)
+    assert Reader(data).roots == tuple(roots)
 
 
 @given(BLOCKS)
@@ -110,20 +110,20 @@ def test_the_writer_writes_each_block_once_where_it_first_comes(blocks: list[Blo
 
 def test_a_repeated_section_is_tolerated_on_reading() -> None:
     twice = FILE + section(*SAMPLE[1])
-    assert list(CarReader(twice)) == [*SAMPLE, SAMPLE[1]]
+    assert list(Reader(twice)) == [*SAMPLE, SAMPLE[1]]
     assert car.load(twice).blocks == dict(SAMPLE)
 
 
 def test_a_flipped_bit_never_passes_for_the_same_archive() -> None:
     """Roots and codecs are not hashed: a change there gives other names, which a walk from the root misses."""
-    whole = (CarReader(FILE).roots, SAMPLE)
+    whole = (Reader(FILE).roots, SAMPLE)
     passed = 0
     for at in range(len(FILE)):
         for bit in range(8):
             bad = bytearray(FILE)
             bad[at] ^= 1 << bit
             try:
-                found = (CarReader(bytes(bad)).roots, read_all(bytes(bad)))
+                found = (Reader(bytes(bad)).roots, read_all(bytes(bad)))
             except FormatError:
                 continue
             assert found != whole
@@ -196,10 +196,10 @@ def test_a_malformed_section_is_refused(bad: bytes) -> None:
 
 def test_the_limits_are_kept() -> None:
     fits = Limits(header=len(header({"roots": [SAMPLE[0][0]], "version": 1})), section=400, total=len(FILE))
-    assert dict(CarReader(FILE, fits)) == car.load(FILE, fits).blocks == dict(SAMPLE)
+    assert dict(Reader(FILE, fits)) == car.load(FILE, fits).blocks == dict(SAMPLE)
     for tight in (replace(fits, header=20), replace(fits, section=300), replace(fits, total=len(FILE) - 1)):
         with pytest.raises(FormatError, match="limit"):
-            list(CarReader(FILE, tight))
+            list(Reader(FILE, tight))
         with pytest.raises(FormatError, match="limit"):
             car.load(FILE, tight)
 
@@ -218,15 +218,15 @@ class Greedy(io.RawIOBase):
 
 def test_an_announced_length_is_not_believed_before_it_is_checked() -> None:
     with pytest.raises(FormatError, match="limit"):
-        list(CarReader(Greedy(FILE + varint.encode(2**40))))
+        list(Reader(Greedy(FILE + varint.encode(2**40))))
 
 
 def test_short_reads_and_real_files_are_read_alike(tmp_path: Path) -> None:
-    assert list(CarReader(Greedy(FILE))) == SAMPLE
+    assert list(Reader(Greedy(FILE))) == SAMPLE
     path = tmp_path / "a.car"
     path.write_bytes(FILE)
     with path.open("rb") as file:
-        reader = CarReader(file)
+        reader = Reader(file)
         assert reader.roots == (SAMPLE[0][0],)
         assert list(reader) == SAMPLE
 

@@ -10,14 +10,16 @@ Rules:
 """
 
 from collections.abc import Iterable
+from functools import partial
 from types import TracebackType
 from typing import Any, Final
 
 from agent_framework import WorkflowCheckpoint, WorkflowCheckpointException
 from agent_framework._workflows import _checkpoint_encoding as encoding
 
-from holdproof.adapters.shared_store import SharedStore, Where, settled
-from holdproof.errors import InvalidInputError
+from holdproof.adapters.shared_store import SharedStore, Where, shield_until_done
+from holdproof.errors import InvalidInputError, NotFoundError
+from holdproof.kernel import transcripts
 from holdproof.model.transcripts import Item
 
 PREFIX: Final = "agent-framework/"
@@ -34,23 +36,23 @@ class HoldproofCheckpointStorage:
         name: str = "checkpoints",
         ns: str | None = None,
     ) -> None:
-        self._place = SharedStore(where, ns=ns)
+        self._shared = SharedStore(where, ns=ns)
         self._name = PREFIX + name
         self._allowed = frozenset(allowed_checkpoint_types)
 
     async def save(self, checkpoint: WorkflowCheckpoint) -> str:
         """Keep a checkpoint; its id."""
-        given = self._encoded(checkpoint)
-        store = await self._place.store()
-        put = store.transcripts.put
+        encoded = self._encoded(checkpoint)
+        store = await self._shared.store()
+        put = store.transcripts.put_item
         try:
-            await settled(
+            await shield_until_done(
                 put(
                     self._name,
                     checkpoint.checkpoint_id,
-                    given,
+                    encoded,
                     tag=checkpoint.workflow_name,
-                    **self._place.within(),
+                    **self._shared.within(),
                 )
             )
         except InvalidInputError as error:
@@ -58,56 +60,64 @@ class HoldproofCheckpointStorage:
         return str(checkpoint.checkpoint_id)
 
     def _encoded(self, checkpoint: WorkflowCheckpoint) -> Any:
-        """A checkpoint as JSON, tried out: one that could not be loaded again is refused now."""
+        """Return a checkpoint as JSON, tried out: one that could not be loaded again is refused now."""
         try:
-            given = encoding.encode_checkpoint_value(checkpoint.to_dict())
-            encoding.decode_checkpoint_value(given, allowed_types=self._allowed)
+            encoded = encoding.encode_checkpoint_value(checkpoint.to_dict())
+            # Decoded right away: a type that is not allowed is refused now, and not when the workflow must resume.
+            encoding.decode_checkpoint_value(encoded, allowed_types=self._allowed)
         except WorkflowCheckpointException:
             raise
         except Exception as error:
             message = f"the checkpoint {checkpoint.checkpoint_id} cannot be encoded: {error}"
             raise WorkflowCheckpointException(message) from error
-        return given
+        return encoded
 
     async def load(self, checkpoint_id: str) -> WorkflowCheckpoint:
-        """The checkpoint with an id; WorkflowCheckpointException where there is none."""
-        store = await self._place.store()
-        found = await store.transcripts.find(self._name, checkpoint_id, **self._place.within())
-        if found is None:
-            raise WorkflowCheckpointException(f"No checkpoint found with ID {checkpoint_id}")
-        return self._decoded(found)
+        """Return the checkpoint with an id; WorkflowCheckpointException where there is none."""
+        store = await self._shared.store()
+        try:
+            item = await store.transcripts.get_item(self._name, checkpoint_id, **self._shared.within())
+        except NotFoundError as error:
+            raise WorkflowCheckpointException(f"No checkpoint found with ID {checkpoint_id}") from error
+        return self._decoded(item)
 
     async def list_checkpoints(self, *, workflow_name: str) -> list[WorkflowCheckpoint]:
-        """The checkpoints of a workflow, in the order in which they were saved."""
+        """Return the checkpoints of a workflow, in the order in which they were saved."""
         return [self._decoded(item) for item in await self._items(workflow_name)]
 
     async def list_checkpoint_ids(self, *, workflow_name: str) -> list[str]:
-        """The ids of the checkpoints of a workflow, in the order in which they were saved."""
+        """Return the ids of the checkpoints of a workflow, in the order in which they were saved."""
         return [str(item.key) for item in await self._items(workflow_name)]
 
     async def get_latest(self, *, workflow_name: str) -> WorkflowCheckpoint | None:
-        """The checkpoint of a workflow that was saved last, None where there is none."""
-        found = await self._items(workflow_name, last=1)
-        return self._decoded(found[0]) if found else None
+        """Return the checkpoint of a workflow that was saved last, None where there is none."""
+        items = await self._items(workflow_name, last=1)
+        return self._decoded(items[0]) if items else None
 
     async def delete(self, checkpoint_id: str) -> bool:
         """Remove a checkpoint; whether there was one."""
-        store = await self._place.store()
-        return await settled(store.transcripts.drop(self._name, checkpoint_id, **self._place.within()))
+        store = await self._shared.store()
+        return await shield_until_done(
+            store.transcripts.delete_item(self._name, checkpoint_id, **self._shared.within())
+        )
 
-    async def _items(self, workflow_name: str, last: int | None = None) -> tuple[Item, ...]:
-        store = await self._place.store()
-        return await store.transcripts.read(self._name, tag=workflow_name, last=last, **self._place.within())
+    async def _items(self, workflow_name: str, last: int | None = None) -> list[Item]:
+        store = await self._shared.store()
+        query = {"tag": workflow_name, "last": last, **self._shared.within()}
+        return await store.read(partial(transcripts.read_items, name=self._name, **query))
 
     def _decoded(self, item: Item) -> WorkflowCheckpoint:
-        found = WorkflowCheckpoint.from_dict(encoding.decode_checkpoint_value(item.value, allowed_types=self._allowed))
-        if (found.checkpoint_id, found.workflow_name) != (item.key, item.tag):
-            raise WorkflowCheckpointException(f"the checkpoint {item.key} says that it is {found.checkpoint_id}")
-        return found
+        checkpoint = WorkflowCheckpoint.from_dict(
+            encoding.decode_checkpoint_value(item.value, allowed_types=self._allowed)
+        )
+        # The key and tag of a row must agree with its content, or a row was exchanged.
+        if (checkpoint.checkpoint_id, checkpoint.workflow_name) != (item.key, item.tag):
+            raise WorkflowCheckpointException(f"the checkpoint {item.key} says that it is {checkpoint.checkpoint_id}")
+        return checkpoint
 
     def close(self) -> None:
-        """Let go of the store; may be called twice. One that was given stays open."""
-        self._place.close()
+        """Release the store; may be called twice. A store that was passed in stays open."""
+        self._shared.close()
 
     async def __aenter__(self) -> "HoldproofCheckpointStorage":
         return self

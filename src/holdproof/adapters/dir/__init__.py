@@ -27,7 +27,7 @@ from holdproof.adapters.dir.records import (
     DecisionLedgerStorage,
     LifecycleStorage,
 )
-from holdproof.adapters.dir.storage import Place
+from holdproof.adapters.dir.storage import DirStore
 from holdproof.adapters.shared_store import located
 
 __all__ = [
@@ -82,18 +82,20 @@ def bundle(
 
     `lease_s` is how long a step may take under DIR's IdempotencyGuard before its worker is taken for dead.
     """
+    # DIR's managers are synchronous, so the bundle holds a sync client in any case.
     store = where if isinstance(where, sync.Holdproof) else sync.open(*located(where), **options)
-    place = Place(store, ns)
+    dir_store = DirStore(store, ns)
+    # In the order of the fields: one storage for each of DIR's ten protocols.
     return Bundle(
         store,
-        AgentRegistryStorage(place),
-        ContextStorage(place),
-        IdempotencyStorage(place, lease_s=lease_s),
-        DecisionAuditStorage(place),
-        DecisionLedgerStorage(place),
-        SagaStorage(place),
-        ResourceLockStorage(place),
-        IntentRetryStorage(place),
-        EscalationStorage(place),
-        LifecycleStorage(place),
+        AgentRegistryStorage(dir_store),
+        ContextStorage(dir_store),
+        IdempotencyStorage(dir_store, lease_s=lease_s),
+        DecisionAuditStorage(dir_store),
+        DecisionLedgerStorage(dir_store),
+        SagaStorage(dir_store),
+        ResourceLockStorage(dir_store),
+        IntentRetryStorage(dir_store),
+        EscalationStorage(dir_store),
+        LifecycleStorage(dir_store),
     )

@@ -4,13 +4,11 @@ from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any, Final
 
-from holdproof import Tx
-from holdproof.adapters.dir.storage import PAGE, Place, Storage, dumps, text
-from holdproof.adapters.dir.turns import Seen, Turns
+from holdproof.adapters.dir.storage import PAGE, DirStore, Storage, dumps, text
+from holdproof.adapters.dir.turns import LastRead, TurnTaking
 from holdproof.errors import ContentionTimeoutError, NotFoundError
-from holdproof.model.coordination import Escalation
-from holdproof.model.times import utc
-from holdproof.runtime import (
+from holdproof.kernel import (
+    Tx,
     autocreate,
     budgets,
     escalation_rows,
@@ -22,6 +20,8 @@ from holdproof.runtime import (
     retries,
     sagas,
 )
+from holdproof.model.coordination import Escalation
+from holdproof.model.times import utc
 
 _TTL_S: Final = 365 * 86_400.0
 _PATIENCE_S: Final = 0.5
@@ -30,34 +30,36 @@ _PATIENCE_S: Final = 0.5
 class IdempotencyStorage(Storage):
     """Results by key. Of any number of callers that find nothing, one is to execute; the others wait for its result."""
 
-    def __init__(self, place: Place, *, lease_s: float) -> None:
-        super().__init__(place)
+    def __init__(self, dir_store: DirStore, *, lease_s: float) -> None:
+        super().__init__(dir_store)
         self._lease_s = lease_s
-        self._claims: Seen[str] = Seen()
+        self._claims: LastRead[str] = LastRead()
 
     def get(self, key: str) -> dict[str, Any] | None:
-        """The result of a key; None tells this caller to execute. A result that was None comes back as `{}`."""
+        """Return the result of a key; None tells this caller to execute. A result that was None comes back as `{}`."""
         mark = self._claims.take(key)
+        # This thread was told to execute and asks again: its step failed, and it still holds the claim.
         if mark is not None and self._is_still_ours(key, mark):  # it tries again
-            self._claims.tell(key, value=mark)
+            self._claims.record(key, value=mark)
             return None
-        known = self._place.find(lambda tx: idempotency.get(tx, key, ns=self._ns))
-        if known is None or known.state != "DONE":
+        entry = self._dir_store.find(lambda tx: idempotency.get(tx, key, ns=self._ns))
+        if entry is None or entry.state != "DONE":
             claim = idempotency.claim(key, ttl_s=_TTL_S, lease_s=self._lease_s, ns=self._ns)
-            found = self._store.run(claim)
-            if isinstance(found, str):
-                self._claims.tell(key, value=found)
+            outcome = self._store.run(claim)
+            if isinstance(outcome, str):
+                self._claims.record(key, value=outcome)
                 return None
-            known = found
-        return {} if known.result is None else known.result
+            entry = outcome
+        return {} if entry.result is None else entry.result
 
     def _is_still_ours(self, key: str, mark: str) -> bool:
         return self._store.write(lambda tx: idempotency.renew(tx, key, mark, lease_s=self._lease_s, ns=self._ns))
 
     def set(self, key: str, result: Mapping[str, Any]) -> None:
         """Keep the result of a key for a year."""
-        given, mark = dumps(result), self._claims.take(key) or ""
-        self._store.write(lambda tx: idempotency.keep(tx, key, given, owner=mark, ttl_s=_TTL_S, ns=self._ns))
+        result_json = dumps(result)
+        mark = self._claims.take(key) or ""
+        self._store.write(lambda tx: idempotency.keep(tx, key, result_json, owner=mark, ttl_s=_TTL_S, ns=self._ns))
 
 
 class SagaStorage(Storage):
@@ -65,27 +67,27 @@ class SagaStorage(Storage):
 
     def mark_dirty(self, dfid: str, failed_step: str, partial_state_json: str) -> None:
         """Say that a flow failed at a step, with that much done."""
-        given = text("partial_state_json", partial_state_json)
+        partial_state = text("partial_state_json", partial_state_json)
 
         def write(tx: Tx) -> None:
             autocreate.flow(tx, dfid, ns=self._ns)
-            sagas.put(tx, dfid, failed_step, given, ns=self._ns)
+            sagas.put(tx, dfid, failed_step, partial_state, ns=self._ns)
 
         self._store.write(write)
 
     def get_dirty_flows(self) -> list[str]:
-        """The flows that are dirty."""
+        """Return the flows that are dirty."""
 
         def page(tx: Tx, after: str) -> tuple[list[str], str | None]:
-            found = [dirty.flow_id for dirty in sagas.list_dirty(tx, ns=self._ns, after=after, limit=PAGE)]
-            return found, found[-1] if len(found) == PAGE else None
+            listing = [dirty.flow_id for dirty in sagas.list_dirty(tx, ns=self._ns, after=after, limit=PAGE)]
+            return listing, listing[-1] if len(listing) == PAGE else None
 
-        return self._place.every(page, "")
+        return self._dir_store.read_all(page, "")
 
     def get_dirty_state(self, dfid: str) -> dict[str, Any] | None:
-        """What is known of a dirty flow."""
-        found = self._place.find(lambda tx: sagas.get(tx, dfid, ns=self._ns))
-        return None if found is None else {"failed_step": found.failed_step, "partial_state": found.partial_state}
+        """Return what is known of a dirty flow."""
+        dirty = self._dir_store.find(lambda tx: sagas.get(tx, dfid, ns=self._ns))
+        return None if dirty is None else {"failed_step": dirty.failed_step, "partial_state": dirty.partial_state}
 
     def clear_dirty(self, dfid: str) -> None:
         """Say that a flow has nothing more to undo."""
@@ -96,24 +98,24 @@ class SagaStorage(Storage):
 class ResourceLockStorage(Storage):
     """Amounts of resources in the hands of flows; their capacity is the manager's to know."""
 
-    def __init__(self, place: Place) -> None:
-        super().__init__(place)
-        self._seen: Seen[float] = Seen()
+    def __init__(self, dir_store: DirStore) -> None:
+        super().__init__(dir_store)
+        self._seen: LastRead[float] = LastRead()
 
     def get_locked_amount(self, resource_id: str, exclude_dfid: str) -> float:
-        """How much of a resource others hold."""
-        held = self._store.locks.list(resource=resource_id, ns=self._ns)
-        others = sum(lock.amount for lock in held if lock.flow_id != exclude_dfid)
-        return self._seen.tell(resource_id, exclude_dfid, value=float(others))
+        """Return how much of a resource others hold."""
+        all_locks = self._store.locks.list(resource=resource_id, ns=self._ns)
+        others = sum(lock.amount for lock in all_locks if lock.flow_id != exclude_dfid)
+        return self._seen.record(resource_id, exclude_dfid, value=float(others))
 
     def acquire_batch(self, dfid: str, resources: Mapping[str, float], timeout_sec: float) -> bool:
         """Take all these amounts, or none: refused at once if others hold more than this thread was told before."""
         del timeout_sec  # the manager looks again, which waiting here would only delay
-        seen = {resource: self._seen.take(resource, dfid) or 0.0 for resource in resources}
+        others = {resource: self._seen.take(resource, dfid) or 0.0 for resource in resources}
 
         def write(tx: Tx) -> None:
             autocreate.flow(tx, dfid, ns=self._ns)
-            locks.reserve(tx, dfid, resources, seen=seen, ns=self._ns)
+            locks.reserve(tx, dfid, resources, seen=others, ns=self._ns)
 
         try:
             self._store.write(write)
@@ -129,22 +131,22 @@ class ResourceLockStorage(Storage):
 class IntentRetryStorage(Storage):
     """How often a flow's intent was rejected."""
 
-    def __init__(self, place: Place) -> None:
-        super().__init__(place)
-        self._seen: Seen[int] = Seen()
+    def __init__(self, dir_store: DirStore) -> None:
+        super().__init__(dir_store)
+        self._seen: LastRead[int] = LastRead()
 
     def get_count(self, dfid: str) -> int:
-        """The count of a flow."""
-        found = self._place.find(lambda tx: retries.get(tx, dfid, ns=self._ns))
-        return self._seen.tell(dfid, value=0 if found is None else found.rejection_count)
+        """Return the count of a flow."""
+        counter = self._dir_store.find(lambda tx: retries.get(tx, dfid, ns=self._ns))
+        return self._seen.record(dfid, value=0 if counter is None else counter.rejection_count)
 
     def set_count(self, dfid: str, count: int) -> None:
         """Set the count of a flow; what this thread added to the count it was told is never lost."""
-        seen = self._seen.take(dfid)
+        last_count = self._seen.take(dfid)
 
         def write(tx: Tx) -> None:
             autocreate.flow(tx, dfid, ns=self._ns)
-            retries.count(tx, dfid, count, seen=seen, ns=self._ns)
+            retries.count(tx, dfid, count, seen=last_count, ns=self._ns)
 
         self._store.write(write)
 
@@ -156,22 +158,23 @@ class IntentRetryStorage(Storage):
 class EscalationStorage(Storage):
     """Questions to people, and what they cost."""
 
-    def __init__(self, place: Place) -> None:
-        super().__init__(place)
-        self._seen: Seen[tuple[str, int]] = Seen()
-        self._turns = Turns(_PATIENCE_S)
+    def __init__(self, dir_store: DirStore) -> None:
+        super().__init__(dir_store)
+        self._seen: LastRead[tuple[str, int]] = LastRead()
+        self._turns = TurnTaking(_PATIENCE_S)
 
     def get_window_count(self, agent_id: str, since_str: str) -> int:
-        """How many escalations an agent has spent since a moment (UTC), that one included."""
+        """Return how many escalations an agent has spent since a moment (UTC), that one included."""
         since = utc(since_str)
+        # DIR's manager reads the count and spends right after: other threads wait until it has.
         self._turns.begin(agent_id)
         count = self._store.read(lambda tx: budgets.spent(tx, agent_id, since=since, ns=self._ns))
-        return self._seen.tell(agent_id, value=(since, count))[1]
+        return self._seen.record(agent_id, value=(since, count))[1]
 
     def record_budget_token(self, agent_id: str) -> None:
         """Spend one; ConflictError if others have spent since this thread was told the count: look again."""
-        told = self._seen.take(agent_id)
-        limit: dict[str, Any] = {} if told is None else {"since": told[0], "seen": told[1]}
+        last_read = self._seen.take(agent_id)
+        limit: dict[str, Any] = {} if last_read is None else {"since": last_read[0], "seen": last_read[1]}
 
         def write(tx: Tx) -> None:
             autocreate.agent(tx, agent_id, ns=self._ns)
@@ -186,20 +189,21 @@ class EscalationStorage(Storage):
         self, dfid: str, agent_id: str, reason: str, context_json: str, proposal_json: str, impact: str
     ) -> None:
         """Ask a person; where the flow goes meanwhile is for its lifecycle to say."""
-        said = {"agent_id": agent_id, "reason": reason, "impact": str(impact)}
-        said |= {"context_json": text("context_json", context_json)}
-        said |= {"proposal_json": text("proposal_json", proposal_json)}
+        columns = {"agent_id": agent_id, "reason": reason, "impact": str(impact)}
+        columns |= {"context_json": text("context_json", context_json)}
+        columns |= {"proposal_json": text("proposal_json", proposal_json)}
 
         def write(tx: Tx) -> None:
             autocreate.flow(tx, dfid, agent_id=agent_id, ns=self._ns)
             flows.hold(tx, dfid, ns=self._ns)  # before its agent, as everybody does
             autocreate.agent(tx, agent_id, ns=self._ns)
-            escalations.ask(tx, dfid, said, ns=self._ns)
+            escalations.ask(tx, dfid, columns, ns=self._ns)
 
         self._store.write(write)
 
     def resolve_request(self, dfid: str, resolved_at: str, decision: str, proposal_json: str | None) -> None:
         """Answer every pending question of a flow; another proposal stands beside the one that was shown."""
+        # DIR's words, kept in its columns; people see the plain outcome.
         status = "REJECTED" if str(decision).upper() == "ABORT" else "APPROVED"
         answer: dict[str, Any] = {"status": status, "human_decision": str(decision), "resolved_at": utc(resolved_at)}
         answer |= {"resolved_by": autocreate.KERNEL}
@@ -213,15 +217,15 @@ class EscalationStorage(Storage):
             self._store.write(write)
 
     def get_pending_requests(self) -> list[dict[str, Any]]:
-        """The questions that wait for an answer, oldest first."""
+        """Return the questions that wait for an answer, oldest first."""
 
         def page(tx: Tx, after: int) -> tuple[list[dict[str, Any]], int | None]:
-            found = inbox.pending(tx, ns=self._ns, after=after, limit=PAGE)
-            return [_request(asked) for asked in found.escalations], found.next
+            listing = inbox.pending(tx, ns=self._ns, after=after, limit=PAGE)
+            return [_request(escalation) for escalation in listing.escalations], listing.next
 
-        return self._place.every(page, 0)
+        return self._dir_store.read_all(page, 0)
 
 
-def _request(asked: Escalation) -> dict[str, Any]:
-    names = ("dfid", "agent_id", "reason", "context", "proposal", "impact")
-    return {name: getattr(asked, name) for name in names}
+def _request(escalation: Escalation) -> dict[str, Any]:
+    names = ("agent_id", "reason", "context", "proposal", "impact")
+    return {"dfid": escalation.flow_id, **{name: getattr(escalation, name) for name in names}}

@@ -3,11 +3,10 @@
 from collections.abc import Mapping
 from typing import Any
 
-from holdproof import Tx
 from holdproof.adapters.dir.storage import PAGE, Storage, dumps, named_agent, text
 from holdproof.errors import NotFoundError
+from holdproof.kernel import Tx, agents, audit, autocreate, contexts, documents, flows, ledger, logged_rows, state
 from holdproof.model.records import SEVERITIES, AuditEvent, LedgerEntry
-from holdproof.runtime import agents, audit, autocreate, contexts, documents, flows, ledger, logged_rows, state
 
 
 class AgentRegistryStorage(Storage):
@@ -23,18 +22,19 @@ class AgentRegistryStorage(Storage):
         session_token: str | None,
     ) -> None:
         """Register an agent, or renew its contract and token; state, budget, history and a suspension stay."""
-        given = {"contract": text("contract_json", contract_json), "priority": priority}
-        given |= {"agent_version": agent_version, "session_token": session_token}
-        self._store.write(lambda tx: autocreate.enroll(tx, agent_id, given, status=str(status), ns=self._ns))
+        # DIR hands over JSON texts: they are stored as they are, so that hashes of them still match.
+        columns = {"contract": text("contract_json", contract_json), "priority": priority}
+        columns |= {"agent_version": agent_version, "session_token": session_token}
+        self._store.write(lambda tx: autocreate.enroll(tx, agent_id, columns, status=str(status), ns=self._ns))
 
     def get_agent(self, agent_id: str) -> dict[str, Any] | None:
-        """An agent with its contract and token."""
-        found = self._place.find(
+        """Return an agent with its contract and token."""
+        pair = self._dir_store.find(
             lambda tx: (agents.get(tx, agent_id, ns=self._ns), agents.token(tx, agent_id, ns=self._ns))
         )
-        if found is None:
+        if pair is None:
             return None
-        agent, token = found
+        agent, token = pair
         names = ("agent_id", "contract", "priority", "status", "agent_version")
         return {**{name: getattr(agent, name) for name in names}, "session_token": token}
 
@@ -48,49 +48,56 @@ class AgentRegistryStorage(Storage):
 
     def get_status(self, agent_id: str) -> tuple[str, str | None] | None:
         """Status and reason of an agent."""
-        found = self._place.find(lambda tx: agents.get(tx, agent_id, ns=self._ns))
-        return None if found is None else (found.status, found.suspension_reason)
+        agent = self._dir_store.find(lambda tx: agents.get(tx, agent_id, ns=self._ns))
+        return None if agent is None else (agent.status, agent.suspension_reason)
 
     def list_active_agents(self) -> list[str]:
-        """The names of all agents that are ACTIVE."""
+        """Return the names of all agents that are ACTIVE."""
 
         def page(tx: Tx, after: str) -> tuple[list[str], str | None]:
-            found = agents.list(tx, status="ACTIVE", ns=self._ns, after=after, limit=PAGE)
-            return [agent.agent_id for agent in found.agents], found.next
+            listing = agents.list(tx, status="ACTIVE", ns=self._ns, after=after, limit=PAGE)
+            return [agent.agent_id for agent in listing.agents], listing.next
 
-        return self._place.every(page, "")
+        return self._dir_store.read_all(page, "")
 
 
 class ContextStorage(Storage):
     """What flows are given and agents keep, as the very text that was given."""
 
     def get_session(self, dfid: str) -> str | None:
-        """The text of a flow's context; nothing of one that was taken."""
-        row = self._place.find(lambda tx: documents.find(tx, contexts.SHELF, dfid, self._ns))
-        return None if row is None or row[5] is not None else row[0]
+        """Return the text of a flow's context; nothing of one that was taken."""
+        row = self._dir_store.find(lambda tx: documents.find(tx, contexts.SHELF, dfid, self._ns))
+        if row is None:
+            return None
+        # A context that was taken is gone for readers, although its row stays for the log.
+        text, _, _, _, _, taken_at, *_ = row
+        return None if taken_at is not None else text
 
     def set_session(self, dfid: str, data_json: str, *, agent_id: str | None = None) -> None:
         """Give a flow its context."""
-        given = logged_rows.given("data_json", data_json)
+        body = logged_rows.given("data_json", data_json)
 
         def write(tx: Tx) -> None:
             autocreate.flow(tx, dfid, agent_id=named_agent(agent_id), ns=self._ns)
-            documents.put(tx, contexts.SHELF, dfid, given, expected=None, ns=self._ns, taken_at=None)
+            documents.put(tx, contexts.SHELF, dfid, body, expected=None, ns=self._ns, taken_at=None)
 
         self._store.write(write)
 
     def get_state(self, agent_id: str) -> str | None:
-        """The text of an agent's state."""
-        row = self._place.find(lambda tx: documents.find(tx, state.SHELF, agent_id, self._ns))
-        return None if row is None else row[0]
+        """Return the text of an agent's state."""
+        row = self._dir_store.find(lambda tx: documents.find(tx, state.SHELF, agent_id, self._ns))
+        if row is None:
+            return None
+        text, *_ = row
+        return str(text)
 
     def set_state(self, agent_id: str, data_json: str) -> None:
         """Keep a state for an agent."""
-        given = logged_rows.given("data_json", data_json)
+        body = logged_rows.given("data_json", data_json)
 
         def write(tx: Tx) -> None:
             autocreate.agent(tx, agent_id, ns=self._ns)
-            documents.put(tx, state.SHELF, agent_id, given, expected=None, ns=self._ns)
+            documents.put(tx, state.SHELF, agent_id, body, expected=None, ns=self._ns)
 
         self._store.write(write)
 
@@ -111,33 +118,34 @@ class DecisionAuditStorage(Storage):
         severity: str = "INFO",
     ) -> None:
         """Add an event; a severity that DIR does not know is INFO."""
-        said = {"event_type": str(event), "severity": severity if severity in SEVERITIES else "INFO"}
-        said |= {"step_id": step_id, "state": state, "detail_json": dumps(details or {})}
-        said |= {"root_dfid": root_dfid} if root_dfid else {}
+        columns = {"event_type": str(event), "severity": severity if severity in SEVERITIES else "INFO"}
+        columns |= {"step_id": step_id, "state": state, "detail_json": dumps(details or {})}
+        columns |= {"root_dfid": root_dfid} if root_dfid else {}
 
         def write(tx: Tx) -> None:
+            # DIR records events of flows that it never announced: they are created with the first event.
             autocreate.flow(tx, dfid, agent_id=named_agent(agent_id, details), root=root_dfid, ns=self._ns)
-            audit.write(tx, dfid, said, ns=self._ns)
+            audit.write(tx, dfid, columns, ns=self._ns)
 
         self._store.write(write)
 
     def events_for_dfid(self, dfid: str) -> list[dict[str, Any]]:
-        """The events of one flow, in the order they came."""
+        """Return the events of one flow, in the order they came."""
 
         def page(tx: Tx, after: int) -> tuple[list[dict[str, Any]], int | None]:
-            found = audit.for_flow(tx, dfid, ns=self._ns, after=after, limit=PAGE)
-            return [_event(event) for event in found.events], found.next
+            listing = audit.for_flow(tx, dfid, ns=self._ns, after=after, limit=PAGE)
+            return [_event(event) for event in listing.events], listing.next
 
-        return self._place.every(page, 0)
+        return self._dir_store.read_all(page, 0)
 
     def all_events_chronological(self) -> list[dict[str, Any]]:
-        """The events of all flows, in the order they came."""
+        """Return the events of all flows, in the order they came."""
 
         def page(tx: Tx, after: int) -> tuple[list[dict[str, Any]], int | None]:
-            found = audit.search(tx, ns=self._ns, after=after, limit=PAGE)
-            return [_event(event) for event in found.events], found.next
+            listing = audit.search(tx, ns=self._ns, after=after, limit=PAGE)
+            return [_event(event) for event in listing.events], listing.next
 
-        return self._place.every(page, 0)
+        return self._dir_store.read_all(page, 0)
 
 
 def _event(event: AuditEvent) -> dict[str, Any]:
@@ -160,40 +168,42 @@ class DecisionLedgerStorage(Storage):
 
     def append(self, pci: Any, *, agent_id: str, root_dfid: str | None = None) -> None:
         """Commit a proof-carrying intent; the first one of a flow stays."""
-        said = {"intent_payload": dumps(pci.intent_payload), "context_ref": pci.context_ref, "agent_id": agent_id}
-        said |= {"evidence_hash": pci.evidence_hash, "signature": pci.signature or ""}
-        said |= {"root_dfid": root_dfid} if root_dfid else {}
+        columns = {"intent_payload": dumps(pci.intent_payload), "context_ref": pci.context_ref, "agent_id": agent_id}
+        columns |= {"evidence_hash": pci.evidence_hash, "signature": pci.signature or ""}
+        columns |= {"root_dfid": root_dfid} if root_dfid else {}
 
         def write(tx: Tx) -> None:
             autocreate.flow(tx, pci.dfid, agent_id=agent_id, root=root_dfid, ns=self._ns)
             autocreate.agent(tx, agent_id, ns=self._ns)
-            ledger.commit(tx, pci.dfid, said, ns=self._ns)
+            ledger.commit(tx, pci.dfid, columns, ns=self._ns)
 
         self._store.write(write)
 
     def get_by_dfid(self, dfid: str) -> dict[str, Any] | None:
-        """The entry of one flow."""
-        found = self._place.find(lambda tx: ledger.get(tx, dfid, ns=self._ns))
-        return None if found is None else _entry(found)
+        """Return the entry of one flow."""
+        entry = self._dir_store.find(lambda tx: ledger.get(tx, dfid, ns=self._ns))
+        return None if entry is None else _entry(entry)
 
     def entries_for_dfid(self, dfid: str) -> list[dict[str, Any]]:
-        """The entry of one flow, if there is one, as a list."""
-        found = self.get_by_dfid(dfid)
-        return [] if found is None else [found]
+        """Return the entry of one flow, if there is one, as a list."""
+        entry = self.get_by_dfid(dfid)
+        return [] if entry is None else [entry]
 
     def all_entries_chronological(self) -> list[dict[str, Any]]:
-        """All entries, in the order they came."""
+        """Return all entries, in the order they came."""
 
         def page(tx: Tx, after: int) -> tuple[list[dict[str, Any]], int | None]:
-            found = ledger.list(tx, ns=self._ns, after=after, limit=PAGE)
-            return [_entry(entry) for entry in found.entries], found.next
+            listing = ledger.list(tx, ns=self._ns, after=after, limit=PAGE)
+            return [_entry(entry) for entry in listing.entries], listing.next
 
-        return self._place.every(page, 0)
+        return self._dir_store.read_all(page, 0)
 
 
 def _entry(entry: LedgerEntry) -> dict[str, Any]:
-    names = ("dfid", "root_dfid", "agent_id", "context_ref", "evidence_hash", "signature", "committed_at")
-    return {**{name: getattr(entry, name) for name in names}, "intent_payload": entry.intent}
+    names = ("agent_id", "context_ref", "evidence_hash", "signature", "committed_at")
+    # DIR's name for a flow id; ours is flow_id everywhere else.
+    ids = {"dfid": entry.flow_id, "root_dfid": entry.root_flow_id}
+    return {**ids, **{name: getattr(entry, name) for name in names}, "intent_payload": entry.intent}
 
 
 class LifecycleStorage(Storage):

@@ -1,8 +1,8 @@
-"""Looks and writes that belong together: what DIR's managers do in two calls, made safe.
+"""Make the read-then-write of DIR's managers safe although it is two calls.
 
-DIR's managers look (how much is out? how many were spent?) and then write. Others write in between. So a storage keeps
-what it told each thread (`Seen`), and a write counts only against that; and where the manager does not look again by
-itself, threads take turns (`Turns`), so that none of them is refused for having looked too early.
+DIR's managers read (how much is out? how many were spent?) and then write; others may write in between. So a storage
+remembers what it answered to each thread (`LastRead`), and a write is accepted only if that still holds. Where the
+manager does not read again by itself, threads take turns (`TurnTaking`), so that none is refused for a stale read.
 """
 
 import threading
@@ -15,26 +15,27 @@ _MOST: Final = 10_000
 """How many looks without a write a thread may leave behind."""
 
 
-class Seen(threading.local, Generic[T]):
+class LastRead(threading.local, Generic[T]):
     """What this thread was told last, by key; each is believed once. Of very many, only the newest are kept."""
 
     def __init__(self) -> None:
-        self._told: dict[tuple[str, ...], T] = {}
+        self._values: dict[tuple[str, ...], T] = {}
 
-    def tell(self, *key: str, value: T) -> T:
+    def record(self, *key: str, value: T) -> T:
         """Keep what the thread is told, and give it back."""
-        self._told.pop(key, None)
-        self._told[key] = value
-        if len(self._told) > _MOST:
-            del self._told[next(iter(self._told))]
+        self._values.pop(key, None)
+        self._values[key] = value
+        # Reads that no write follows would pile up for the life of the thread.
+        if len(self._values) > _MOST:
+            del self._values[next(iter(self._values))]
         return value
 
     def take(self, *key: str) -> T | None:
-        """What the thread was told, and forget it; None if it never asked."""
-        return self._told.pop(key, None)
+        """Return what the thread was told, and forget it; None if it never asked."""
+        return self._values.pop(key, None)
 
 
-class Turns:
+class TurnTaking:
     """One thread at a time from its look to its write; a look that no write follows holds others up only briefly."""
 
     def __init__(self, patience_s: float) -> None:
@@ -45,8 +46,8 @@ class Turns:
     def begin(self, key: str) -> None:
         """Wait until no other thread is between its look and its write."""
         with self._ended:
-            while (left := self._left(key)) > 0:
-                self._ended.wait(left)
+            while (wait_s := self._wait_s(key)) > 0:
+                self._ended.wait(wait_s)
             self._holders[key] = (threading.get_ident(), monotonic() + self._patience_s)
 
     def end(self, key: str) -> None:
@@ -55,6 +56,7 @@ class Turns:
             self._holders.pop(key, None)
             self._ended.notify_all()
 
-    def _left(self, key: str) -> float:
+    def _wait_s(self, key: str) -> float:
         holder, until = self._holders.get(key, (0, 0.0))
+        # A thread never waits for itself, and for others only as long as their patience lasts.
         return 0.0 if holder in {0, threading.get_ident()} else until - monotonic()

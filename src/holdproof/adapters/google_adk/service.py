@@ -22,13 +22,14 @@ from google.adk.sessions import BaseSessionService, Session, State
 from google.adk.sessions.base_session_service import GetSessionConfig, ListSessionsResponse
 from pydantic_core import PydanticSerializationError, to_jsonable_python
 
-from holdproof import Tx
-from holdproof.adapters.shared_store import SharedStore, Where, settled
+from holdproof.adapters.shared_store import SharedStore, Where, shield_until_done
 from holdproof.errors import ConflictError, InvalidInputError, NotFoundError
-from holdproof.memory.transcripts import transcripts
+from holdproof.kernel import MAIN, Tx, transcripts
 from holdproof.model.transcripts import Transcript
 
-_SESSION, _USER, _APP = "adk/session", "adk/user", "adk/app"
+_SESSION = "adk/session"
+_USER = "adk/user"
+_APP = "adk/app"
 _PAGE: Final = 500
 _STALE: Final = "somebody else has written this session since it was read: get it again"
 
@@ -37,103 +38,113 @@ class HoldproofSessionService(BaseSessionService):
     """Sessions on a store: a folder, a URL, `:memory:`, one that is open, or where the environment says."""
 
     def __init__(self, where: Where = None, *, ns: str | None = None) -> None:
-        self._place = SharedStore(where, ns=ns)
+        self._shared = SharedStore(where, ns=ns)
 
     async def create_session(
         self, *, app_name: str, user_id: str, state: dict[str, Any] | None = None, session_id: str | None = None
     ) -> Session:
         """Begin a session; AlreadyExistsError where there is one with that id."""
-        parts, id = _parted(state or {}), (session_id or "").strip()
-        ns = self._place.ns or "main"
+        parts = _parted(state or {})
+        id = (session_id or "").strip()
+        ns = self._shared.ns or MAIN
 
         def write(tx: Tx) -> Session:
             chosen = id or tx.new_id()
             name = _name(_SESSION, app_name, user_id, chosen)
+            # App before user before session, in every method: two writers never wait for each other in a ring.
             app, user = self._share(tx, app_name, user_id, parts, ns)
             try:
                 rev = transcripts.append(tx, name, (), state=parts[""], expected=0, ns=ns)
             except ConflictError as error:
                 raise AlreadyExistsError(f"Session with id {chosen} already exists.") from error
-            made = Session(
+            session = Session(
                 id=chosen,
                 app_name=app_name,
                 user_id=user_id,
                 state=_merged(app, user, parts[""]),
                 last_update_time=_seconds(tx.now),
             )
-            return _marked(made, rev)
+            return _marked(session, rev)
 
-        return await settled((await self._place.store()).write(write))
+        return await shield_until_done((await self._shared.store()).write(write))
 
     def _share(
         self, tx: Tx, app_name: str, user_id: str, parts: Mapping[str, dict[str, Any]], ns: str
     ) -> tuple[dict[str, Any], dict[str, Any]]:
         """Change what sessions share, always in this order; the state of the app and of the user."""
-        app, user = _name(_APP, app_name), _name(_USER, app_name, user_id)
+        app = _name(_APP, app_name)
+        user = _name(_USER, app_name, user_id)
         return (
-            transcripts.merge(tx, app, parts["app"], ns=ns) if parts["app"] else _state(tx, app, ns),
-            transcripts.merge(tx, user, parts["user"], ns=ns) if parts["user"] else _state(tx, user, ns),
+            transcripts.update_state(tx, app, parts["app"], ns=ns) if parts["app"] else _state(tx, app, ns),
+            transcripts.update_state(tx, user, parts["user"], ns=ns) if parts["user"] else _state(tx, user, ns),
         )
 
     async def get_session(
         self, *, app_name: str, user_id: str, session_id: str, config: GetSessionConfig | None = None
     ) -> Session | None:
-        """A session with its state and its events, or those that `config` asks for; None where there is none."""
-        ns, name = self._place.ns or "main", _name(_SESSION, app_name, user_id, session_id.strip())
+        """Return a session with its state and its events, or those that `config` asks for; None where there is none."""
+        ns = self._shared.ns or MAIN
+        name = _name(_SESSION, app_name, user_id, session_id.strip())
         after = config.after_timestamp if config else None
         last = config.num_recent_events if config else None
 
         def read(tx: Tx) -> tuple[Transcript, list[Any], dict[str, Any]] | None:
             try:
-                found = transcripts.get(tx, name, ns=ns)
+                transcript = transcripts.get(tx, name, ns=ns)
             except NotFoundError:
                 return None
-            items = transcripts.read(tx, name, last=None if after else last, ns=ns)
-            app, user = _state(tx, _name(_APP, app_name), ns), _state(tx, _name(_USER, app_name, user_id), ns)
-            return found, [item.value for item in items], _merged(app, user, found.state)
+            items = transcripts.read_items(tx, name, last=None if after else last, ns=ns)
+            app = _state(tx, _name(_APP, app_name), ns)
+            user = _state(tx, _name(_USER, app_name, user_id), ns)
+            return transcript, [item.value for item in items], _merged(app, user, transcript.state)
 
-        known = await (await self._place.store()).read(read)
-        if known is None:
+        stored = await (await self._shared.store()).read(read)
+        if stored is None:
             return None
-        found, values, state = known
+        transcript, values, state = stored
         if after:
             values = [value for value in values if value["timestamp"] >= after]
+            # ADK filters by time first, then takes the last so many.
             values = values if last is None else values[max(0, len(values) - last) :]
-        return _session(found, state, [Event.model_validate(value) for value in values])
+        return _session(transcript, state, [Event.model_validate(value) for value in values])
 
     async def list_sessions(self, *, app_name: str, user_id: str | None = None) -> ListSessionsResponse:
         """The sessions of an app or of one of its users, without their events, the one that was written last last."""
         within = _name(_SESSION, app_name, *([] if user_id is None else [user_id])) + "/"
-        ns = self._place.ns or "main"
+        ns = self._shared.ns or MAIN
 
         def read(tx: Tx) -> list[tuple[Transcript, dict[str, Any]]]:
-            app, users = _state(tx, _name(_APP, app_name), ns), dict[str, dict[str, Any]]()
-            found: list[tuple[Transcript, dict[str, Any]]] = []
-            after: str | None = ""
-            while after is not None:
-                page = transcripts.list(tx, prefix=within, after=after, limit=_PAGE, ns=ns)
-                for one in page.transcripts:
+            app = _state(tx, _name(_APP, app_name), ns)
+            users = dict[str, dict[str, Any]]()
+            sessions: list[tuple[Transcript, dict[str, Any]]] = []
+            cursor: str | None = None
+            more = True
+            while more:
+                page = transcripts.list(tx, prefix=within, cursor=cursor, limit=_PAGE, ns=ns)
+                for one in page.items:
                     user = _parts(one)[1]
                     if user not in users:
                         users[user] = _state(tx, _name(_USER, app_name, user), ns)
-                    found.append((one, _merged(app, users[user], one.state)))
-                after = page.next
-            return found
+                    sessions.append((one, _merged(app, users[user], one.state)))
+                cursor = page.next_cursor
+                more = cursor is not None
+            return sessions
 
-        known = await (await self._place.store()).read(read)
-        known.sort(key=lambda each: (each[0].updated_at, each[0].name))
-        return ListSessionsResponse(sessions=[_session(one, state, []) for one, state in known])
+        sessions = await (await self._shared.store()).read(read)
+        sessions.sort(key=lambda each: (each[0].updated_at, each[0].name))
+        return ListSessionsResponse(sessions=[_session(one, state, []) for one, state in sessions])
 
     async def delete_session(self, *, app_name: str, user_id: str, session_id: str) -> None:
         """Remove a session with its events; the state of its user and its app stays."""
         name = _name(_SESSION, app_name, user_id, session_id.strip())
-        store = await self._place.store()
-        await settled(store.transcripts.delete(name, **self._place.within()))
+        store = await self._shared.store()
+        await shield_until_done(store.transcripts.delete(name, **self._shared.within()))
 
     async def get_user_state(self, *, app_name: str, user_id: str) -> dict[str, Any]:
-        """What is kept of a user in an app, without the prefix `user:`."""
-        name, ns = _name(_USER, app_name, user_id), self._place.ns or "main"
-        return await (await self._place.store()).read(lambda tx: _state(tx, name, ns))
+        """Return what is kept of a user in an app, without the prefix `user:`."""
+        name = _name(_USER, app_name, user_id)
+        ns = self._shared.ns or MAIN
+        return await (await self._shared.store()).read(lambda tx: _state(tx, name, ns))
 
     async def append_event(self, session: Session, event: Event) -> Event:
         """Keep an event and what it changes; then the session object has it too."""
@@ -146,30 +157,32 @@ class HoldproofSessionService(BaseSessionService):
             body["actions"]["state_delta"] = _plain(
                 {k: v for k, v in delta.items() if not k.startswith(State.TEMP_PREFIX)}
             )
-        name, ns = _name(_SESSION, session.app_name, session.user_id, session.id), self._place.ns or "main"
+        name = _name(_SESSION, session.app_name, session.user_id, session.id)
+        ns = self._shared.ns or MAIN
 
         def write(tx: Tx) -> tuple[int, str]:
             try:
-                known = transcripts.get(tx, name, ns=ns)
+                transcript = transcripts.get(tx, name, ns=ns)
             except NotFoundError as error:
                 raise SessionNotFoundError(f"Session {session.id} not found.") from error
-            seen = _seen(session, known)
+            expected_rev = _revision(session, transcript)
             self._share(tx, session.app_name, session.user_id, parts, ns)
             try:
-                rev = transcripts.append(tx, name, [body], changes=parts[""], expected=seen, ns=ns)
+                rev = transcripts.append(tx, name, [body], changes=parts[""], expected=expected_rev, ns=ns)
             except ConflictError as error:
                 raise StaleSessionError(_STALE) from error
             return rev, tx.now
 
-        rev, now = await settled((await self._place.store()).write(write))
-        kept: Event = await super().append_event(session, event)
+        rev, now = await shield_until_done((await self._shared.store()).write(write))
+        # Only after the commit: a session object never shows an event that was refused.
+        appended: Event = await super().append_event(session, event)
         session.last_update_time = _seconds(now)
         _marked(session, rev)
-        return kept
+        return appended
 
     async def close(self) -> None:
-        """Let go of the store; may be called twice. One that was given stays open."""
-        self._place.close()
+        """Release the store; may be called twice. A store that was passed in stays open."""
+        self._shared.close()
 
     async def __aenter__(self) -> "HoldproofSessionService":
         return self
@@ -187,9 +200,9 @@ def _name(kind: str, *parts: str) -> str:
     return "/".join([kind, *(quote(part, safe=" @.:") for part in parts)])
 
 
-def _parts(found: Transcript) -> tuple[str, str, str]:
+def _parts(transcript: Transcript) -> tuple[str, str, str]:
     """App, user and id of a session."""
-    app, user, id = found.name.removeprefix(_SESSION + "/").split("/")
+    app, user, id = transcript.name.removeprefix(_SESSION + "/").split("/")
     return unquote(app), unquote(user), unquote(id)
 
 
@@ -231,27 +244,28 @@ def _state(tx: Tx, name: str, ns: str) -> dict[str, Any]:
 # --- sessions ----------------------------------------------------------------------------------------------------
 
 
-def _session(found: Transcript, state: dict[str, Any], events: list[Event]) -> Session:
-    app, user, id = _parts(found)
-    made = Session(
-        id=id, app_name=app, user_id=user, state=state, events=events, last_update_time=_seconds(found.updated_at)
+def _session(transcript: Transcript, state: dict[str, Any], events: list[Event]) -> Session:
+    app, user, id = _parts(transcript)
+    session = Session(
+        id=id, app_name=app, user_id=user, state=state, events=events, last_update_time=_seconds(transcript.updated_at)
     )
-    return _marked(made, found.rev)
+    return _marked(session, transcript.rev)
 
 
 def _marked(session: Session, rev: int) -> Session:
+    # ADK's own field for this purpose: it travels with copies of the session.
     session._storage_update_marker = str(rev)
     return session
 
 
-def _seen(session: Session, known: Transcript) -> int:
-    """The revision that a session object stands for; one that was made by hand goes by its time."""
+def _revision(session: Session, transcript: Transcript) -> int:
+    """Return the revision that a session object stands for; one that was made by hand goes by its time."""
     marker = session._storage_update_marker
     if marker is not None:
         return int(marker)
-    if _seconds(known.updated_at) > session.last_update_time:
+    if _seconds(transcript.updated_at) > session.last_update_time:
         raise StaleSessionError(_STALE)
-    return known.rev
+    return transcript.rev
 
 
 def _seconds(moment: str) -> float:

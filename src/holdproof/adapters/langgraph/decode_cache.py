@@ -1,8 +1,8 @@
-"""What was decoded lately, by the hash of its bytes: the same element read again is copied, which costs a tenth.
+"""LRU cache of decoded elements, keyed by the hash of their bytes. A hit is copied, ten times cheaper than decoding.
 
 Rules:
-- What is kept is never handed out: each reader gets an element of its own, whatever another does to his.
-- Only elements that are copied exactly are kept: models without private attributes, and plain values.
+- A cached element is never handed out: each reader gets a copy of its own, whatever another does to theirs.
+- Only elements that can be copied exactly are cached: models without private attributes, and plain values.
 - Bytes are read and hashed each time nevertheless; this saves decoding and nothing else.
 """
 
@@ -19,8 +19,8 @@ _NUMBERS: Final = frozenset({int, float, bool})
 _set = object.__setattr__
 
 
-class UnsureError(Exception):
-    """No copy can be taken that says whether something was changed."""
+class NotCopyableError(Exception):
+    """No copy can be made that tells whether the original was changed."""
 
 
 class Number:
@@ -36,8 +36,8 @@ class Number:
         return type(other) is type(self.value) and other == self.value
 
 
-class Taken(NamedTuple):
-    """An element as it was: its fields, or itself where it is plain, and what it has beside its fields."""
+class ElementState(NamedTuple):
+    """A copy of an element: the fields of a model, or a plain value, and what a model has beside its fields."""
 
     kind: type[BaseModel] | None
     state: Any
@@ -47,57 +47,63 @@ class Taken(NamedTuple):
     """The fields that hold something that can be changed in place."""
 
     def copy(self) -> Any:
-        """An element like it."""
+        """Return a new element equal to it."""
         if self.kind is None:
             return _thawed(self.state)
         state = self.state.copy()
         for name in self.inner:
             state[name] = _thawed(state[name])
-        made = self.kind.__new__(self.kind)
-        _set(made, "__dict__", state)
-        _set(made, "__pydantic_extra__", _thawed(self.extra))
-        _set(made, "__pydantic_fields_set__", set(self.named))
-        _set(made, "__pydantic_private__", None)
-        return made
+        # As pydantic's own copy does it: no validation, which the element has passed when it was decoded.
+        model = self.kind.__new__(self.kind)
+        _set(model, "__dict__", state)
+        _set(model, "__pydantic_extra__", _thawed(self.extra))
+        _set(model, "__pydantic_fields_set__", set(self.named))
+        _set(model, "__pydantic_private__", None)
+        return model
 
 
 def state_of(element: Any) -> tuple[Any, Any]:
-    """The fields of a model and what it has beside them, or something plain; UnsureError where it cannot be copied."""
+    """Return copies of a model's fields and of what it has beside them, or of a plain value.
+
+    Raises NotCopyableError where an exact copy cannot be made.
+    """
     if isinstance(element, BaseModel):
         return copied(element.__dict__), copied(element.__pydantic_extra__)
     return copied(element), None
 
 
-def take(element: Any) -> Taken:
-    """What an element is now; UnsureError where that cannot be told."""
+def capture(element: Any) -> ElementState:
+    """Return the state of an element; NotCopyableError where it cannot be copied exactly."""
     state, extra = state_of(element)
     if not isinstance(element, BaseModel):
-        return Taken(None, state, None, frozenset(), ())
+        return ElementState(None, state, None, frozenset(), ())
+    # Private attributes may hold anything, a lock or a socket: no copy of them is right.
     if element.__pydantic_private__:
-        raise UnsureError
+        raise NotCopyableError
     inner = tuple(name for name, item in state.items() if type(item) not in _SCALARS)
-    return Taken(type(element), state, extra, frozenset(element.__pydantic_fields_set__), inner)
+    return ElementState(type(element), state, extra, frozenset(element.__pydantic_fields_set__), inner)
 
 
 def copied(value: Any) -> Any:
-    """A copy of something plain, all the way down, to be compared with it later."""
+    """Return a copy of something plain, all the way down, to be compared with it later."""
     kind = type(value)
     if kind in _SCALARS:
         return value
     if kind in _NUMBERS:
         return Number(value)
     if kind is dict:
+        # 1 and True are one key of a dict, and two values once they are stored.
         if not all(type(key) is str for key in value):
-            raise UnsureError
+            raise NotCopyableError
         return {key: item if type(item) in _SCALARS else copied(item) for key, item in value.items()}
     if kind in (list, tuple):
         make: Callable[[Any], Any] = kind
         return make(copied(item) for item in value)
-    raise UnsureError
+    raise NotCopyableError
 
 
 def _thawed(copy: Any) -> Any:
-    """What such a copy was taken of, as something of its own."""
+    """Return what such a copy was taken of, as something of its own."""
     kind = type(copy)
     if kind is Number:
         return copy.value
@@ -113,30 +119,35 @@ class DecodeCache:
     """Elements that were decoded lately, so many bytes of them."""
 
     def __init__(self, most: int = _MOST_BYTES) -> None:
-        self._most, self._size, self._lock = most, 0, threading.Lock()
-        self._known: OrderedDict[bytes, tuple[Taken, int]] = OrderedDict()
+        self._most = most
+        self._size = 0
+        self._lock = threading.Lock()
+        self._entries: OrderedDict[bytes, tuple[ElementState, int]] = OrderedDict()
 
-    def element(self, digest: bytes, data: bytes, decode: Callable[[bytes], Any]) -> tuple[Any, Taken | None]:
-        """An element of its own for whoever asks, and what it is like, where that is known."""
+    def element(self, digest: bytes, data: bytes, decode: Callable[[bytes], Any]) -> tuple[Any, ElementState | None]:
+        """Return an element that belongs to the caller, with its state where it can be copied."""
         with self._lock:
-            found = self._known.get(digest)
-            if found is not None:
-                self._known.move_to_end(digest)
-        if found is not None:
-            return found[0].copy(), found[0]
+            entry = self._entries.get(digest)
+            if entry is not None:
+                self._entries.move_to_end(digest)
+        if entry is not None:
+            state, _ = entry
+            return state.copy(), state
+        # Decoded outside the lock: two threads may do it twice, and neither waits for the other.
         element = decode(data)
         try:
-            taken = take(element)
-        except UnsureError:
+            state = capture(element)
+        except NotCopyableError:
             return element, None
-        self._keep(digest, taken, len(data))
-        return element, taken
+        self._store(digest, state, len(data))
+        return element, state
 
-    def _keep(self, digest: bytes, taken: Taken, size: int) -> None:
+    def _store(self, digest: bytes, state: ElementState, size: int) -> None:
         with self._lock:
-            if digest in self._known or size > self._most:
+            if digest in self._entries or size > self._most:
                 return
-            self._known[digest] = taken, size
+            self._entries[digest] = state, size
             self._size += size
             while self._size > self._most:
-                self._size -= self._known.popitem(last=False)[1][1]
+                _, (_, evicted_size) = self._entries.popitem(last=False)
+                self._size -= evicted_size

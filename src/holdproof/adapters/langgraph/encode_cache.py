@@ -1,8 +1,7 @@
-"""What was encoded last: so that a list that has grown costs the encoding of what is new.
+"""Cache of the last encoded lists, so that a list that has grown costs the encoding of its new elements.
 
-An element counts as known only if it is the same object and equal to a copy that was taken when it was encoded. So one
-that was changed in place is encoded again, and what was stored is what was there. Elements of which no such copy can be
-taken are encoded each time.
+An element is a hit only if it is the same object and equal to a copy that was made when it was encoded. So an element
+that was changed in place is encoded again. Elements that cannot be copied exactly are encoded each time.
 """
 
 import threading
@@ -13,38 +12,43 @@ from typing import Any, Final
 
 from pydantic import BaseModel
 
-from holdproof.adapters.langgraph.decode_cache import DecodeCache, Taken, UnsureError, state_of
+from holdproof.adapters.langgraph.decode_cache import DecodeCache, ElementState, NotCopyableError, state_of
 
 _LINES: Final = 512
 _FIELDS: Final = attrgetter("__dict__")
 _EXTRA: Final = attrgetter("__pydantic_extra__")
 
 
-class Known:
+class EncodedElements:
     """A list as it was encoded: its elements, a copy of each, and their hashes; up to the first that cannot be copied.
 
-    Elements are models all of them, or none is: then what is looked at is the same for all, and C does the looking.
+    Either all elements are models or none is: then one `map` in C compares them all.
     """
 
     def __init__(
         self,
         elements: Sequence[Any],
         digests: Sequence[bytes],
-        before: "Known | None" = None,
+        before: "EncodedElements | None" = None,
         same: int = 0,
-        taken: Sequence[Taken | None] = (),
+        states: Sequence[ElementState | None] = (),
     ) -> None:
         self.models = bool(elements) and isinstance(elements[0], BaseModel)
         start = same if before is not None and before.models is self.models else 0
         self.copies: list[Any] = before.copies[:start] if before is not None else []
         self.extras: list[Any] = before.extras[:start] if before is not None else []
         for place in range(start, len(elements)):
+            # A list of mixed kinds is cached up to the first element of the other kind.
             if isinstance(elements[place], BaseModel) is not self.models:
                 break
-            known = taken[place] if taken else None
+            snapshot = states[place] if states else None
             try:
-                state, extra = (known.state, known.extra) if known is not None else state_of(elements[place])
-            except UnsureError:
+                if snapshot is None:
+                    state, extra = state_of(elements[place])
+                else:
+                    state = snapshot.state
+                    extra = snapshot.extra
+            except NotCopyableError:
                 break
             self.copies.append(state)
             self.extras.append(extra)
@@ -54,8 +58,9 @@ class Known:
         self._places: dict[int, int] | None = None
 
     def unchanged(self, elements: Sequence[Any]) -> int:
-        """How many elements from the first on are the same objects and as they were."""
+        """Return how many elements from the first on are the same objects and as they were."""
         count = min(len(self.elements), len(elements))
+        # Identity first, in C: it costs a fraction of comparing the fields.
         if not all(map(is_, self.elements, elements)):
             count = list(map(is_, self.elements, elements)).index(False)
         first = elements[:count]
@@ -68,7 +73,8 @@ class Known:
         return next((place for place in range(count) if _EXTRA(first[place]) != self.extras[place]), count)
 
     def digest(self, element: Any) -> bytes | None:
-        """The hash of an element, wherever it stands, if it is as it was."""
+        """Return the hash of an element, wherever it stands, if it is as it was."""
+        # Built only when a list was edited in the middle, which is rare.
         if self._places is None:
             self._places = {id(each): place for place, each in enumerate(self.elements)}
         place = self._places.get(id(element))
@@ -78,57 +84,57 @@ class Known:
         return self.digests[place] if state == (self.copies[place], self.extras[place]) else None
 
 
-class Line:
-    """What is remembered of one line of checkpoints."""
+class LineCache:
+    """The cached lists of one line of checkpoints, by channel."""
 
     def __init__(self) -> None:
         self.newest: tuple[str, Mapping[str, Any]] | None = None
         """The checkpoint that was put or read last, and the versions of its channels."""
-        self._lists: dict[str, tuple[Known, ...]] = {}
+        self._lists: dict[str, tuple[EncodedElements, ...]] = {}
 
     def digests(self, channel: str, elements: Sequence[Any], encode: Callable[[Any], bytes]) -> tuple[bytes, ...]:
-        """The hash of each element, remembered; `encode` gives that of one that is new or was changed."""
-        for known in self._lists.get(channel, ()):
-            if count := known.unchanged(elements):
+        """Return the hash of each element, remembered; `encode` gives that of one that is new or was changed."""
+        for cached in self._lists.get(channel, ()):
+            if count := cached.unchanged(elements):
                 rest = elements[count:]
-                if count == len(known.elements):  # it has grown at its end, and all there is new
-                    found = known.digests + tuple(map(encode, rest))
+                if count == len(cached.elements):  # it has grown at its end, and all there is new
+                    digests = cached.digests + tuple(map(encode, rest))
                 else:
-                    found = known.digests[:count] + tuple(known.digest(each) or encode(each) for each in rest)
-                self.keep(channel, Known(elements, found, known, count))
-                return found
-        found = tuple(map(encode, elements))
-        self.keep(channel, Known(elements, found))
-        return found
+                    digests = cached.digests[:count] + tuple(cached.digest(each) or encode(each) for each in rest)
+                self.keep(channel, EncodedElements(elements, digests, cached, count))
+                return digests
+        digests = tuple(map(encode, elements))
+        self.keep(channel, EncodedElements(elements, digests))
+        return digests
 
-    def keep(self, channel: str, known: Known) -> None:
-        """Remember a list; the one before too, since a run may go on with that while another looks at this one."""
+    def keep(self, channel: str, elements: EncodedElements) -> None:
+        """Cache a list and keep the one before: a run may continue from that while another reads this one."""
         before = self._lists.get(channel, ())
-        last = before[:1] if before and not _extends(known, before[0]) else before[1:]
-        self._lists[channel] = (known, *last)
+        last = before[:1] if before and not _extends(elements, before[0]) else before[1:]
+        self._lists[channel] = (elements, *last)
 
 
-def _extends(known: Known, before: Known) -> bool:
-    """Whether a list begins with the same object as the one before: the same run, gone on."""
-    return bool(known.elements and before.elements and known.elements[0] is before.elements[0])
+def _extends(elements: EncodedElements, before: EncodedElements) -> bool:
+    """Return whether a list begins with the same object as the one before: the same run, gone on."""
+    return bool(elements.elements and before.elements and elements.elements[0] is before.elements[0])
 
 
 class EncodeCache:
-    """Lines, the ones that were used last, and what was decoded lately."""
+    """The caches of the last used lines, and of elements that were decoded lately."""
 
     def __init__(self) -> None:
-        self.templates = DecodeCache()
+        self.decoded = DecodeCache()
         self._lock = threading.Lock()
-        self._lines: OrderedDict[tuple[str, str], Line] = OrderedDict()
+        self._lines: OrderedDict[tuple[str, str], LineCache] = OrderedDict()
 
-    def line(self, thread_id: str, checkpoint_ns: str) -> Line:
-        """What is remembered of a line."""
+    def line(self, thread_id: str, checkpoint_ns: str) -> LineCache:
+        """Return what is remembered of a line."""
         with self._lock:
-            found = self._lines.setdefault((thread_id, checkpoint_ns), Line())
+            cache = self._lines.setdefault((thread_id, checkpoint_ns), LineCache())
             self._lines.move_to_end((thread_id, checkpoint_ns))
             while len(self._lines) > _LINES:
                 self._lines.popitem(last=False)
-            return found
+            return cache
 
     def forget(self, thread_id: str) -> None:
         """Remember nothing of a thread."""

@@ -56,11 +56,11 @@ class Serializer(Protocol):
     """LangGraph's own protocol."""
 
     def dumps_typed(self, obj: Any) -> tuple[str, bytes]:
-        """A value as bytes, and how they are to be read."""
+        """Return a value as bytes, and how they are to be read."""
         ...
 
     def loads_typed(self, data: tuple[str, bytes]) -> Any:
-        """The value of such bytes."""
+        """Return the value of such bytes."""
         ...
 
 
@@ -75,18 +75,19 @@ class Sealer:
 
     def seal(self, purpose: bytes, content: bytes) -> bytes:
         """Content that only this key opens, and only for this purpose."""
+        # Derived from the content: the same value is sealed to the same bytes, and is stored once.
         nonce = hmac.digest(self._mac, sha256(purpose).digest() + content, "sha256")[:_NONCE]
         return nonce + self._cipher.encrypt(nonce, content, purpose)
 
     def open(self, purpose: bytes, sealed: bytes) -> bytes:
-        """What was sealed."""
+        """Return what was sealed."""
         try:
             return self._cipher.decrypt(sealed[:_NONCE], sealed[_NONCE:], purpose)
         except (InvalidTag, ValueError) as error:
             raise NotSealedError("sealed with another key or for another place, or changed since") from error
 
     def name(self, text: str) -> str:
-        """A text that is only compared, under this key."""
+        """Return a text that is only compared, under this key."""
         return hmac.digest(self._mac, b"name " + text.encode(), "sha256").hex()
 
 
@@ -94,17 +95,18 @@ class Envelopes:
     """Puts values into envelopes, and takes them out."""
 
     def __init__(self, serde: Serializer, sealer: Sealer | None) -> None:
-        self.serde, self.sealer = serde, sealer
+        self.serde = serde
+        self.sealer = sealer
         self.tag = CLEAR if sealer is None else SEALED
 
     def wrap(self, value: Any, purpose: bytes = b"value") -> bytes:
-        """A value as it lies in a thread."""
+        """Return a value as it lies in a thread."""
         kind, content = self.serde.dumps_typed(value)
         data = _packed(kind, bytes(content))
         return data if self.sealer is None else self.sealer.seal(purpose, data)
 
     def unwrap(self, tag: str, data: bytes, purpose: bytes = b"value") -> Any:
-        """The value in an envelope."""
+        """Return the value in an envelope."""
         if tag != self.tag:
             raise NotSealedError(f"a value is stored as {tag!r}, and {self.tag!r} is what is read here", tag=tag)
         if self.sealer is not None:
@@ -118,17 +120,18 @@ class Envelopes:
         return {"sealed": self.sealer.seal(purpose, _packed(*self.serde.dumps_typed(dict(facts)))).hex()}
 
     def unwrap_facts(self, stored: Mapping[str, Any], purpose: bytes) -> dict[str, Any]:
-        """The metadata of a checkpoint."""
+        """Return the metadata of a checkpoint."""
         if self.sealer is None:
             return dict(stored)
+        # With a key nothing in clear is trusted: it may have been put there by whoever can write to the database.
         if stored.keys() != {"sealed"} or not isinstance(stored["sealed"], str):
             raise NotSealedError("the metadata of a checkpoint is in clear")
         try:
             sealed = bytes.fromhex(stored["sealed"])
         except ValueError as error:
             raise NotSealedError("the metadata of a checkpoint is malformed") from error
-        found: dict[str, Any] = self.serde.loads_typed(_unpacked(self.sealer.open(purpose, sealed)))
-        return found
+        metadata: dict[str, Any] = self.serde.loads_typed(_unpacked(self.sealer.open(purpose, sealed)))
+        return metadata
 
 
 def _packed(kind: str, content: bytes) -> bytes:
@@ -138,9 +141,11 @@ def _packed(kind: str, content: bytes) -> bytes:
         name = kind.encode()
         if len(name) > 255:
             raise InvalidInputError("the name of a serialization is too long", kind=kind[:100])
-        head, content = _OTHER, bytes([len(name)]) + name + content
+        head = _OTHER
+        content = bytes([len(name)]) + name + content
     if len(content) > MOST:
         raise InvalidInputError("a value of a checkpoint is larger than 64 MiB: keep it as a blob", bytes=len(content))
+    # Below this length the header of deflate eats what it saves.
     if len(content) >= _WORTH:
         deflater = zlib.compressobj(6, zlib.DEFLATED, -15, 8, zlib.Z_DEFAULT_STRATEGY, DICTIONARY)
         smaller = deflater.compress(content) + deflater.flush()
@@ -152,7 +157,8 @@ def _packed(kind: str, content: bytes) -> bytes:
 def _unpacked(data: bytes) -> tuple[str, bytes]:
     if not data:
         raise FormatError("an envelope is empty")
-    head, content = data[0], data[1:]
+    head = data[0]
+    content = data[1:]
     if head & _DEFLATED:
         content = _inflated(content)
     kind = head & ~_DEFLATED
@@ -166,9 +172,10 @@ def _unpacked(data: bytes) -> tuple[str, bytes]:
 def _inflated(content: bytes) -> bytes:
     inflater = zlib.decompressobj(-15, DICTIONARY)
     try:
-        found = inflater.decompress(content, MOST)
+        # Bounded: a few bytes can stand for gigabytes.
+        inflated = inflater.decompress(content, MOST)
     except zlib.error as error:
         raise FormatError(f"an envelope cannot be inflated: {error}") from error
     if not inflater.eof or inflater.unused_data:
         raise FormatError("an envelope is cut short, or larger than 64 MiB")
-    return found
+    return inflated

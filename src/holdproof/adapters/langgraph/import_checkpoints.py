@@ -1,4 +1,4 @@
-"""Checkpoints of LangGraph's own SQLite saver, taken over; the file is only read.
+"""Import the checkpoints of LangGraph's own SQLite saver; the file is only read.
 
 Rules:
 - Every checkpoint and every write arrives as it was, in the order it was written; doing it again changes nothing.
@@ -17,10 +17,8 @@ from langchain_core.runnables import RunnableConfig
 from holdproof import sync
 from holdproof.adapters.langgraph.safety import Named, SafeSerializer
 from holdproof.adapters.langgraph.saver import HoldproofSaver
-from holdproof.db.sqlite.readonly import foreign_rows
 from holdproof.errors import FormatError, ThreadDeletedError
-from holdproof.memory.objects.tree_transaction import MAIN
-from holdproof.memory.threads import thread_index
+from holdproof.kernel import MAIN, foreign_rows, thread_index
 from holdproof.model.progress import Progress
 from holdproof.model.threads import ThreadsImported
 
@@ -34,8 +32,9 @@ def import_sqlite(
     dry_run: bool = False,
     progress: Progress | None = None,
 ) -> ThreadsImported:
-    """Take over the checkpoints of a file of `SqliteSaver` or `AsyncSqliteSaver`; with `dry_run` only read them."""
-    path, serde = Path(source), SafeSerializer(allow)
+    """Import the checkpoints of a file of `SqliteSaver` or `AsyncSqliteSaver`; with `dry_run` only read them."""
+    path = Path(source)
+    serde = SafeSerializer(allow)
     saver = HoldproofSaver(store, serde=serde, key=key)
     threads_seen: set[str] = set()
     dead: set[str] = set()
@@ -43,7 +42,7 @@ def import_sqlite(
     for config, checkpoint, metadata in _checkpoints(path, serde):
         thread = str(config["configurable"]["thread_id"])
         if thread not in threads_seen and store.read(
-            partial(thread_index.buried, thread_id=thread, ns=store.ns or MAIN)
+            partial(thread_index.is_deleted, thread_id=thread, ns=store.ns or MAIN)
         ):
             dead.add(thread)  # its first checkpoint has no parent, and would begin another life
         threads_seen.add(thread)
@@ -55,6 +54,7 @@ def import_sqlite(
         count += 1
         if progress is not None:
             progress("checkpoints", count, 0)
+    # After all checkpoints: a write names one, and the order within a table is that of writing.
     for row in _rows(path, "writes"):
         value = serde.loads_typed((_text(row, "type"), row["value"] or b""))
         if not dry_run and _text(row, "thread_id") not in dead:
@@ -72,6 +72,7 @@ def _checkpoints(path: Path, serde: SafeSerializer) -> Iterator[tuple[RunnableCo
             raise FormatError(f"{path}: the metadata of a checkpoint is no JSON", path=str(path)) from error
         if not isinstance(checkpoint, dict) or not isinstance(metadata, dict) or "channel_values" not in checkpoint:
             raise FormatError(f"{path}: a row of checkpoints is none", path=str(path))
+        # The config names the parent, as LangGraph passes it to `put`; the checkpoint carries its own id.
         named = {"thread_id": _text(row, "thread_id"), "checkpoint_ns": _text(row, "checkpoint_ns")}
         if row["parent_checkpoint_id"] is not None:
             named["checkpoint_id"] = _text(row, "parent_checkpoint_id")

@@ -1,4 +1,4 @@
-"""A store that is opened for one adapter and closed with it."""
+"""Open a store for one adapter, and close it with the adapter."""
 
 import asyncio
 from collections.abc import Callable
@@ -8,13 +8,13 @@ from typing import Any, Generic, TypeVar
 from holdproof import sync
 from holdproof.adapters.shared_store import located
 from holdproof.errors import InvalidInputError
-from holdproof.store.opening import Store, open_store
+from holdproof.kernel import Store, open_store
 
 T = TypeVar("T")
 
 
-class Opening(Generic[T]):
-    """What an adapter is opened with: `with`, or `async with`, on which it is closed again."""
+class StoreOpener(Generic[T]):
+    """Context manager, sync and async, that opens a store, makes an adapter on it, and closes both."""
 
     def __init__(
         self,
@@ -23,22 +23,25 @@ class Opening(Generic[T]):
         make: Callable[[Any], T],
         closing: Callable[[T], None] | None = None,
     ) -> None:
-        self._conn_string, self._home, self._make, self._closing = conn_string, home, make, closing
+        self._conn_string = conn_string
+        self._home = home
+        self._make = make
+        self._closing = closing
         self._store: Store | None = None
-        self._made: T | None = None
+        self._adapter: T | None = None
 
     def _open(self) -> T:
         self._store = open_store(*_place(self._conn_string, self._home))
         try:
-            self._made = self._make(sync.Holdproof(self._store))
+            self._adapter = self._make(sync.Holdproof(self._store))
         except BaseException:
             self._store.close()
             raise
-        return self._made
+        return self._adapter
 
     def _close(self) -> None:
-        if self._made is not None and self._closing is not None:
-            self._closing(self._made)
+        if self._adapter is not None and self._closing is not None:
+            self._closing(self._adapter)
         if self._store is not None:
             self._store.close()
 
@@ -49,6 +52,7 @@ class Opening(Generic[T]):
         self._close()
 
     async def __aenter__(self) -> T:
+        # Opening may migrate and recover: it must not block the event loop.
         return await asyncio.to_thread(self._open)
 
     async def __aexit__(self, *_: object) -> None:
@@ -63,9 +67,10 @@ def _place(conn_string: str | Path, home: str | Path | None) -> tuple[str | Path
     text = str(folder)
     if home is not None:
         raise InvalidInputError(f"the home of a store in a folder is that folder: {text}", home=str(home))
+    # People pass the file of LangGraph's SqliteSaver here: tell them how to import it.
     if Path(text).is_file():
         raise InvalidInputError(
-            f"{text} is a file, and a store is a folder; `holdproof import langgraph {text}` takes over checkpoints",
+            f"{text} is a file, and a store is a folder; `holdproof import langgraph {text}` imports checkpoints",
             path=text,
         )
     return text, None

@@ -60,15 +60,15 @@ class SafeSerializer:
         self._makers: dict[tuple[int, str, str, str | None], Callable[[Any], Any]] = {}
 
     def with_more(self, allow: Iterable[Any]) -> "SafeSerializer":
-        """The same with more types."""
+        """Return the same with more types."""
         return SafeSerializer([*self.allow, *allow])
 
     def dumps_typed(self, obj: Any) -> tuple[str, bytes]:
-        """A value as bytes, and how they are to be read."""
+        """Return a value as bytes, and how they are to be read."""
         return self._writer.dumps_typed(obj)
 
     def loads_typed(self, data: tuple[str, bytes]) -> Any:
-        """The value of bytes; nothing is made that is not listed."""
+        """Return the value of bytes; nothing is made that is not listed."""
         kind, content = data
         if kind == "msgpack":
             return self._unpack(content)
@@ -82,6 +82,7 @@ class SafeSerializer:
 
     def _unpack(self, data: bytes) -> Any:
         """MessagePack; an error of ours passes through, though the parser has one of its own for it."""
+        # The parser replaces what its hook raises by an error of its own; ours is kept aside to be raised instead.
         refused: list[FormatError] = []
 
         def hook(code: int, inner: bytes) -> Any:
@@ -99,41 +100,43 @@ class SafeSerializer:
             raise refused[0] from error
 
     def _make(self, code: int, data: bytes) -> Any:
-        """What an extension stands for."""
-        found = self._unpack(data)
+        """Return what an extension stands for."""
+        parts = self._unpack(data)
         if code == _DELTA:
-            return _DeltaSnapshot(found)
-        if not isinstance(found, list | tuple) or len(found) < 3:
+            return _DeltaSnapshot(parts)
+        if not isinstance(parts, list | tuple) or len(parts) < 3:
             raise FormatError("no value of LangGraph: an extension without its parts", code=code)
         if code == _ARRAY:
-            return _array(found)
-        make = self._maker(code, found)
+            return _array(parts)
+        make = self._maker(code, parts)
         try:
-            return make(found[2])
+            return make(parts[2])
         except Exception as error:
-            raise FormatError(f"{found[0]}.{found[1]} cannot be made of what is stored: {error}") from error
+            raise FormatError(f"{parts[0]}.{parts[1]} cannot be made of what is stored: {error}") from error
 
-    def _maker(self, code: int, found: Any) -> Callable[[Any], Any]:
-        """How the type that a value names is made, if it may be."""
-        module, name = str(found[0]), str(found[1])
-        method = str(found[3]) if code == _METHOD and len(found) > 3 else None
-        if (known := self._makers.get((code, module, name, method))) is not None:
-            return known
+    def _maker(self, code: int, parts: Any) -> Callable[[Any], Any]:
+        """Return how the type that a value names is made, if it may be."""
+        module = str(parts[0])
+        name = str(parts[1])
+        method = str(parts[3]) if code == _METHOD and len(parts) > 3 else None
+        if (cached := self._makers.get((code, module, name, method))) is not None:
+            return cached
         allowed = (module, name) in self._known if method is None else (module, name, method) in _METHODS
         if not allowed or code > _PYDANTIC2:
             raise UnsafeTypeError(f"{module}.{name} is not on the list of types that are read", type=f"{module}.{name}")
-        made: Any = import_module(module)
+        # Reached only for names on the list: nothing else is ever imported.
+        target: Any = import_module(module)
         for part in name.split("."):
-            made = getattr(made, part)
+            target = getattr(target, part)
         if method is not None:
-            made = getattr(made, method)
+            target = getattr(target, method)
         ways: dict[int, Callable[[Any], Any]] = {
-            _MANY: lambda args: _send(made, args) if name == "Send" else made(*args),
-            _NAMED: lambda kwargs: made(**kwargs),
-            _PYDANTIC1: lambda kwargs: _model(made, "construct", kwargs),
-            _PYDANTIC2: lambda kwargs: _model(made, "model_construct", kwargs),
+            _MANY: lambda args: _send(target, args) if name == "Send" else target(*args),
+            _NAMED: lambda kwargs: target(**kwargs),
+            _PYDANTIC1: lambda kwargs: _model(target, "construct", kwargs),
+            _PYDANTIC2: lambda kwargs: _model(target, "model_construct", kwargs),
         }
-        way: Callable[[Any], Any] = ways.get(code, made)
+        way: Callable[[Any], Any] = ways.get(code, target)
         self._makers[code, module, name, method] = way  # as many as the list has types
         return way
 
@@ -142,24 +145,25 @@ def _named(each: type | Named) -> Named:
     return (each.__module__, each.__name__) if isinstance(each, type) else (str(each[0]), str(each[1]))
 
 
-def _send(made: Any, args: Any) -> Any:
-    return made(*args) if len(args) == 2 else made(args[0], args[1], timeout=args[2])
+def _send(target: Any, args: Any) -> Any:
+    return target(*args) if len(args) == 2 else target(args[0], args[1], timeout=args[2])
 
 
-def _model(made: Any, construct: str, kwargs: dict[str, Any]) -> Any:
-    """A model, without validation where what it once gave out would not pass."""
+def _model(target: Any, construct: str, kwargs: dict[str, Any]) -> Any:
+    """Return a model, without validation where what it once gave out would not pass."""
     try:
-        return made(**kwargs)
+        return target(**kwargs)
     except Exception:
-        return getattr(made, construct)(**kwargs)
+        return getattr(target, construct)(**kwargs)
 
 
-def _array(found: Any) -> Any:
-    """An array of numbers; a type of objects would be a way to make anything."""
+def _array(parts: Any) -> Any:
+    """Return an array of numbers; a type of objects would be a way to make anything."""
     numpy = import_module("numpy")
     try:
-        kind, shape, order, content = found
+        kind, shape, order, content = parts
         dtype = numpy.dtype(kind)
+        # Objects inside an array are pickles, and unpickling runs code.
         if dtype.hasobject:
             raise FormatError("an array of objects is not read")
         return numpy.frombuffer(content, dtype=dtype).reshape(shape, order=order)

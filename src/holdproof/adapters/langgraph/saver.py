@@ -1,9 +1,9 @@
 """`HoldproofSaver`: LangGraph's checkpointer on a store.
 
 Rules:
-- Both colours are native: one generator for each operation, driven by the async or the sync face.
+- Sync and async are native: one generator for each operation, driven by the sync or the async client.
 - A checkpoint costs what is new in it, for graphs as they are: lists are compared element by element.
-- `on_conflict="error"` refuses a run whose thread another one has taken over since; "fork" keeps both and logs it.
+- `on_conflict="error"` refuses a run whose thread another run has claimed since; "fork" keeps both and logs it.
 - What is read is made only of types on a list; with a key everything is sealed, and nothing in clear is read.
 - Listing reads in pages: one that is paused holds nothing, and nobody waits for it.
 """
@@ -32,15 +32,15 @@ from holdproof import client, sync
 from holdproof.adapters.langgraph import values
 from holdproof.adapters.langgraph.encode_cache import EncodeCache
 from holdproof.adapters.langgraph.envelope import Envelopes, Sealer
-from holdproof.adapters.langgraph.open_store import Opening
+from holdproof.adapters.langgraph.open_store import StoreOpener
 from holdproof.adapters.langgraph.safety import Named, SafeSerializer
-from holdproof.adapters.langgraph.values import Place
+from holdproof.adapters.langgraph.values import ThreadConfig
 from holdproof.adapters.shared_store import embedded
-from holdproof.db import Give, Read, Stream, Tx, Work, Write, ask
 from holdproof.errors import InvalidInputError, NotFoundError
-from holdproof.memory.objects.tree_transaction import MAIN
-from holdproof.memory.threads import deltas, removal, threads
-from holdproof.model.threads import CheckpointPage, Kept, Part, Run
+from holdproof.kernel import MAIN, Give, Read, Stream, Tx, Work, Write, ask, thread_deltas, thread_removal, threads
+from holdproof.model.page import Page
+from holdproof.model.threads import Checkpoint as StoredCheckpoint
+from holdproof.model.threads import EncodedList, EncodedValue, SavedCheckpoint
 from holdproof.validation import LAST
 
 _PAGE: Final = 20
@@ -51,7 +51,7 @@ _logger = logging.getLogger("holdproof")
 
 
 class HoldproofSaver(BaseCheckpointSaver[Any]):
-    """Keeps checkpoints of LangGraph in a store: `HoldproofSaver(store)`, of either face.
+    """LangGraph's checkpointer on a store: `HoldproofSaver(store)`, with the sync or the async client.
 
     `allow` are types of your own in the state. `key` (32 bytes) seals all content and metadata; ids stay readable.
     """
@@ -70,35 +70,38 @@ class HoldproofSaver(BaseCheckpointSaver[Any]):
         super().__init__(serde=serde or SafeSerializer(allow))
         store = embedded(store)
         self._ns = store.ns or MAIN
-        self._sync, self._async = sync.Holdproof(store.core, store.ns), client.Holdproof(store.core, store.ns)
-        self._sealer, self._on_conflict = None if key is None else Sealer(key), on_conflict
-        self._memo = EncodeCache()
+        # LangGraph calls both kinds of methods on one saver, whatever client it was made with.
+        self._sync = sync.Holdproof(store.core, store.ns)
+        self._async = client.Holdproof(store.core, store.ns)
+        self._sealer = None if key is None else Sealer(key)
+        self._on_conflict = on_conflict
+        self._cache = EncodeCache()
 
     @classmethod
     def from_conn_string(
         cls, conn_string: str | Path, *, home: str | Path | None = None, **options: Any
-    ) -> Opening["HoldproofSaver"]:
-        """A saver over the store in a folder or at `postgresql://…`; `with` or `async with` it opens and closes.
+    ) -> StoreOpener["HoldproofSaver"]:
+        """Return a saver over the store in a folder or at `postgresql://…`; `with` or `async with` it opens and closes.
 
         Keys and kept heads of a store on a server lie in `home`: the user's own, or HOLDPROOF_HOME, if it is not said.
         """
-        return Opening(conn_string, home, partial(cls, **options))
+        return StoreOpener(conn_string, home, partial(cls, **options))
 
     def with_allowlist(self, extra_allowlist: Collection[Any]) -> "HoldproofSaver":
-        """The same saver with more types that may be read."""
+        """Return the same saver with more types that may be read."""
         if not isinstance(self.serde, SafeSerializer):
             return self
         clone = copy.copy(self)
         clone.serde = self.serde.with_more(extra_allowlist)
-        clone._memo = EncodeCache()  # what one list let through is not for the other
+        clone._cache = EncodeCache()  # elements decoded under one list of types are not for the other
         return clone
 
     @property
     def _envelopes(self) -> Envelopes:
         return Envelopes(self.serde, self._sealer)
 
-    def encoded(self, value: Any) -> Part | Run:
-        """A value as this saver keeps it."""
+    def encoded(self, value: Any) -> EncodedValue | EncodedList:
+        """Return a value as this saver keeps it."""
         return values.encoded(self._envelopes, value)
 
     # --- writing ---
@@ -126,35 +129,44 @@ class HoldproofSaver(BaseCheckpointSaver[Any]):
     def _put(
         self, config: RunnableConfig, checkpoint: Checkpoint, metadata: CheckpointMetadata, new: ChannelVersions
     ) -> Work[RunnableConfig]:
-        place, known = Place.of(config), get_checkpoint_metadata(config, metadata)
+        place = ThreadConfig.of(config)
+        merged_metadata = get_checkpoint_metadata(config, metadata)
         try:
-            kept = yield from ask(Write(self._checkpoint(place, checkpoint, known, new)))
-        except NotFoundError:  # what was remembered is not there any more: pruned, or another store
-            self._memo.forget(place.thread_id)
-            kept = yield from ask(Write(self._checkpoint(place, checkpoint, known, new)))
-        line = self._memo.line(place.thread_id, place.checkpoint_ns)
-        line.newest = kept.checkpoint_id, dict(checkpoint["channel_versions"])
-        if kept.forked:
-            told = "thread %s was forked: checkpoint %s is not on top of its newest one"
-            _logger.warning(told, place.thread_id, kept.checkpoint_id)
-        return place.config(kept.checkpoint_id, place.writer)
+            saved = yield from ask(Write(self._checkpoint(place, checkpoint, merged_metadata, new)))
+        except NotFoundError:  # the cache names blocks that are gone: pruned, or written by another store
+            self._cache.forget(place.thread_id)
+            saved = yield from ask(Write(self._checkpoint(place, checkpoint, merged_metadata, new)))
+        line = self._cache.line(place.thread_id, place.checkpoint_ns)
+        line.newest = saved.checkpoint_id, dict(checkpoint["channel_versions"])
+        if saved.forked:
+            message = "thread %s was forked: checkpoint %s is not on top of its newest one"
+            _logger.warning(message, place.thread_id, saved.checkpoint_id)
+        return place.config(saved.checkpoint_id, place.writer)
 
     def _checkpoint(
-        self, place: Place, checkpoint: Checkpoint, metadata: Mapping[str, Any], new: ChannelVersions
-    ) -> "partial[Kept]":
-        """The operation that keeps a checkpoint: all is encoded before it begins."""
-        envelopes, line = self._envelopes, self._memo.line(place.thread_id, place.checkpoint_ns)
-        given, versions = checkpoint["channel_values"], checkpoint["channel_versions"]
+        self, place: ThreadConfig, checkpoint: Checkpoint, metadata: Mapping[str, Any], new: ChannelVersions
+    ) -> "partial[SavedCheckpoint]":
+        """Return the operation that keeps a checkpoint: all is encoded before it begins."""
+        envelopes = self._envelopes
+        line = self._cache.line(place.thread_id, place.checkpoint_ns)
+        channel_values = checkpoint["channel_values"]
+        versions = checkpoint["channel_versions"]
         keep = set()
+        # Channels whose version is as in the parent need not be encoded again, nor even looked at.
         if line.newest is not None and line.newest[0] == place.checkpoint_id:
-            before, same = line.newest[1], given.keys() - new.keys()
+            before = line.newest[1]
+            same = channel_values.keys() - new.keys()
             keep = {name for name in same if name in versions and before.get(name) == versions[name]}
-        channels = {name: values.channel(envelopes, line, name, given[name]) for name in given if name not in keep}
+        channels = {
+            name: values.channel(envelopes, line, name, channel_values[name])
+            for name in channel_values
+            if name not in keep
+        }
         state = {name: item for name, item in checkpoint.items() if name not in ("id", "channel_values")}
         purpose = place.purpose(checkpoint["id"])
         run_id = metadata.get("run_id")
         return partial(
-            threads.put,
+            threads.put_checkpoint,
             thread_id=place.thread_id,
             channels=channels,
             checkpoint_id=checkpoint["id"],
@@ -163,10 +175,10 @@ class HoldproofSaver(BaseCheckpointSaver[Any]):
             metadata=envelopes.wrap_facts(metadata, purpose),
             state=envelopes.wrap(state, purpose),
             keep=keep,
-            needs=[name for name in metadata.get("counters_since_delta_snapshot") or () if name not in given],
+            needs=[name for name in metadata.get("counters_since_delta_snapshot") or () if name not in channel_values],
             run_id=None if run_id is None else self._run(str(run_id)),
             facts=values.facts(metadata, _STEPS) if self._sealer is None and not place.checkpoint_ns else None,
-            seen=place.writer,
+            claim=place.writer,
             on_conflict=self._on_conflict,
             ns=self._ns,
         )
@@ -189,11 +201,13 @@ class HoldproofSaver(BaseCheckpointSaver[Any]):
     def _writes(
         self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str
     ) -> "partial[None]":
-        place, envelopes = Place.of(config), self._envelopes
+        place = ThreadConfig.of(config)
+        envelopes = self._envelopes
         encoded = [
             (WRITES_IDX_MAP.get(channel, idx), channel, values.encoded(envelopes, value))
             for idx, (channel, value) in enumerate(writes)
         ]
+        # Errors, interrupts and the like have fixed numbers and may be written again.
         special = [channel for channel, _ in writes if channel in WRITES_IDX_MAP]
         statuses = [_STATUSES[channel] for channel in special if channel in _STATUSES]
         return partial(
@@ -212,27 +226,27 @@ class HoldproofSaver(BaseCheckpointSaver[Any]):
     # --- reading ---
 
     def get_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
-        """The checkpoint that a config names, or the newest of its thread."""
+        """Return the checkpoint that a config names, or the newest of its thread."""
         return self._sync.run(self._tuple(config))
 
     async def aget_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
-        """The checkpoint that a config names, or the newest of its thread."""
+        """Return the checkpoint that a config names, or the newest of its thread."""
         return await self._async.run(self._tuple(config))
 
     def _tuple(self, config: RunnableConfig) -> Work[CheckpointTuple | None]:
-        place = Place.of(config)
+        place = ThreadConfig.of(config)
         named = {"checkpoint_ns": place.checkpoint_ns, "ns": self._ns}
         fenced = self._on_conflict == "error"
 
         def look(tx: Tx) -> tuple[Any, str | None]:
-            found = threads.get(tx, place.thread_id, checkpoint_id=place.checkpoint_id, **named)
-            return found, threads.claim(tx, place.thread_id, **named) if fenced else None
+            checkpoint = threads.find_checkpoint(tx, place.thread_id, checkpoint_id=place.checkpoint_id, **named)
+            return checkpoint, threads.claim(tx, place.thread_id, **named) if fenced else None
 
-        found, writer = yield from ask(Read(look))
-        if found is None:
+        checkpoint, writer = yield from ask(Read(look))
+        if checkpoint is None:
             return None
-        line = self._memo.line(place.thread_id, place.checkpoint_ns)
-        return values.shown(self._envelopes, found, self._memo, line, writer)
+        line = self._cache.line(place.thread_id, place.checkpoint_ns)
+        return values.shown(self._envelopes, checkpoint, self._cache, line, writer)
 
     def list(
         self,
@@ -254,66 +268,71 @@ class HoldproofSaver(BaseCheckpointSaver[Any]):
         limit: int | None = None,
     ) -> AsyncIterator[CheckpointTuple]:
         """Checkpoints, newest first, of a thread or of all."""
-        async for found in self._async.stream(self._list(config, filter, before, limit)):
-            yield found
+        async for checkpoint in self._async.stream(self._list(config, filter, before, limit)):
+            yield checkpoint
 
     def _list(
         self,
         config: RunnableConfig | None,
-        wanted: Mapping[str, Any] | None,
+        filter: Mapping[str, Any] | None,
         before: RunnableConfig | None,
         limit: int | None,
     ) -> Stream[CheckpointTuple]:
         named = {} if config is None else config["configurable"]
         only = named.get("checkpoint_id")
-        given: dict[str, Any] = {"checkpoint_ns": named.get("checkpoint_ns"), "ns": self._ns}
-        given["before"] = None if before is None else Place.of(before).checkpoint_id
-        thread, envelopes = named.get("thread_id"), self._envelopes
-        left = -1 if limit is None else limit
+        query: dict[str, Any] = {"checkpoint_ns": named.get("checkpoint_ns"), "ns": self._ns}
+        query["before"] = None if before is None else ThreadConfig.of(before).checkpoint_id
+        thread = named.get("thread_id")
+        envelopes = self._envelopes
+        remaining = -1 if limit is None else limit
         alone = only is not None and thread is not None
-        after: str | None = f"{LAST}.{only}" if alone else ""
-        while after is not None and left:
-            given |= {"thread_id": None if thread is None else str(thread), "after": after, "limit": _PAGE}
-            look = partial(threads.history, **given)
-            page: CheckpointPage = yield from ask(Read(look))
-            for found in page.checkpoints:
-                if only is not None and found.checkpoint_id != only:
+        query["thread_id"] = None if thread is None else str(thread)
+        # One checkpoint is asked for: the page begins just before it, so that the rest of the thread is not read.
+        query["cursor"] = threads.format_cursor(LAST, str(only)) if alone else None
+        more = True
+        while more and remaining:
+            look = partial(threads.list_checkpoints, **query, limit=_PAGE)
+            page: Page[StoredCheckpoint] = yield from ask(Read(look))
+            for checkpoint in page.items:
+                if only is not None and checkpoint.checkpoint_id != only:
                     if alone:
                         return
                     continue
-                made = values.shown(envelopes, found, self._memo)
-                if values.matches(made.metadata, wanted):
-                    yield Give(made)
-                    left -= 1
-                    if not left:
+                entry = values.shown(envelopes, checkpoint, self._cache)
+                if values.matches(entry.metadata, filter):
+                    yield Give(entry)
+                    remaining -= 1
+                    if not remaining:
                         return
-            after = page.next
+            query["cursor"] = page.next_cursor
+            more = page.next_cursor is not None
 
     def get_delta_channel_history(
         self, *, config: RunnableConfig, channels: Sequence[str]
     ) -> Mapping[str, DeltaChannelHistory]:
-        """What was written to channels since the last checkpoint that holds them, and what that one holds."""
+        """Return what was written to channels since the last checkpoint that holds them, and what that one holds."""
         return self._sync.run(self._deltas(config, channels))
 
     async def aget_delta_channel_history(
         self, *, config: RunnableConfig, channels: Sequence[str]
     ) -> Mapping[str, DeltaChannelHistory]:
-        """What was written to channels since the last checkpoint that holds them, and what that one holds."""
+        """Return what was written to channels since the last checkpoint that holds them, and what that one holds."""
         return await self._async.run(self._deltas(config, channels))
 
     def _deltas(self, config: RunnableConfig, channels: Sequence[str]) -> Work[Mapping[str, DeltaChannelHistory]]:
-        place, envelopes = Place.of(config), self._envelopes
+        place = ThreadConfig.of(config)
+        envelopes = self._envelopes
         named: dict[str, Any] = {"checkpoint_id": place.checkpoint_id, "checkpoint_ns": place.checkpoint_ns}
         named |= {"thread_id": place.thread_id, "channels": list(channels), "ns": self._ns}
-        look = partial(deltas.since, **named)
-        known = yield from ask(Read(look))
-        found: dict[str, DeltaChannelHistory] = {name: {"writes": []} for name in channels}
-        for name, history in known.items():
+        look = partial(thread_deltas.since, **named)
+        histories = yield from ask(Read(look))
+        result: dict[str, DeltaChannelHistory] = {name: {"writes": []} for name in channels}
+        for name, history in histories.items():
             writes = [(task, channel, values.decoded(envelopes, value)) for task, channel, value in history.writes]
-            found[name]["writes"] = writes
+            result[name]["writes"] = writes
             if history.seeded:
-                found[name]["seed"] = values.decoded(envelopes, history.seed)
-        return found
+                result[name]["seed"] = values.decoded(envelopes, history.seed)
+        return result
 
     # --- taking away ---
 
@@ -326,8 +345,8 @@ class HoldproofSaver(BaseCheckpointSaver[Any]):
         await self._async.write(self._delete(thread_id))
 
     def _delete(self, thread_id: str) -> Any:
-        self._memo.forget(str(thread_id))
-        return partial(removal.delete, thread_id=str(thread_id), who=_WHO, ns=self._ns)
+        self._cache.forget(str(thread_id))
+        return partial(thread_removal.delete, thread_id=str(thread_id), who=_WHO, ns=self._ns)
 
     def delete_for_runs(self, run_ids: Sequence[str]) -> None:
         """Remove what some runs wrote."""
@@ -338,7 +357,9 @@ class HoldproofSaver(BaseCheckpointSaver[Any]):
         await self._async.write(self._delete_runs(run_ids))
 
     def _delete_runs(self, run_ids: Sequence[str]) -> Any:
-        return partial(removal.delete_runs, run_ids=[self._run(str(each)) for each in run_ids], who=_WHO, ns=self._ns)
+        return partial(
+            thread_removal.delete_runs, run_ids=[self._run(str(each)) for each in run_ids], who=_WHO, ns=self._ns
+        )
 
     def copy_thread(self, source_thread_id: str, target_thread_id: str) -> None:
         """Copy a thread with all its checkpoints and writes."""
@@ -349,7 +370,7 @@ class HoldproofSaver(BaseCheckpointSaver[Any]):
         await self._async.write(self._copy(source_thread_id, target_thread_id))
 
     def _copy(self, source: str, target: str) -> Any:
-        return partial(removal.copy, thread_id=str(source), to=str(target), ns=self._ns)
+        return partial(thread_removal.copy, thread_id=str(source), to=str(target), ns=self._ns)
 
     def prune(self, thread_ids: Sequence[str], *, strategy: str = "keep_latest") -> None:
         """Remove all but the newest checkpoint of each line (`keep_latest`), or all (`delete`)."""
@@ -363,11 +384,12 @@ class HoldproofSaver(BaseCheckpointSaver[Any]):
         if strategy not in ("keep_latest", "delete"):
             raise InvalidInputError("a strategy is keep_latest or delete", strategy=str(strategy))
         for thread_id in dict.fromkeys(map(str, thread_ids)):
-            newest = partial(removal.prune, thread_id=thread_id, keep=1, who=_WHO, ns=self._ns)
+            newest = partial(thread_removal.prune, thread_id=thread_id, keep=1, who=_WHO, ns=self._ns)
             yield from ask(Write(self._delete(thread_id) if strategy == "delete" else newest))
 
     def get_next_version(self, current: Any, channel: None) -> Any:  # noqa: ARG002
-        """The version after this one: a number; after one of another saver, a text of its form."""
+        """Return the version after this one: a number; after one of another saver, a text of its form."""
+        # A thread that was imported goes on with versions of its old form.
         if isinstance(current, str):
             return f"{int(current.split('.')[0]) + 1:032}.0"
         return 1 if current is None else current + 1

@@ -1,7 +1,7 @@
 """`HoldproofStore`: LangGraph's long-term memory on a store.
 
 Rules:
-- Both colours are native: one generator for each batch, driven by the async or the sync face.
+- Sync and async are native: one generator for each batch, driven by the sync or the async client.
 - A batch is one transaction, all of it or nothing; what it reads is what was there before it writes.
 - Namespaces are checked for every operation before anything is done; filters never become SQL.
 - An item whose time is over is not there, whether it was swept or not. Reading begins its time anew only where
@@ -34,14 +34,12 @@ from langgraph.store.base import (
 )
 
 from holdproof import client, sync
-from holdproof.adapters.langgraph.open_store import Opening
+from holdproof.adapters.langgraph.open_store import StoreOpener
 from holdproof.adapters.langgraph.ttl_sweeper import Sweeper
 from holdproof.adapters.langgraph.values import plain
 from holdproof.adapters.shared_store import embedded
-from holdproof.db import Call, Read, Tx, Work, Write, ask
 from holdproof.errors import InvalidInputError, RunningLoopError
-from holdproof.memory.notes import notes
-from holdproof.memory.objects.tree_transaction import MAIN
+from holdproof.kernel import MAIN, Call, Read, Tx, Work, Write, ask, notes
 from holdproof.model.notes import Note
 
 _MINUTE_S: Final = 60.0
@@ -60,7 +58,7 @@ class _Prepared(NamedTuple):
 
 
 class HoldproofStore(BaseStore):
-    """Keeps items of LangGraph in a store: `HoldproofStore(store)`, of either face; one that is open here, not remote.
+    """LangGraph's long-term memory on a store: `HoldproofStore(store)`, one that is open in this process, not remote.
 
     `index` (`dims`, `embed`, `fields`) lets items be found by what they mean; `ttl` is LangGraph's configuration.
     `subject(namespace, key)` names the person whose an item is: it goes when that person is erased.
@@ -78,9 +76,13 @@ class HoldproofStore(BaseStore):
     ) -> None:
         store = embedded(store)
         self._ns = store.ns or MAIN
-        self._sync, self._async = sync.Holdproof(store.core, store.ns), client.Holdproof(store.core, store.ns)
-        self.ttl_config, self._subject = ttl, subject
-        self.index_config, self.embeddings, self._fields = index, None, _fields(index)
+        self._sync = sync.Holdproof(store.core, store.ns)
+        self._async = client.Holdproof(store.core, store.ns)
+        self.ttl_config = ttl
+        self._subject = subject
+        self.index_config = index
+        self.embeddings = None
+        self._fields = _fields(index)
         if index is not None:
             self.embeddings = ensure_embeddings(index.get("embed"))
         self._sweeper = Sweeper(self.sweep_ttl)
@@ -88,12 +90,12 @@ class HoldproofStore(BaseStore):
     @classmethod
     def from_conn_string(
         cls, conn_string: str | Path, *, home: str | Path | None = None, **options: Any
-    ) -> Opening["HoldproofStore"]:
-        """A store in a folder or at `postgresql://…`; `with` or `async with` it opens and closes.
+    ) -> StoreOpener["HoldproofStore"]:
+        """Return a store in a folder or at `postgresql://…`; `with` or `async with` it opens and closes.
 
         Keys and kept heads of a store on a server lie in `home`: the user's own, or HOLDPROOF_HOME, if it is not said.
         """
-        return Opening(conn_string, home, partial(cls, **options), closing=HoldproofStore.close)
+        return StoreOpener(conn_string, home, partial(cls, **options), closing=HoldproofStore.close)
 
     def setup(self) -> None:
         """Nothing to do: a store that is open has its tables. It is here because LangGraph's own stores need it."""
@@ -108,6 +110,7 @@ class HoldproofStore(BaseStore):
         """Run operations as one; asyncio.InvalidStateError inside a running event loop, which it would block."""
         try:
             return self._sync.run(self._batch(_checked(ops), self._embed(blocking=True)))
+        # The error that LangGraph's own stores raise here, so that callers can handle both alike.
         except RunningLoopError as error:
             raise asyncio.InvalidStateError(
                 "a synchronous call inside a running event loop would block it: use the method with an `a` in front"
@@ -131,10 +134,10 @@ class HoldproofStore(BaseStore):
         prepared = yield from self._prepare(ops, embed)
         if any(isinstance(op, PutOp) for op in ops):
             return (yield from ask(Write(partial(self._apply, prepared=prepared))))
-        found, due = yield from ask(Read(partial(self._look, prepared=prepared)))
+        results, due = yield from ask(Read(partial(self._look, prepared=prepared)))
         if due:  # most that is read has no time that could begin anew: then nothing is written
             yield from ask(Write(partial(self._refresh, due=due)))
-        return found
+        return results
 
     def _prepare(self, ops: Sequence[Op], embed: Embed | None) -> Work[_Prepared]:
         """Ask for the vectors of all texts of a batch, at once."""
@@ -145,10 +148,12 @@ class HoldproofStore(BaseStore):
                 for name, text in self._texts(op):
                     places.append((place, name))
                     texts.append(text)
-        made: Sequence[Any] = (yield from ask(Call(partial(embed, texts)))) if embed is not None and texts else []
+        embedded_texts: Sequence[Any] = (
+            (yield from ask(Call(partial(embed, texts)))) if embed is not None and texts else []
+        )
         vectors: dict[int, dict[str, Sequence[float]]] = {}
         queries: dict[int, Sequence[float]] = {}
-        for (place, name), vector in zip(places, made, strict=True):
+        for (place, name), vector in zip(places, embedded_texts, strict=True):
             self._fits(vector)
             if name is None:
                 queries[place] = vector
@@ -157,16 +162,16 @@ class HoldproofStore(BaseStore):
         return _Prepared(ops, vectors, queries)
 
     def _texts(self, op: Op) -> Iterable[tuple[str | None, str]]:
-        """What of an operation becomes a vector: fields under their names, a query under none."""
+        """Return what of an operation becomes a vector: fields under their names, a query under none."""
         if isinstance(op, SearchOp):
             return [(None, op.query)] if op.query else []
         if not isinstance(op, PutOp) or op.value is None or op.index is False:
             return []
         paths = self._fields if op.index is None else [(path, tokenize_path(path)) for path in op.index]
-        found = [(path, get_text_at_path(plain(op.value), tokens)) for path, tokens in paths]
+        texts_by_path = [(path, get_text_at_path(plain(op.value), tokens)) for path, tokens in paths]
         return [
             (f"{path}.{number}" if len(texts) > 1 else path, text)
-            for path, texts in found
+            for path, texts in texts_by_path
             for number, text in enumerate(texts)
         ]
 
@@ -179,8 +184,9 @@ class HoldproofStore(BaseStore):
 
     def _apply(self, tx: Tx, prepared: _Prepared) -> list[Result]:
         """All of a batch: what is read, then what is written, the last for each key, in one order for everybody."""
-        found, due = self._look(tx, prepared)
+        results, due = self._look(tx, prepared)
         self._refresh(tx, due)
+        # The last put of a key wins, as in LangGraph's own stores; sorted, so that two batches lock in one order.
         last = {(op.namespace, op.key): place for place, op in enumerate(prepared.ops) if isinstance(op, PutOp)}
         for (path, key), place in sorted(last.items()):
             op = prepared.ops[place]
@@ -198,25 +204,26 @@ class HoldproofStore(BaseStore):
                 subject=None if self._subject is None else self._subject(path, key),
                 ns=self._ns,
             )
-        return found
+        return results
 
     def _look(self, tx: Tx, prepared: _Prepared) -> tuple[list[Result], list[Note]]:
-        """What a batch reads, and whose time begins anew by that."""
+        """Return what a batch reads, and whose time begins anew by that."""
         results: list[Result] = [None] * len(prepared.ops)
         due: dict[tuple[tuple[str, ...], str], Note] = {}
         for place, op in enumerate(prepared.ops):
-            found: Sequence[Note] = ()
+            matches: Sequence[Note] = ()
             if isinstance(op, GetOp):
-                one = notes.get(tx, op.namespace, op.key, ns=self._ns)
-                found = () if one is None else (one,)
+                one = notes.find(tx, op.namespace, op.key, ns=self._ns)
+                matches = () if one is None else (one,)
                 results[place] = None if one is None else Item(**_item(one))
             elif isinstance(op, SearchOp):
-                found = self._search(tx, op, prepared.queries.get(place))
-                results[place] = [SearchItem(**_item(each), score=each.score) for each in found]
+                matches = self._search(tx, op, prepared.queries.get(place))
+                results[place] = [SearchItem(**_item(each), score=each.score) for each in matches]
             elif isinstance(op, ListNamespacesOp):
                 results[place] = self._paths(tx, op)
+            # Collected first and refreshed at the end: a batch reads one state.
             if isinstance(op, GetOp | SearchOp) and op.refresh_ttl and self._refreshes:
-                due.update(((note.path, note.key), note) for note in found if note.ttl_s is not None)
+                due.update(((note.path, note.key), note) for note in matches if note.ttl_s is not None)
         return results, [due[key] for key in sorted(due)]
 
     @property
@@ -228,23 +235,23 @@ class HoldproofStore(BaseStore):
             notes.touch(tx, note.path, note.key, ns=self._ns)
 
     def _search(self, tx: Tx, op: SearchOp, vector: Sequence[float] | None) -> Sequence[Note]:
-        given: dict[str, Any] = {
+        query: dict[str, Any] = {
             "filter": op.filter,
             "vector": vector,
             "limit": op.limit,
             "offset": op.offset,
             "ns": self._ns,
         }
-        return notes.search(tx, tuple(op.namespace_prefix), **given)
+        return notes.search_slice(tx, tuple(op.namespace_prefix), **query)
 
     def _paths(self, tx: Tx, op: ListNamespacesOp) -> list[tuple[str, ...]]:
-        asked: dict[str, list[tuple[str, ...]]] = {"prefix": [], "suffix": []}
+        patterns: dict[str, list[tuple[str, ...]]] = {"prefix": [], "suffix": []}
         for condition in op.match_conditions or ():
-            if condition.match_type not in asked:
+            if condition.match_type not in patterns:
                 raise InvalidInputError("a namespace is matched by prefix or suffix", match=str(condition.match_type))
-            asked[condition.match_type].append(tuple(condition.path))
-        given: dict[str, Any] = {"max_depth": op.max_depth, "limit": op.limit, "offset": op.offset, "ns": self._ns}
-        return list(notes.paths(tx, prefixes=asked["prefix"], suffixes=asked["suffix"], **given))
+            patterns[condition.match_type].append(tuple(condition.path))
+        page: dict[str, Any] = {"max_depth": op.max_depth, "limit": op.limit, "offset": op.offset, "ns": self._ns}
+        return notes.paths_slice(tx, prefixes=patterns["prefix"], suffixes=patterns["suffix"], **page)
 
     # --- time ---
 
@@ -267,21 +274,22 @@ class HoldproofStore(BaseStore):
 
 
 def _checked(ops: Iterable[Op]) -> list[Op]:
-    """The operations of a batch, each with a namespace that is one."""
-    known = list(ops)
-    for op in known:
+    """Return the operations of a batch, each with a namespace that is one."""
+    operations = list(ops)
+    for op in operations:
         if not isinstance(op, GetOp | PutOp | SearchOp | ListNamespacesOp):
             raise TypeError(f"no operation of a store: {type(op).__name__}")
         validate_op_namespace(op)
-    return known
+    return operations
 
 
 def _fields(index: IndexConfig | None) -> list[tuple[str, Any]]:
     """The fields that are embedded where an item does not say which; LangGraph's SQLite store says `text_fields`."""
-    given: Any = index or {}
-    if (distance := given.get("distance_type", "cosine")) != "cosine":
+    config: Any = index or {}
+    # LangGraph's SQLite store offers others; silently ranking by cosine would be a wrong answer.
+    if (distance := config.get("distance_type", "cosine")) != "cosine":
         raise ValueError(f"items are compared by their cosine, not by {distance!r}")
-    fields = given.get("fields") or given.get("text_fields") or ["$"]
+    fields = config.get("fields") or config.get("text_fields") or ["$"]
     if isinstance(fields, str):
         fields = [fields]
     return [(path, "$" if path == "$" else tokenize_path(path)) for path in fields]

@@ -15,15 +15,18 @@ class Sweeper:
 
     def __init__(self, sweep: Callable[[], int]) -> None:
         self._sweep = sweep
-        self._lock, self._end = threading.Lock(), threading.Event()
+        self._lock = threading.Lock()
+        self._end = threading.Event()
         self._thread: threading.Thread | None = None
         self._future: Future[None] = Future()
 
     def start(self, seconds: float) -> "Future[None]":
-        """Begin, or go on; whoever cancels the future ends it."""
+        """Start the thread unless it runs; cancelling the returned future ends it."""
         with self._lock:
+            # Started again after a stop, or after the interpreter forked: a dead thread is no sweeper.
             if self._thread is None or not self._thread.is_alive():
-                self._end, self._future = threading.Event(), Future()
+                self._end = threading.Event()
+                self._future = Future()
                 end = self._end
                 self._future.add_done_callback(lambda future: end.set() if future.cancelled() else None)
                 work = (seconds, self._end, self._future)
@@ -37,6 +40,7 @@ class Sweeper:
                 self._sweep()
             except HoldproofError as error:
                 _logger.warning("a sweep failed: %s", error)
+        # A future that was cancelled must not be given a result.
         if future.set_running_or_notify_cancel():
             future.set_result(None)
 

@@ -7,13 +7,15 @@ Rules:
 """
 
 from dataclasses import fields
+from functools import partial
 from types import TracebackType
 from typing import Any, Final
 
 from agents.memory import SessionSettings
 
-from holdproof.adapters.shared_store import SharedStore, Where, settled
+from holdproof.adapters.shared_store import SharedStore, Where, shield_until_done
 from holdproof.client import Holdproof
+from holdproof.kernel import transcripts
 
 PREFIX: Final = "openai-agents/"
 
@@ -34,38 +36,41 @@ class HoldproofSession:
     ) -> None:
         self.session_id = session_id
         self.session_settings = _settings(session_settings)
-        self._place = SharedStore(where, ns=ns)
+        self._shared = SharedStore(where, ns=ns)
         self._name = PREFIX + session_id
 
     async def get_items(self, limit: int | None = None) -> list[Any]:
-        """The items in their order: the latest `limit`, or as many as the settings say, or all."""
-        store = await self._place.store()
+        """Return the items in their order: the latest `limit`, or as many as the settings say, or all."""
+        store = await self._shared.store()
+        # An explicit limit wins over the session's settings, as in the SDK's own sessions.
         if limit is None and self.session_settings is not None:
             limit = _settings(self.session_settings).limit
+        # The SDK's own sessions take a negative limit for none.
         last = None if limit is None or limit < 0 else limit
-        found = await store.transcripts.read(self._name, last=last, **self._place.within())
-        return [item.value for item in found]
+        query = {"last": last, **self._shared.within()}
+        items = await store.read(partial(transcripts.read_items, name=self._name, **query))
+        return [item.value for item in items]
 
     async def add_items(self, items: list[Any]) -> None:
         """Add items at the end."""
-        store = await self._place.store()
+        store = await self._shared.store()
         if items:
-            await settled(store.transcripts.append(self._name, list(items), **self._place.within()))
+            await shield_until_done(store.transcripts.append(self._name, list(items), **self._shared.within()))
 
     async def pop_item(self) -> Any | None:
         """Take the last item away; None where there is none."""
-        store = await self._place.store()
-        popped = await settled(store.transcripts.pop(self._name, **self._place.within()))
+        store = await self._shared.store()
+        popped = await shield_until_done(store.transcripts.pop_item(self._name, **self._shared.within()))
         return None if popped is None else popped.value
 
     async def clear_session(self) -> None:
         """Take all items away."""
-        store = await self._place.store()
-        await settled(store.transcripts.delete(self._name, **self._place.within()))
+        store = await self._shared.store()
+        await shield_until_done(store.transcripts.delete(self._name, **self._shared.within()))
 
     def close(self) -> None:
-        """Let go of the store; may be called twice. One that was given stays open."""
-        self._place.close()
+        """Release the store; may be called twice. A store that was passed in stays open."""
+        self._shared.close()
 
     async def __aenter__(self) -> "HoldproofSession":
         return self
@@ -77,21 +82,22 @@ class HoldproofSession:
 
 
 async def session_ids(store: Holdproof, *, ns: str | None = None) -> list[str]:
-    """The ids of all sessions of a store, in order."""
-    found: list[str] = []
-    after: str | None = ""
+    """Return the ids of all sessions of a store, in order."""
+    ids: list[str] = []
+    cursor: str | None = None
     within: dict[str, Any] = {} if ns is None else {"ns": ns}
-    while after is not None:
-        page = await store.transcripts.list(prefix=PREFIX, after=after, **within)
-        found += [one.name.removeprefix(PREFIX) for one in page.transcripts]
-        after = page.next
-    return found
+    while True:
+        page = await store.transcripts.list(prefix=PREFIX, cursor=cursor, **within)
+        ids += [transcript.name.removeprefix(PREFIX) for transcript in page.items]
+        cursor = page.next_cursor
+        if cursor is None:
+            return ids
 
 
-def _settings(given: SessionSettings | dict[str, Any] | None) -> SessionSettings:
+def _settings(settings: SessionSettings | dict[str, Any] | None) -> SessionSettings:
     """Settings as the SDK has them; a word that is none of its is refused."""
-    if isinstance(given, SessionSettings):
-        return given
-    if unknown := sorted(set(given or {}) - {field.name for field in fields(SessionSettings)}):
+    if isinstance(settings, SessionSettings):
+        return settings
+    if unknown := sorted(set(settings or {}) - {field.name for field in fields(SessionSettings)}):
         raise TypeError(f"Unknown session settings: {', '.join(unknown)}")
-    return SessionSettings(**(given or {}))
+    return SessionSettings(**(settings or {}))

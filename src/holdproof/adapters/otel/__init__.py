@@ -20,7 +20,7 @@ __all__ = ["HoldproofSpanExporter", "Received", "instrument", "receive", "uninst
 
 
 def __getattr__(name: str) -> Any:
-    """What needs the SDK is imported when it is asked for."""
+    """Return what needs the SDK is imported when it is asked for."""
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     try:

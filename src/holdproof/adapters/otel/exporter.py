@@ -21,7 +21,7 @@ class HoldproofSpanExporter(SpanExporter):
 
     def __init__(self, store: sync.Holdproof | Holdproof) -> None:
         self._store = sync.Holdproof(store.core)
-        # A processor may export on the thread of a running loop, which the sync face must not block: ours has none.
+        # A processor may export on the thread of a running loop, which the sync client must not block: ours has none.
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="holdproof-otel")
         self._over = False
 
@@ -31,6 +31,7 @@ class HoldproofSpanExporter(SpanExporter):
             return SpanExportResult.FAILURE
         try:
             self._thread.submit(self._store.telemetry.append, [event_of(span) for span in spans]).result()
+        # RuntimeError is what the executor raises after shutdown.
         except (HoldproofError, RuntimeError) as error:
             _log.warning("%d spans were not kept: %s", len(spans), error)
             return SpanExportResult.FAILURE
@@ -48,8 +49,9 @@ class HoldproofSpanExporter(SpanExporter):
 
 
 def event_of(span: Any) -> TelemetryEvent:
-    """The event of a span that has ended."""
-    context, scope = span.get_span_context(), span.instrumentation_scope
+    """Return the event of a span that has ended."""
+    context = span.get_span_context()
+    scope = span.instrumentation_scope
     status = span.status
     data = {
         "name": span.name,
@@ -80,5 +82,5 @@ def event_of(span: Any) -> TelemetryEvent:
     return spans.event(f"{context.trace_id:032x}", f"{context.span_id:016x}", data)
 
 
-def _plain(given: Mapping[str, Any] | None) -> dict[str, Any]:
-    return {key: spans.plain(value) for key, value in (given or {}).items()}
+def _plain(attributes: Mapping[str, Any] | None) -> dict[str, Any]:
+    return {key: spans.plain(value) for key, value in (attributes or {}).items()}

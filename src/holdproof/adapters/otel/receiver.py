@@ -32,7 +32,8 @@ class Received:
 
 
 def receive(body: bytes, *, content_type: str, content_encoding: str | None = None, most: int = MOST) -> Received:
-    """A request with traces; FormatError where its bytes are none, InvalidInputError for a type nobody knows."""
+    """Return a request with traces; FormatError where its bytes are none, InvalidInputError for a type nobody knows."""
+    # Exporters add parameters such as a charset.
     kind = content_type.partition(";")[0].strip().lower()
     if kind not in (JSON, PROTOBUF):
         raise InvalidInputError(f"OTLP is {PROTOBUF} or {JSON}, not {kind!r}", content_type=kind)
@@ -48,6 +49,7 @@ def _unpacked(body: bytes, encoding: str, most: int) -> bytes:
         return body
     if encoding not in ("gzip", "deflate"):
         raise InvalidInputError(f"OTLP comes plain, gzip or deflate, not {encoding!r}", content_encoding=encoding)
+    # 31 means a gzip header, 15 a zlib one.
     unpacking = zlib.decompressobj(31 if encoding == "gzip" else 15)
     try:
         data = unpacking.decompress(body, most + 1)

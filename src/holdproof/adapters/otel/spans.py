@@ -22,18 +22,20 @@ _DEEP: Final = 64
 
 def event(trace_id: str, span_id: str, data: Mapping[str, Any]) -> TelemetryEvent:
     """The event of a span; what is empty in its data is left out. FormatError where it has no ids or no times."""
-    began, ended = data["start_unix_nano"], data["end_unix_nano"]
+    began = data["start_unix_nano"]
+    ended = data["end_unix_nano"]
     if not _is_id(trace_id, 32) or not _is_id(span_id, 16):
         raise FormatError("a span needs a trace id of 16 bytes and a span id of 8, not all zero")
     if not 0 < began <= _LAST_NANO or not 0 <= ended <= _LAST_NANO:
         raise FormatError("a span needs the time of its start")
     resource = data.get("resource") or {}
+    # The telemetry store groups by instance; most SDKs set only the service's name.
     instance = resource.get("service.instance.id") or resource.get("service.name")
-    kept = {key: value for key, value in data.items() if value not in (None, "", {}, [])}
+    body = {key: value for key, value in data.items() if value not in (None, "", {}, [])}
     return TelemetryEvent(
         SPAN,
         to_text(began // 1000),
-        kept,
+        body,
         instance_id=None if instance is None else str(instance),
         span_id=span_id,
         trace_id=trace_id,
@@ -45,7 +47,8 @@ def _is_id(text: str, size: int) -> bool:
 
 
 def plain(value: Any, depth: int = 0) -> Any:
-    """A value of an attribute as JSON can hold it."""
+    """Return a value of an attribute as JSON can hold it."""
+    # Before int and bool checks: JSON has no NaN and no infinity.
     if isinstance(value, float):
         return value if isfinite(value) else str(value)
     if value is None or isinstance(value, bool | int | str):
@@ -62,17 +65,18 @@ def plain(value: Any, depth: int = 0) -> Any:
 
 
 def word(words: Sequence[str], number: Any) -> str:
-    """The word of an enum's number; of one that is not known, the number."""
-    known = isinstance(number, int) and 0 <= number < len(words)
-    return words[number] if known else str(number)
+    """Return the word of an enum's number; of one that is not known, the number."""
+    in_range = isinstance(number, int) and 0 <= number < len(words)
+    return words[number] if in_range else str(number)
 
 
 # --- a request in OTLP's JSON shape ------------------------------------------------------------------------------
 
 
 def read(request: Any) -> tuple[list[TelemetryEvent], list[str]]:
-    """The events of a request, and why some of its spans are none."""
-    events, refused = [], []
+    """Return the events of a request, and why some of its spans are none."""
+    events = []
+    refused = []
     for resource, scope, span in _spans(request):
         try:
             events.append(_event(resource, scope, span))
@@ -85,13 +89,13 @@ def _spans(request: Any) -> Iterator[tuple[dict[str, Any], dict[str, Any], Any]]
     for group in _list(_map(request), "resourceSpans"):
         resource = attributes(_map(_map(group).get("resource") or {}))
         for part in _list(_map(group), "scopeSpans"):
-            said = _map(_map(part).get("scope") or {})
-            scope = {key: said[key] for key in ("name", "version") if said.get(key)}
+            scope_fields = _map(_map(part).get("scope") or {})
+            scope = {key: scope_fields[key] for key in ("name", "version") if scope_fields.get(key)}
             yield from ((resource, scope, span) for span in _list(_map(part), "spans"))
 
 
-def _event(resource: dict[str, Any], scope: dict[str, Any], given: Any) -> TelemetryEvent:
-    span = _map(given)
+def _event(resource: dict[str, Any], scope: dict[str, Any], message: Any) -> TelemetryEvent:
+    span = _map(message)
     status = _map(span.get("status") or {})
     code = word(STATUSES, status.get("code", 0))
     data = {
@@ -99,6 +103,7 @@ def _event(resource: dict[str, Any], scope: dict[str, Any], given: Any) -> Telem
         "kind": word(KINDS, span.get("kind", 0)),
         "start_unix_nano": _whole(span.get("startTimeUnixNano", 0)),
         "end_unix_nano": _whole(span.get("endTimeUnixNano", 0)),
+        # All zeros means no parent.
         "parent_span_id": str(span.get("parentSpanId", "")).lower().strip("0") and str(span["parentSpanId"]).lower(),
         "trace_state": span.get("traceState"),
         "status": {} if code == "UNSET" else {"code": code, "message": str(status.get("message", ""))},
@@ -111,19 +116,19 @@ def _event(resource: dict[str, Any], scope: dict[str, Any], given: Any) -> Telem
     return event(str(span.get("traceId", "")).lower(), str(span.get("spanId", "")).lower(), data)
 
 
-def _happening(given: dict[str, Any]) -> dict[str, Any]:
-    at = _whole(given.get("timeUnixNano", 0))
-    return {"name": str(given.get("name", "")), "time_unix_nano": at, "attributes": attributes(given)}
+def _happening(message: dict[str, Any]) -> dict[str, Any]:
+    at = _whole(message.get("timeUnixNano", 0))
+    return {"name": str(message.get("name", "")), "time_unix_nano": at, "attributes": attributes(message)}
 
 
-def _link(given: dict[str, Any]) -> dict[str, Any]:
-    ids = {"trace_id": str(given.get("traceId", "")).lower(), "span_id": str(given.get("spanId", "")).lower()}
-    return {**ids, "attributes": attributes(given)}
+def _link(message: dict[str, Any]) -> dict[str, Any]:
+    ids = {"trace_id": str(message.get("traceId", "")).lower(), "span_id": str(message.get("spanId", "")).lower()}
+    return {**ids, "attributes": attributes(message)}
 
 
-def attributes(given: Mapping[str, Any]) -> dict[str, Any]:
-    """The attributes of a message, by key."""
-    pairs = [_map(each) for each in _list(given, "attributes")]
+def attributes(message: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the attributes of a message, by key."""
+    pairs = [_map(each) for each in _list(message, "attributes")]
     return {str(pair.get("key", "")): _any(_map(pair.get("value") or {})) for pair in pairs}
 
 
@@ -149,8 +154,8 @@ def _map(value: Any) -> dict[str, Any]:
     return value
 
 
-def _list(given: Mapping[str, Any], key: str) -> list[Any]:
-    value = given.get(key) or []
+def _list(message: Mapping[str, Any], key: str) -> list[Any]:
+    value = message.get(key) or []
     if not isinstance(value, list):
         raise FormatError(f"OTLP: {key} is a list, not {type(value).__name__}")
     return value

@@ -17,7 +17,7 @@ from opentelemetry.trace import SpanKind, Status, StatusCode
 from holdproof import __version__, sync
 from holdproof.client import Holdproof
 from holdproof.errors import HoldproofError
-from holdproof.executors import unwrap_methods, wrap_methods
+from holdproof.kernel import unwrap_methods, wrap_methods
 
 _SCOPE = "holdproof"
 
@@ -29,6 +29,7 @@ def instrument(store: Holdproof | sync.Holdproof, *, tracer_provider: Any = None
 
     def watcher(name: str, call: Callable[..., Any]) -> Callable[..., Any]:
         seconds = meter.create_histogram(f"holdproof.{name}", unit="s", description=f"how long {name} takes")
+        # Made once for each method, not for each call.
         attributes = {"holdproof.operation": name, **({"holdproof.ns": store.ns} if store.ns else {})}
 
         def watched(*args: Any, **kwargs: Any) -> Any:
@@ -39,8 +40,9 @@ def instrument(store: Holdproof | sync.Holdproof, *, tracer_provider: Any = None
             except BaseException as error:
                 ending(error)
                 raise
+            # The caller may await a future late, or never: the span ends with the work.
             if isinstance(answer, asyncio.Future):
-                answer.add_done_callback(ending.heard)
+                answer.add_done_callback(ending.on_done)
                 return answer
             if inspect.isawaitable(answer):
                 return _awaited(answer, ending)
@@ -61,9 +63,11 @@ class _Ending:
     """The end of a span, told once."""
 
     def __init__(self, span: Any, seconds: Any) -> None:
-        self._span, self._seconds, self._began = span, seconds, perf_counter()
+        self._span = span
+        self._seconds = seconds
+        self._began = perf_counter()
 
-    def heard(self, answer: "asyncio.Future[Any]") -> None:
+    def on_done(self, answer: "asyncio.Future[Any]") -> None:
         """The end of something that is awaited elsewhere."""
         self(asyncio.CancelledError() if answer.cancelled() else answer.exception())
 

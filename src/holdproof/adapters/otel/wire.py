@@ -14,7 +14,10 @@ from typing import Any, Final, NamedTuple
 from holdproof.errors import FormatError
 
 DEEP: Final = 64
-_VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
+_VARINT = 0
+_FIXED64 = 1
+_BYTES = 2
+_FIXED32 = 5
 _LONGEST: Final = 10
 
 
@@ -71,20 +74,22 @@ _WIRES: Final = {"int": _VARINT, "bool": _VARINT, "fixed": _FIXED64, "double": _
 
 
 def decode(data: bytes, message: str = "Request", depth: int = 0) -> dict[str, Any]:
-    """The fields of a message by their names in JSON."""
+    """Return the fields of a message by their names in JSON."""
     if depth > DEEP:
         raise FormatError(f"OTLP: values are nested deeper than {DEEP}")
-    known, found = MESSAGES[message], dict[str, Any]()
+    fields = MESSAGES[message]
+    decoded = dict[str, Any]()
     for number, wire, raw in _fields(data):
-        field = known.get(number)
+        field = fields.get(number)
+        # Unknown fields are newer than this code; a known one of the wrong wire type is treated alike.
         if field is None or wire != _WIRES.get(field.kind, _BYTES):
             continue
         value = _value(field.kind, raw, depth)
         if field.many:
-            found.setdefault(field.name, []).append(value)
+            decoded.setdefault(field.name, []).append(value)
         else:
-            found[field.name] = value
-    return found
+            decoded[field.name] = value
+    return decoded
 
 
 def _value(kind: str, raw: Any, depth: int) -> Any:
@@ -126,6 +131,7 @@ def _fields(data: bytes) -> Iterator[tuple[int, int, Any]]:
             size = 8 if wire == _FIXED64 else 4
         else:
             raise FormatError(f"OTLP: no protobuf: wire type {wire}")
+        # Checked before slicing: Python would silently give fewer bytes.
         if size > len(data) - at:
             raise FormatError("OTLP: a field is longer than its message")
         yield tag >> 3, wire, data[at : at + size]
@@ -136,13 +142,15 @@ def _varint(data: bytes, at: int) -> tuple[int, int]:
     value = 0
     for n, byte in enumerate(data[at : at + _LONGEST]):
         value |= (byte & 0x7F) << (7 * n)
+        # The high bit says that another byte follows.
         if byte < 0x80:
             return value & (2**64 - 1), at + n + 1
     raise FormatError("OTLP: a number has no end")
 
 
 def encode_partial(rejected: int, message: str) -> bytes:
-    """An ExportTraceServiceResponse that says how many spans were refused, and why."""
+    """Return an ExportTraceServiceResponse that says how many spans were refused, and why."""
+    # Field 1 is the count, field 2 the message, both inside field 1 of the response.
     text = message.encode()
     inner = b"\x08" + _number(rejected) + b"\x12" + _number(len(text)) + text
     return b"\x0a" + _number(len(inner)) + inner

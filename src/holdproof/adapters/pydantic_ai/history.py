@@ -6,14 +6,16 @@ Rules:
 - Messages are validated by Pydantic AI when they are read; what is no message is FormatError and never passed over.
 """
 
+from functools import partial
 from types import TracebackType
 from typing import Any, Final
 
 from pydantic import ValidationError
 from pydantic_ai.messages import ModelMessagesTypeAdapter
 
-from holdproof.adapters.shared_store import SharedStore, Where, settled
+from holdproof.adapters.shared_store import SharedStore, Where, shield_until_done
 from holdproof.errors import FormatError, NotFoundError
+from holdproof.kernel import transcripts
 
 PREFIX: Final = "pydantic-ai/"
 
@@ -23,47 +25,50 @@ class HoldproofHistory:
 
     def __init__(self, conversation_id: str, where: Where = None, *, ns: str | None = None) -> None:
         self.conversation_id = conversation_id
-        self._place = SharedStore(where, ns=ns)
+        self._shared = SharedStore(where, ns=ns)
         self._name = PREFIX + conversation_id
 
     async def messages(self, last: int | None = None) -> list[Any]:
-        """The messages in their order, or the last so many."""
-        store = await self._place.store()
-        found = await store.transcripts.read(self._name, last=last, **self._place.within())
+        """Return the messages in their order, or the last so many."""
+        store = await self._shared.store()
+        query = {"last": last, **self._shared.within()}
+        items = await store.read(partial(transcripts.read_items, name=self._name, **query))
         try:
-            return list(ModelMessagesTypeAdapter.validate_python([item.value for item in found]))
+            return list(ModelMessagesTypeAdapter.validate_python([item.value for item in items]))
+        # A message of a newer version, or no message: skipping it would change the conversation.
         except ValidationError as error:
             message = f"the history {self.conversation_id} holds what is no message"
             raise FormatError(message, conversation=self.conversation_id) from error
 
     async def append(self, messages: list[Any], *, expected: int | None = None) -> None:
         """Add messages at the end, if nobody wrote since the revision `expected`."""
-        store = await self._place.store()
+        store = await self._shared.store()
         items = ModelMessagesTypeAdapter.dump_python(messages, mode="json")
-        await settled(store.transcripts.append(self._name, items, expected=expected, **self._place.within()))
+        await shield_until_done(store.transcripts.append(self._name, items, expected=expected, **self._shared.within()))
 
     async def run(self, agent: Any, prompt: Any = None, *, alone: bool = False, **options: Any) -> Any:
         """Run an agent with the messages so far, and add the new ones; options are those of `agent.run`."""
-        seen = await self._rev() if alone else None
+        # Read before the run: if another run appends meanwhile, this append is a ConflictError.
+        expected_rev = await self._rev() if alone else None
         result = await agent.run(prompt, message_history=await self.messages(), **options)
-        await self.append(result.new_messages(), expected=seen)
+        await self.append(result.new_messages(), expected=expected_rev)
         return result
 
     async def _rev(self) -> int:
-        store = await self._place.store()
+        store = await self._shared.store()
         try:
-            return (await store.transcripts.get(self._name, **self._place.within())).rev
+            return (await store.transcripts.get(self._name, **self._shared.within())).rev
         except NotFoundError:
             return 0
 
     async def clear(self) -> None:
         """Forget all messages."""
-        store = await self._place.store()
-        await settled(store.transcripts.delete(self._name, **self._place.within()))
+        store = await self._shared.store()
+        await shield_until_done(store.transcripts.delete(self._name, **self._shared.within()))
 
     def close(self) -> None:
-        """Let go of the store; may be called twice. One that was given stays open."""
-        self._place.close()
+        """Release the store; may be called twice. A store that was passed in stays open."""
+        self._shared.close()
 
     async def __aenter__(self) -> "HoldproofHistory":
         return self

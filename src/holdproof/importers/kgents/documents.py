@@ -1,8 +1,8 @@
 """JSON of kgents: prompts and their history, states of agents, the witness.
 
 Rules:
-- A state is kept as its exact text. `soul/state.json` is the agent `soul`, `soul/other.json` is `soul/other`.
-- Whatever else lies in such a folder becomes a blob, so that nothing of it is lost.
+- A state is stored as its exact text. `soul/state.json` is the agent `soul`, `soul/other.json` is `soul/other`.
+- Other files in such a folder become blobs, so that nothing of it is lost.
 - Of the witness, documents become states; its logs and the like go to the cache.
 """
 
@@ -14,8 +14,9 @@ from typing import Any, Final
 
 from holdproof.db.sqlite.readonly import foreign_tables
 from holdproof.errors import FormatError
+from holdproof.importers import driver
 from holdproof.importers.kgents import files, tables
-from holdproof.importers.kgents.plan import Plan, Rows
+from holdproof.importers.kgents.row_source import Rows, RowSource
 from holdproof.importers.kgents.source import MOST_JSON, Contents
 from holdproof.importers.kgents.tables import TABLES, Row
 from holdproof.model.times import to_text
@@ -26,54 +27,56 @@ _CHECKPOINTS: Final = "checkpoints"
 
 
 def document(path: Path) -> tuple[str, Any]:
-    """A file of JSON: its text, and what it says."""
+    """Read a JSON file; return its text and its value."""
     try:
         text = files.small(path, MOST_JSON).decode()
         return text, json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise FormatError(f"{path} is no JSON: {error}", path=str(path)) from error
+        raise FormatError(f"{path} is not JSON: {error}", path=str(path)) from error
 
 
 def _state(agent_id: str, genus: str, path: Path, text: str) -> tuple[str, Row]:
+    # The document has no time of its own; that of the file is the best there is.
     at = to_text(path.stat(follow_symlinks=False).st_mtime_ns // 1000)
     row = {"agent_id": agent_id, "genus": genus, "state": text, "updated_at": at}
     return "agent_state", tables.fit(TABLES["agent_state"], row, str(path))
 
 
-class States(Plan):
+class States(RowSource):
     """A folder of states: `soul/`, `hypnagogia/`."""
 
     kind = "states"
 
     def rows(self, contents: Contents) -> Rows:
-        """See Plan."""
+        """See RowSource."""
         for path, parts in files.walk(self.path, contents.skipped):
             if _is_state(parts):
-                text, said = document(path)
-                genus = said.get("genus") if isinstance(said, dict) else None
+                text, value = document(path)
+                genus = value.get("genus") if isinstance(value, dict) else None
                 kind = genus if isinstance(genus, str) else _GENUS.get(self.name, self.name)
                 yield _state(self.name if path.stem == "state" else f"{self.name}/{path.stem}", kind, path, text)
 
     def blobs(self, contents: Contents) -> Iterator[tuple[Path, str, str | None]]:
-        """See Plan."""
+        """See RowSource."""
         for path, parts in files.walk(self.path, Counter()):
             if not _is_state(parts):
                 yield path, files.key_of(self.name, *parts), None
-        del contents  # the rows have counted what is passed over
+        del contents  # `rows` has counted what is skipped
 
 
 def _is_state(parts: tuple[str, ...]) -> bool:
     return len(parts) == 1 and parts[0].endswith(".json")
 
 
-class Prompts(Plan):
+class Prompts(RowSource):
     """`prompt-history/`: an index, and a document for each checkpoint."""
 
     kind = "prompts"
 
     def rows(self, contents: Contents) -> Rows:
-        """See Plan."""
-        index, seen = self.path / _INDEX, set[str]()
+        """See RowSource."""
+        index = self.path / _INDEX
+        checkpoints: set[str] = set()
         listed: Any = []
         if index.is_file() and not index.is_symlink():
             text, listed = document(index)
@@ -81,29 +84,29 @@ class Prompts(Plan):
         for path, parts in files.walk(self.path, contents.skipped):
             if _is_checkpoint(parts):
                 row, extra = self._checkpoint(path)
-                seen.add(row["id"])
+                checkpoints.add(row["id"])
                 yield "prompt_checkpoints", row
                 if extra:
                     yield _state(f"{self.name}/{row['id']}", "prompts", path, json.dumps(extra, ensure_ascii=False))
-        if lost := _ids(listed) - seen:
-            contents.skipped["checkpoints that the index names, and that have no file"] = len(lost)
+        if missing := _ids(listed) - checkpoints:
+            contents.skipped["checkpoints that the index names, and that have no file"] = len(missing)
 
     def _checkpoint(self, path: Path) -> tuple[Row, Row]:
-        _, said = document(path)
-        if not isinstance(said, dict):
-            raise FormatError(f"{path} is no checkpoint", path=str(path))
+        _, value = document(path)
+        if not isinstance(value, dict):
+            raise FormatError(f"{path} is not a checkpoint", path=str(path))
         table = TABLES["prompt_checkpoints"]
         names = {column.name for column in table.columns}
-        known = {name: value for name, value in said.items() if name in names}
-        row = tables.fit(table, {"id": path.stem, **known}, str(path))
-        return row, {name: value for name, value in said.items() if name not in names}
+        columns = {name: each for name, each in value.items() if name in names}
+        row = tables.fit(table, {"id": path.stem, **columns}, str(path))
+        return row, {name: each for name, each in value.items() if name not in names}
 
     def blobs(self, contents: Contents) -> Iterator[tuple[Path, str, str | None]]:
-        """See Plan."""
+        """See RowSource."""
         for path, parts in files.walk(self.path, Counter()):
             if parts != (_INDEX,) and not _is_checkpoint(parts):
                 yield path, files.key_of(self.name, *parts), None
-        del contents  # the rows have counted what is passed over
+        del contents  # `rows` has counted what is skipped
 
 
 def _is_checkpoint(parts: tuple[str, ...]) -> bool:
@@ -116,38 +119,38 @@ def _ids(listed: Any) -> set[str]:
         listed = listed.get(_CHECKPOINTS, [])
     if isinstance(listed, dict):
         return set(listed)
-    found = [each.get("id") if isinstance(each, dict) else each for each in listed if isinstance(listed, list)]
-    return {each for each in found if isinstance(each, str)}
+    ids = [each.get("id") if isinstance(each, dict) else each for each in listed if isinstance(listed, list)]
+    return {each for each in ids if isinstance(each, str)}
 
 
-class Folder(Plan):
+class Folder(RowSource):
     """A folder whose files become blobs: `ghost/`, `atelier/`, and `blobs/` of an XDG home."""
 
     kind = "blobs"
 
     def blobs(self, contents: Contents) -> Iterator[tuple[Path, str, str | None]]:
-        """See Plan."""
-        found = {parts: path for path, parts in files.walk(self.path, contents.skipped)}
+        """See RowSource."""
+        paths = {parts: path for path, parts in files.walk(self.path, contents.skipped)}
         above = () if self.name == "blobs" else (self.name,)
-        for parts, path in found.items():
+        for parts, path in paths.items():
             of = (*parts[:-1], parts[-1].removesuffix(".meta"))
-            if of in found and of != parts and _type(path) is not None:
-                continue  # what a file store wrote beside its blob, not a blob of its own
-            beside = found.get((*parts[:-1], f"{parts[-1]}.meta"))
+            if of in paths and of != parts and _type(path) is not None:
+                continue  # metadata that a file store wrote beside its blob
+            beside = paths.get((*parts[:-1], f"{parts[-1]}.meta"))
             yield path, files.key_of(*above, *parts), None if beside is None else _type(beside)
 
 
 def _type(path: Path) -> str | None:
-    """The content type that a `.meta` file tells, or None if it is something else."""
+    """The content type in a `.meta` file; None if it is another kind of file."""
     try:
-        said = document(path)[1]
+        _, value = document(path)
     except (FormatError, OSError):
         return None
-    found = said.get("content_type") if isinstance(said, dict) else None
-    return found if isinstance(found, str) and found.isascii() and found.isprintable() and found else None
+    name = value.get("content_type") if isinstance(value, dict) else None
+    return name if isinstance(name, str) and name.isascii() and name.isprintable() and name else None
 
 
-class Witness(Plan):
+class Witness(RowSource):
     """One of `witness.*`."""
 
     kind = "witness"
@@ -158,22 +161,23 @@ class Witness(Plan):
         return f"witness/{rest}" if rest else "witness"
 
     def rows(self, contents: Contents) -> Rows:
-        """See Plan."""
+        """See RowSource."""
         end = Path(self.name).suffix
         if end == ".json":
-            yield _state(self._agent, "witness", self.path, document(self.path)[0])
+            text, _ = document(self.path)
+            yield _state(self._agent, "witness", self.path, text)
         elif end == ".jsonl":
             lines = files.small(self.path, MOST_JSON).splitlines()
-            said = [_line(self.path, number, line) for number, line in enumerate(lines, 1) if line.strip()]
-            yield _state(f"{self._agent}/lines", "witness", self.path, json.dumps(said, ensure_ascii=False))
+            values = [_line(self.path, number, line) for number, line in enumerate(lines, 1) if line.strip()]
+            yield _state(f"{self._agent}/lines", "witness", self.path, json.dumps(values, ensure_ascii=False))
         elif end in {".db", ".sqlite"}:
             with foreign_tables(self.path) as listed:
-                told = {name: [_plain(row) for row in rows] for name, rows in listed}
-            yield _state(f"{self._agent}/tables", "witness", self.path, json.dumps(told, ensure_ascii=False))
+                dump = {name: [driver.row_as_json(row) for row in rows] for name, rows in listed}
+            yield _state(f"{self._agent}/tables", "witness", self.path, json.dumps(dump, ensure_ascii=False))
         del contents
 
     def cached(self) -> Iterator[tuple[Path, str]]:
-        """See Plan."""
+        """See RowSource."""
         if Path(self.name).suffix not in {".json", ".jsonl", ".db", ".sqlite"}:
             yield self.path, self.name
 
@@ -182,8 +186,4 @@ def _line(path: Path, number: int, line: bytes) -> Any:
     try:
         return json.loads(line)
     except (ValueError, RecursionError) as error:
-        raise FormatError(f"line {number} of {path} is no JSON: {error}", path=str(path), line=number) from error
-
-
-def _plain(row: Row) -> Row:
-    return {name: {"hex": value.hex()} if isinstance(value, bytes) else value for name, value in row.items()}
+        raise FormatError(f"line {number} of {path} is not JSON: {error}", path=str(path), line=number) from error

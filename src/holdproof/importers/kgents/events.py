@@ -1,9 +1,9 @@
 """`telemetry.db` of kgents: events, appended in one transaction.
 
 Rules:
-- Events have no identity of their own, so a content that was taken over once is never appended again. Of a source that
-  grew while it was taken over, the next run appends what is new.
-- An event without a type or a time that can be read is counted and left.
+- Events have no ids, so content that was imported once is never appended again. Of a source that grew during an
+  import, the next run appends what is new.
+- An event without a type or a readable time is counted and not imported.
 """
 
 import json
@@ -17,10 +17,10 @@ from holdproof.db.sqlite.readonly import foreign_rows, foreign_tables
 from holdproof.errors import BusyError, FormatError, InvalidInputError
 from holdproof.executors import SyncExecutor
 from holdproof.importers.kgents import journal
-from holdproof.importers.kgents.source import Contents, Source, Tell, differs
+from holdproof.importers.kgents.source import Contents, Report, Source, differs
 from holdproof.model.storage import TelemetryEvent
 from holdproof.storage import chunks, telemetry
-from holdproof.storage.lazy_stores import LazyStores
+from holdproof.storage.open_stores import OpenStores
 
 _BATCH: Final = 1_000
 _MOST_AT_ONCE: Final = 20_000
@@ -33,58 +33,66 @@ class Events(Source):
 
     kind = "telemetry"
     again = False
-    _seen = ""
+    _fingerprint = ""
 
-    def read(self, tell: Tell) -> Contents:
+    def read(self, report: Report) -> Contents:
         """See Source."""
         contents = Contents()
         for number, event in enumerate(self._events(contents), 1):
             contents.add("events", _line(event))
-            tell("read events", number, 0)
-        self._seen = contents.fingerprint
+            report("read events", number, 0)
+        self._fingerprint = contents.fingerprint
         return contents
 
-    def face(self, stores: LazyStores) -> SyncExecutor:
+    def face(self, stores: OpenStores) -> SyncExecutor:
         """See Source."""
         face: SyncExecutor = stores.open("telemetry").face
         return face
 
     def write(self, tx: Tx) -> Counter[str]:
         """See Source."""
-        known = self._known(tx) if journal.begun(tx, str(self.path)) else Counter[str]()
-        written, moved = Contents(), 0
+        appended = self._appended(tx) if journal.begun(tx, str(self.path)) else Counter[str]()
+        contents = Contents()
+        moved = 0
         walk = self._events(Contents())
+        # Events are streamed from the file: telemetry may be larger than memory.
         while batch := list(islice(walk, _BATCH)):
-            fresh = []
+            new = []
             for event in batch:
-                written.add("events", _line(event))
-                known[_content(event)] -= 1
-                fresh += [event] if known[_content(event)] < 0 else []
-            telemetry.add(tx, fresh)
-            moved += len(fresh)
-        if written.fingerprint != self._seen:  # what is not as it was read would be appended once more by a later run
-            raise BusyError(f"{self.path} changed while it was read; end what uses it", path=str(self.path))
+                contents.add("events", _line(event))
+                appended[_content(event)] -= 1
+                if appended[_content(event)] < 0:
+                    new.append(event)
+            telemetry.add(tx, new)
+            moved += len(new)
+        # The journal names the content that was read: if another was written, a later run would append it again.
+        if contents.fingerprint != self._fingerprint:
+            raise BusyError(
+                f"{self.path} changed while it was read; stop the program that uses it", path=str(self.path)
+            )
         return Counter({"events": moved})
 
-    def _known(self, tx: Tx) -> Counter[str]:
-        """Of a source that grew since a run that did not come to its end: what that run has appended already."""
-        known: Counter[str] = Counter()
+    def _appended(self, tx: Tx) -> Counter[str]:
+        """What an earlier, interrupted run has appended already of a source that grew since."""
+        appended: Counter[str] = Counter()
         walk = self._events(Contents())
         while batch := list(islice(walk, _BATCH)):
             for event in batch:
-                if (content := _content(event)) not in known:
+                if (content := _content(event)) not in appended:
                     at = {"since": event.timestamp, "until": event.timestamp}
-                    there = telemetry.query(tx, event.span_id, _MOST_AT_ONCE, event_type=event.event_type, **at)
-                    known[content] = sum(_content(each) == content for each in there)
-        return known
+                    existing = telemetry.query(tx, event.span_id, _MOST_AT_ONCE, event_type=event.event_type, **at)
+                    appended[content] = sum(_content(each) == content for each in existing)
+        return appended
 
-    def verify(self, stores: LazyStores, tell: Tell) -> None:
-        """See Source: among those of its time there is each event, as often as in the source."""
-        walk, store, done = self._events(Contents()), stores.open("telemetry"), 0
+    def verify(self, stores: OpenStores, report: Report) -> None:
+        """See Source: each event exists as often as in the source."""
+        walk = self._events(Contents())
+        store = stores.open("telemetry")
+        count = 0
         while batch := list(islice(walk, _BATCH)):
             _compare(store, sorted(batch, key=_moment))
-            done += len(batch)
-            tell("verify events", done, 0)
+            count += len(batch)
+            report("verify events", count, 0)
 
     def _events(self, contents: Contents) -> Iterator[TelemetryEvent]:
         with foreign_rows(self.path, self._table()) as (_, rows):
@@ -116,15 +124,16 @@ def _moment(event: TelemetryEvent) -> int:
 
 
 def _compare(store: Any, batch: list[TelemetryEvent]) -> None:
-    """Whether events in order of time are all there; halved where their time has too many others."""
-    there = store.query(limit=_MOST_AT_ONCE, since=batch[0].timestamp, until=batch[-1].timestamp)
-    if len(there) == _MOST_AT_ONCE and _moment(batch[0]) < _moment(batch[-1]):
+    """Raise unless all events exist; a batch whose time span has too many others is halved."""
+    existing = store.query(limit=_MOST_AT_ONCE, since=batch[0].timestamp, until=batch[-1].timestamp)
+    if len(existing) == _MOST_AT_ONCE and _moment(batch[0]) < _moment(batch[-1]):
         half = len(batch) // 2
         _compare(store, batch[:half])
         _compare(store, batch[half:])
         return
-    lost = Counter(map(_content, batch)) - Counter(map(_content, there))
-    if lost and len(there) < _MOST_AT_ONCE:
+    missing = Counter(map(_content, batch)) - Counter(map(_content, existing))
+    # More events than a query returns within one microsecond cannot be compared.
+    if missing and len(existing) < _MOST_AT_ONCE:
         raise differs(f"an event between {batch[0].timestamp} and {batch[-1].timestamp}")
 
 
@@ -135,15 +144,15 @@ def _content(event: TelemetryEvent) -> str:
 def _event(row: dict[str, Any]) -> TelemetryEvent:
     data = row.get("data")
     try:
-        said = json.loads(data) if isinstance(data, str) else {}
+        value = json.loads(data) if isinstance(data, str) else {}
     except (ValueError, RecursionError):
-        said = data
+        value = data
     more = {name: value for name, value in row.items() if name not in {"event_type", "timestamp", "data", *_NAMES}}
-    facts = said if isinstance(said, dict) else {"said": said}
-    kept = {name: value for name, value in more.items() if value is not None and name != "id"}
+    facts = value if isinstance(value, dict) else {"said": value}
+    legacy = {name: value for name, value in more.items() if value is not None and name != "id"}
     names = {name: None if row.get(name) is None else str(row[name]) for name in _NAMES}
     return TelemetryEvent(
-        _text(row["event_type"]), _text(row["timestamp"]), facts | ({"legacy": kept} if kept else {}), **names
+        _text(row["event_type"]), _text(row["timestamp"]), facts | ({"legacy": legacy} if legacy else {}), **names
     )
 
 

@@ -1,8 +1,8 @@
-"""Files of a legacy folder: found without following a link, read in pieces, named as keys.
+"""Files of a legacy folder: listed without following links, read in pieces, named as keys.
 
 Rules:
-- Links, pipes, sockets and devices are passed over and counted; nothing outside the folder is ever read.
-- A name that is no key is written with %-signs, so that no two files get the same key.
+- Links, pipes, sockets and devices are skipped and counted; nothing outside the folder is ever read.
+- A name that is not a valid key is percent-encoded, so that no two files get the same key.
 """
 
 import os
@@ -25,7 +25,7 @@ _QUOTED: Final = re.compile("%[0-9A-Fa-f]{2}")
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class SourceFile:
     """A file that becomes a blob."""
 
     path: Path
@@ -36,36 +36,38 @@ class Found:
 
 
 def pieces(path: Path) -> Iterator[bytes]:
-    """The bytes of a file, which must be one and no link."""
+    """Read a regular file in pieces; raises OSError for a link, FormatError for a device."""
+    # O_NONBLOCK: opening a pipe must not wait for a writer.
     handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
     with os.fdopen(handle, "rb") as file:
         if not stat.S_ISREG(os.fstat(handle).st_mode):
-            raise FormatError(f"{path} is no file", path=str(path))
+            raise FormatError(f"{path} is not a regular file", path=str(path))
         while piece := file.read(PIECE):
             yield piece
 
 
 def small(path: Path, most: int) -> bytes:
-    """A whole file of bounded size."""
-    found = bytearray()
+    """Read a file of limited size."""
+    data = bytearray()
     for piece in pieces(path):
-        found += piece
-        if len(found) > most:
+        data += piece
+        if len(data) > most:
             raise FormatError(f"{path} is larger than {most} bytes", path=str(path), most=most)
-    return bytes(found)
+    return bytes(data)
 
 
-def hashed(path: Path, key: str, content_type: str | None = None) -> Found:
-    """A file with its size and hash, read in pieces."""
-    digest, size = sha256(), 0
+def hashed(path: Path, key: str, content_type: str | None = None) -> SourceFile:
+    """Compute size and hash of a file."""
+    digest = sha256()
+    size = 0
     for piece in pieces(path):
         digest.update(piece)
         size += len(piece)
-    return Found(path, key, size, digest.hexdigest(), content_type)
+    return SourceFile(path, key, size, digest.hexdigest(), content_type)
 
 
 def walk(folder: Path, skipped: Counter[str]) -> Iterator[tuple[Path, tuple[str, ...]]]:
-    """Every file below a folder with its parts below it, sorted; what is none is counted."""
+    """Every file below a folder with its path in parts, sorted; anything else is counted in `skipped`."""
     with os.scandir(folder) as entries:
         listed = sorted(entries, key=lambda entry: os.fsencode(entry.name))
     for entry in listed:
@@ -80,8 +82,9 @@ def walk(folder: Path, skipped: Counter[str]) -> Iterator[tuple[Path, tuple[str,
 
 
 def key_of(*parts: str) -> str:
-    """The key of a file by its parts; another key for every other file."""
+    """The key of a file by its path; unique among the files of a source."""
     key = "/".join(map(_part, parts))
+    # A key that is too long becomes a hash below a name that no encoded part can have.
     if len(key.encode()) <= MOST_KEY_BYTES:
         return check_key(key)
     digest = sha256(os.fsencode("/".join(parts))).hexdigest()

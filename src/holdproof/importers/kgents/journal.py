@@ -1,4 +1,4 @@
-"""What is remembered of each source: entered with its rows, so that no run does anything twice."""
+"""The journal of imported sources: written with their rows, so that no run does anything twice."""
 
 import json
 from typing import NamedTuple
@@ -7,7 +7,7 @@ from holdproof.db import Tx, sql
 
 
 class Entry(NamedTuple):
-    """How far a source came."""
+    """How far the import of a source is."""
 
     verified: bool
     moved: bool
@@ -17,9 +17,12 @@ _FIND = sql("SELECT verified_at, moved_at FROM legacy_moves WHERE source = :sour
 
 
 def find(tx: Tx, source: str, fingerprint: str) -> Entry | None:
-    """How far this content of a source came, or None."""
+    """How far the import of this content is; None if it has not begun."""
     row = tx.one(_FIND, source=source, fingerprint=fingerprint)
-    return None if row is None else Entry(row[0] is not None, row[1] is not None)
+    if row is None:
+        return None
+    verified_at, moved_at = row
+    return Entry(verified_at is not None, moved_at is not None)
 
 
 _ENTER = sql(
@@ -30,9 +33,9 @@ _ENTER = sql(
 )
 
 
-def enter(tx: Tx, source: str, fingerprint: str, *, kind: str, found: dict[str, int]) -> None:
-    """The content of a source is written, by this transaction."""
-    text = json.dumps(found, sort_keys=True)
+def enter(tx: Tx, source: str, fingerprint: str, *, kind: str, counts: dict[str, int]) -> None:
+    """Record that the content of a source is written by this transaction."""
+    text = json.dumps(counts, sort_keys=True)
     tx.execute(_ENTER, source=source, fingerprint=fingerprint, kind=kind, found=text, now=tx.now)
 
 
@@ -41,12 +44,12 @@ _MOVED = sql("UPDATE legacy_moves SET moved_at = :now WHERE source = :source AND
 
 
 def verified(tx: Tx, source: str, fingerprint: str) -> None:
-    """All of it was read back and is right."""
+    """Record that all of it was read back without a difference."""
     tx.execute(_VERIFIED, source=source, fingerprint=fingerprint, now=tx.now, expect=1)
 
 
 def moved(tx: Tx, source: str, fingerprint: str) -> None:
-    """The source has its new name."""
+    """Record that the source has its new name."""
     tx.execute(_MOVED, source=source, fingerprint=fingerprint, now=tx.now, expect=1)
 
 
@@ -54,6 +57,6 @@ _BEGUN = sql("SELECT count(*) FROM legacy_moves WHERE source = :source AND moved
 
 
 def begun(tx: Tx, source: str) -> bool:
-    """Whether a content of a source was written that never got its new name: the source has changed since."""
+    """Whether an earlier content of a source was written and the source never renamed: it has changed since."""
     [(number,)] = tx.all(_BEGUN, source=source)
     return bool(number)

@@ -1,7 +1,7 @@
-"""What every kind of legacy source can do, in the order the driver asks for it.
+"""`Source`: what every kind of legacy file or folder can do, in the order in which the driver asks for it.
 
-1. `read` looks at all of it and changes nothing; whatever is damaged is a typed error now.
-2. `prepare` makes durable what goes before the transaction: bytes at their place.
+1. `read` reads all of it and changes nothing; damage is a typed error now.
+2. `prepare` makes durable what must exist before the transaction: the bytes of blobs.
 3. `write` is the transaction: everything or nothing.
 4. `verify` reads everything back and compares.
 """
@@ -17,26 +17,27 @@ from typing import Any, ClassVar, Final
 from holdproof.db import Tx
 from holdproof.errors import FormatError
 from holdproof.executors import SyncExecutor
-from holdproof.storage.lazy_stores import LazyStores
+from holdproof.storage.open_stores import OpenStores
 
-Tell = Callable[[str, int, int], None]
-"""Told which step is how far, of how much (0 if nobody knows)."""
+Report = Callable[[str, int, int], None]
+"""Called with a step, how far it is, and of how much (0 if unknown)."""
 
 MOST_JSON: Final = 256 << 20
-"""A document is read whole, so there is an end to what is one."""
+"""A document is read into memory, so its size is limited."""
 
 
 @dataclass
 class Contents:
-    """What is in a source: counts, a hash that tells it from any other, and what has no place here."""
+    """What is in a source: counts, a hash of everything, and counts of what cannot be imported."""
 
     counts: Counter[str] = field(default_factory=Counter)
     skipped: Counter[str] = field(default_factory=Counter)
     _hash: Any = field(default_factory=sha256)
 
     def add(self, what: str, content: str) -> None:
-        """One thing was found."""
+        """Count one record and add it to the hash."""
         self.counts[what] += 1
+        # NUL separates: no record can imitate the end of another.
         self._hash.update(f"{what}\0{content}\0".encode(errors="surrogatepass"))
 
     @property
@@ -53,29 +54,32 @@ class Source(ABC):
     """Whether writing the same content once more is harmless."""
 
     def __init__(self, path: Path, name: str) -> None:
-        self.path, self.name = path, name
+        self.path = path
+        self.name = name
 
     @abstractmethod
-    def read(self, tell: Tell) -> Contents:
-        """Look at all of it."""
+    def read(self, report: Report) -> Contents:
+        """Read all of it."""
 
     @abstractmethod
-    def face(self, stores: LazyStores) -> SyncExecutor:
-        """The database it goes to."""
+    def face(self, stores: OpenStores) -> SyncExecutor:
+        """The executor of the database it goes to."""
 
-    def prepare(self, stores: LazyStores, tell: Tell) -> None:
-        """Make durable what goes before the transaction; nothing where a transaction is all."""
-        del stores, tell
+    def prepare(self, stores: OpenStores, report: Report) -> None:
+        """Make durable what must exist before the transaction; nothing by default."""
+        del stores, report
 
     @abstractmethod
     def write(self, tx: Tx) -> Counter[str]:
-        """Write all of it; how much of it was new, by what it is."""
+        """Write all of it; return how many records were new, by kind."""
 
     @abstractmethod
-    def verify(self, stores: LazyStores, tell: Tell) -> None:
-        """Read all of it back; FormatError where anything is not as it was."""
+    def verify(self, stores: OpenStores, report: Report) -> None:
+        """Read all of it back; raises FormatError on any difference."""
 
 
 def differs(what: str) -> FormatError:
-    """What was written is not what is there."""
-    return FormatError(f"{what} was written, and is not there as it was: look, and rename the source if that is right")
+    """The error for a record that was read back with a difference."""
+    return FormatError(
+        f"{what} differs from the source after writing; compare them, and rename the source if that is right"
+    )

@@ -1,8 +1,8 @@
-"""Rows of other programs as rows of the membrane.
+"""Rows of kgents as rows of application tables.
 
 Rules:
-- A row that is there already with the same values is known; one with other values is a conflict, never overwritten.
-- What has no column is kept in the row's `metadata` or `data`, under `legacy`; where there is neither it is refused.
+- A row that exists with the same values is known; one with other values is a conflict, never overwritten.
+- Values without a column go to the row's `metadata` or `data`, under `legacy`; a table with neither refuses them.
 """
 
 import json
@@ -20,7 +20,7 @@ _COLUMN: Final = re.compile(r"(?P<name>\w+)(?::(?P<kind>int|real))?(?P<needed>!)
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column: what it holds, whether it must be there, and what it is if nothing is said."""
+    """A column: its type, whether a value is required, and the default."""
 
     name: str
     kind: str | None
@@ -30,7 +30,7 @@ class Column:
 
 @dataclass(frozen=True)
 class Table:
-    """A table of the membrane, as far as legacy rows go into it; its first column is its key."""
+    """An application table; its first column is its key."""
 
     name: str
     columns: tuple[Column, ...]
@@ -39,7 +39,7 @@ class Table:
 
     @property
     def beside(self) -> str | None:
-        """The column that takes what has no column of its own."""
+        """The column for values that have no column of their own."""
         return next((each.name for each in self.columns if each.name in {"metadata", "data"} and each.default), None)
 
     @property
@@ -49,8 +49,8 @@ class Table:
 
 
 def _table(name: str, text: str) -> Table:
-    found = [match for word in text.split() if (match := _COLUMN.fullmatch(word))]
-    columns = tuple(Column(each["name"], each["kind"], bool(each["needed"]), each["default"]) for each in found)
+    matches = [match for word in text.split() if (match := _COLUMN.fullmatch(word))]
+    columns = tuple(Column(each["name"], each["kind"], bool(each["needed"]), each["default"]) for each in matches)
     names = [each.name for each in columns]
     values = ", ".join(f":{each}" for each in names)
     return Table(
@@ -61,7 +61,7 @@ def _table(name: str, text: str) -> Table:
     )
 
 
-# In the order in which they refer to each other. `!` must be there, `=` is what it is if nothing is said.
+# In the order in which they refer to each other. `!` marks a required value, `=` a default.
 _ALL: Final = (
     _table(
         "instances",
@@ -114,18 +114,19 @@ _ALL: Final = (
 TABLES: Final = {table.name: table for table in _ALL}
 
 
-def fit(table: Table, given: Mapping[str, Any], where: str) -> Row:
-    """A row of another program as a row of ours; FormatError where it cannot be one."""
+def fit(table: Table, source_row: Mapping[str, Any], where: str) -> Row:
+    """Convert a row; raises FormatError if that is impossible."""
     row: Row = {}
     for column in table.columns:
-        value = given.get(column.name)
+        value = source_row.get(column.name)
         row[column.name] = _value(column, column.default if value is None else value, where)
         if column.needed and row[column.name] is None:
             raise FormatError(f"{where} has no {column.name}", where=where, column=column.name)
-    extra = {name: value for name, value in given.items() if name not in row and value is not None}
+    # Columns that kgents added later, or somebody else did.
+    extra = {name: value for name, value in source_row.items() if name not in row and value is not None}
     if extra:
         if table.beside is None:
-            raise FormatError(f"{where} has a column {min(extra)} that {table.name} has not", where=where)
+            raise FormatError(f"{where} has a column {min(extra)}, which {table.name} does not have", where=where)
         row[table.beside] = _merged(row[table.beside], extra)
     return row
 
@@ -139,42 +140,45 @@ def _value(column: Column, value: Any, where: str) -> Any:
         text = value if isinstance(value, str) else _text(value)
         text.encode()
     except (ValueError, TypeError, OverflowError) as error:
-        raise FormatError(f"{where}: {column.name} cannot be kept: {error}", where=where, column=column.name) from error
+        raise FormatError(
+            f"{where}: {column.name} cannot be stored: {error}", where=where, column=column.name
+        ) from error
     if "\0" in text:
-        raise FormatError(f"{where}: {column.name} has a NUL", where=where, column=column.name)
+        raise FormatError(f"{where}: {column.name} contains NUL", where=where, column=column.name)
     return text
 
 
 def _text(value: Any) -> str:
     if isinstance(value, bytes):
-        raise TypeError("it is no text")
+        raise TypeError("it is not a text")
     return json.dumps(value, ensure_ascii=False) if isinstance(value, list | dict) else str(value)
 
 
 def _merged(text: str, extra: Row) -> str:
-    """An object of JSON with what has no column of its own beside what it says."""
+    """Add values without a column to a JSON object."""
     beside = {name: value.hex() if isinstance(value, bytes) else value for name, value in extra.items()}
     try:
-        said = json.loads(text)
+        value = json.loads(text)
     except (ValueError, RecursionError):
-        said = text
-    whole = {**said, "legacy": beside} if isinstance(said, dict) else {"legacy": {**beside, "said": said}}
-    return json.dumps(whole, ensure_ascii=False, sort_keys=True, default=str)
+        value = text
+    merged = {**value, "legacy": beside} if isinstance(value, dict) else {"legacy": {**beside, "said": value}}
+    return json.dumps(merged, ensure_ascii=False, sort_keys=True, default=str)
 
 
-def take(tx: Tx, table: Table, row: Row) -> bool:
-    """Enter a row; False if it is there already with the same values, ConflictError with other ones."""
+def insert_row(tx: Tx, table: Table, row: Row) -> bool:
+    """Insert a row; False if it exists with the same values, ConflictError with other ones."""
     if tx.count(table.insert, **row):
         return True
     if not same(tx, table, row):
         key = row[table.key]
-        raise ConflictError(f"{table.name} has {key} already, with other values", table=table.name, key=key)
+        raise ConflictError(f"{table.name} has a row {key} with other values", table=table.name, key=key)
     return False
 
 
 def same(tx: Tx, table: Table, row: Row) -> bool:
-    """Whether a row is there with exactly these values."""
-    found = tx.one(table.select, key=row[table.key])
-    if found is None:
+    """Whether a row exists with exactly these values."""
+    existing = tx.one(table.select, key=row[table.key])
+    if existing is None:
         return False
-    return [_value(column, each, "") for column, each in zip(table.columns, found, strict=True)] == [*row.values()]
+    # Both databases return values of their own types: they are compared as they would be written.
+    return [_value(column, each, "") for column, each in zip(table.columns, existing, strict=True)] == [*row.values()]

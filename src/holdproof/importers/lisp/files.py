@@ -1,93 +1,98 @@
-"""Lisp memories: taken over from either of their formats with their history, and written back as an archive.
+"""Import of Lisp memories from either of their formats, with their history; export as an archive.
 
 Rules:
-- Every version of the file becomes a version here, in the order of the numbers they have, the current one last. One
-  that is in the history already is not brought again: a second import changes nothing.
+- Every version of the file becomes a version here, in the order of their numbers, the current one last. A version
+  that is in the history already is not imported again: a second import changes nothing.
 - What was changed here since an earlier import stays, unless the file brings a version that is new.
-- An object that the file knows only as history is not there afterwards; its history is.
-- All of it is one transaction, and each round of it (the first versions, the second ones …) a snapshot, so that what
-  was volatile then is found there. What was in no snapshot before is kept in one first.
-- A foreign hash is carried as it is. What can be said of it is reported, and stops nothing.
+- An object that the file has only as history is deleted afterwards; its history stays.
+- All of it is one transaction, and each round of it (the first versions, the second ones …) a snapshot, so that
+  volatile fields of that time are found there. Changes that are in no snapshot yet are put in one first.
+- A foreign hash is stored unchanged. Whether it matches is reported, and stops nothing.
 """
 
 import json
 from collections import Counter
-from itertools import islice, zip_longest
+from itertools import zip_longest
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, NamedTuple
 
 from holdproof import folders
 from holdproof.content import disk
 from holdproof.crypto import mst
-from holdproof.crypto.keys import Signer
-from holdproof.db import Call, Read, Tx, Work, Write, ask, sql
+from holdproof.db import Call, Read, Tx, Work, ask, sql
 from holdproof.errors import NotFoundError
 from holdproof.evidence import keys
+from holdproof.importers import driver
 from holdproof.importers.lisp import lisp_hash, lisp_objects, sexpr
-from holdproof.importers.lisp.lisp_objects import Kept
+from holdproof.importers.lisp.lisp_objects import StoredVersion
 from holdproof.importers.lisp.reader import MOST_BYTES
 from holdproof.memory.objects import commits, objects, records, snapshot_import
-from holdproof.memory.objects.commits import Note
+from holdproof.memory.objects.commits import CommitNote
 from holdproof.memory.objects.records import OBJECT
 from holdproof.memory.objects.tree_transaction import MAIN, TreeReader, TreeTransaction
 from holdproof.model.lisp import ForeignMemory, ForeignObject, HashVerdict, LispExported, LispImported
 from holdproof.model.progress import Progress
 from holdproof.store.context import Context
 
-_BATCH: Final = 500
+# --- import ---------------------------------------------------------------------------------------------------
 
 
-# --- coming in ---------------------------------------------------------------------------------------------------
-
-
-class _Arriving(NamedTuple):
-    """A file that was read: by id all versions of an object, the oldest first, and the one that is current."""
+class _LispFile(NamedTuple):
+    """The content of a file: by id all versions of an object, oldest first, and the current one."""
 
     report: LispImported
-    versions: dict[str, list[Kept]]
-    current: dict[str, Kept]
+    versions: dict[str, list[StoredVersion]]
+    current: dict[str, StoredVersion]
 
 
 def import_lisp(
     context: Context, path: str | Path, *, dry_run: bool = False, ns: str = MAIN, progress: Progress | None = None
 ) -> Work[LispImported]:
-    """Take over a Lisp memory, image or archive, with its history; with `dry_run` only say what would be done."""
-    reading: Call[_Arriving] = Call(lambda: _read(Path(path), progress))
-    arriving = yield from ask(reading)
-    if dry_run:
-        rounds, taken = yield from ask(Read(lambda tx: _plan(tx, objects.view_at(tx, None, ns), arriving, ns)))
-        return _said(arriving.report, rounds, taken, dry_run=True)
-    signer = yield from keys.use(context, "memory")
-    return (yield from ask(Write(lambda tx: _take(tx, arriving, signer, ns, progress))))
+    """Import a Lisp memory, image or archive, with its history; with `dry_run` only report what would be done."""
+    reading: Call[_LispFile] = Call(lambda: _read(Path(path), progress))
+    file = yield from ask(reading)
+    signer = None if dry_run else (yield from keys.use(context, "memory"))
+    [result] = yield from driver.import_units(
+        [file],
+        write=lambda tx, file: [_write(tx, file, signer, ns, progress)],
+        preview=lambda tx, file: [_preview(tx, file, ns)],
+        dry_run=dry_run,
+    )
+    return result
 
 
-def _read(path: Path, progress: Progress | None) -> _Arriving:
+def _preview(tx: Tx, file: _LispFile, ns: str) -> LispImported:
+    rounds, new_count = _plan(tx, objects.view_at(tx, None, ns), file, ns)
+    return _result(file.report, rounds, new_count, dry_run=True)
+
+
+def _read(path: Path, progress: Progress | None) -> _LispFile:
     with disk.translated(path):
         try:
             data = disk.read(path, MOST_BYTES)
         except FileNotFoundError as error:
             raise NotFoundError(f"{path}: no such file", path=str(path)) from error
     memory = sexpr.read(data)
-    versions: dict[str, list[Kept]] = {}
-    current: dict[str, Kept] = {}
+    versions: dict[str, list[StoredVersion]] = {}
+    current: dict[str, StoredVersion] = {}
     for done, each in enumerate(_ordered(memory), 1):
-        records.key_of(each.id)  # refused before anything is done
-        made = lisp_objects.kept(each)
-        versions.setdefault(each.id, []).append(made)
+        records.key_of(each.id)  # raises for an impossible id, before anything is written
+        version = lisp_objects.stored_version(each)
+        versions.setdefault(each.id, []).append(version)
         if each.id in memory.current and memory.current[each.id] == each.hash:
-            current[each.id] = made
+            current[each.id] = version
         if progress is not None and done % 1000 == 0:
             progress("read", done, len(memory.objects))
-    return _Arriving(_report(path, memory), versions, current)
+    return _LispFile(_report(path, memory), versions, current)
 
 
 def _ordered(memory: ForeignMemory) -> list[ForeignObject]:
-    """All versions, the oldest first; those without a number before the others, as they stand."""
+    """All versions, oldest first; those without a number before the others, in the order of the file."""
     return sorted(memory.objects, key=lambda each: -1 if each.version is None else each.version)
 
 
 def _report(path: Path, memory: ForeignMemory) -> LispImported:
-    """What a file holds, before anything was done with it."""
+    """Describe a file, before anything is imported."""
     checked = lisp_hash.check(memory)
     return LispImported(
         source=str(path),
@@ -104,37 +109,42 @@ def _report(path: Path, memory: ForeignMemory) -> LispImported:
     )
 
 
-Round = dict[str, Kept | None]
-"""By id what an object becomes at once with the others."""
+Round = dict[str, StoredVersion | None]
+"""By id what each object becomes in one step; None deletes it."""
 
 
-def _plan(tx: Tx, view: TreeReader, arriving: _Arriving, ns: str) -> tuple[list[Round], int]:
-    """What is to be done, round after round, and how many versions are new."""
-    known = _known(tx, [*arriving.versions], ns)
-    steps: dict[str, list[Kept | None]] = {}
-    taken = 0
-    for id, versions in arriving.versions.items():
+def _plan(tx: Tx, view: TreeReader, file: _LispFile, ns: str) -> tuple[list[Round], int]:
+    """The rounds to be done, and how many versions are new."""
+    existing = _existing_versions(tx, [*file.versions], ns)
+    steps: dict[str, list[StoredVersion | None]] = {}
+    new_count = 0
+    for id, versions in file.versions.items():
         key = records.key_of(id)
-        fresh: list[Kept | None] = [each for each in versions if str(each.cid) not in known.get(key, ())]
-        taken += len(fresh)
-        steps[id] = fresh + _last(view, key, versions, fresh, arriving.current.get(id))
+        new: list[StoredVersion | None] = [each for each in versions if str(each.cid) not in existing.get(key, ())]
+        new_count += len(new)
+        steps[id] = new + _last(view, key, versions, new, file.current.get(id))
+    # Round n takes the n-th step of every object that has one, so that versions of one time stay together.
     columns = zip_longest(*([(id, step) for step in each] for id, each in steps.items()))
-    return [dict(each for each in column if each is not None) for column in columns], taken
+    return [dict(each for each in column if each is not None) for column in columns], new_count
 
 
 def _last(
-    view: TreeReader, key: str, versions: list[Kept], fresh: list[Kept | None], target: Kept | None
-) -> list[Kept | None]:
-    """What an object has to become after its new versions to be as it is in the file; nothing if it is."""
-    if fresh:
-        return [] if fresh[-1] is target else [target]
+    view: TreeReader,
+    key: str,
+    versions: list[StoredVersion],
+    new: list[StoredVersion | None],
+    target: StoredVersion | None,
+) -> list[StoredVersion | None]:
+    """The last step of an object, if it needs one to be as in the file."""
+    if new:
+        return [] if new[-1] is target else [target]
     now = view.find(OBJECT + key)
-    if now is None or all(now != each.cid for each in versions):  # removed or changed here since
+    if now is None or all(now != each.cid for each in versions):  # deleted or changed here since
         return []
     if target is None or now != target.cid:
         return [target]
-    held = view.meta(key)
-    return [] if all(held.get(name) == target.meta.get(name) for name in lisp_objects.VOLATILE) else [target]
+    meta = view.meta(key)
+    return [] if all(meta.get(name) == target.meta.get(name) for name in lisp_objects.VOLATILE) else [target]
 
 
 _KNOWN = sql(
@@ -145,52 +155,51 @@ _KNOWN = sql(
 )
 
 
-def _known(tx: Tx, ids: list[str], ns: str) -> dict[str, set[str]]:
+def _existing_versions(tx: Tx, ids: list[str], ns: str) -> dict[str, set[str]]:
     """The versions that objects have had here, by key."""
-    found: dict[str, set[str]] = {}
-    waiting = iter(ids)
-    while batch := [records.key_of(id) for id in islice(waiting, _BATCH)]:
+    existing: dict[str, set[str]] = {}
+    for batch in driver.batches(map(records.key_of, ids)):
         for key, cid in tx.all(_KNOWN, ns=ns, keys=json.dumps(batch)):
-            found.setdefault(key, set()).add(cid)
-    return found
+            existing.setdefault(key, set()).add(cid)
+    return existing
 
 
-def _take(tx: Tx, arriving: _Arriving, signer: Signer, ns: str, progress: Progress | None) -> LispImported:
-    rounds, taken = _plan(tx, TreeTransaction(tx, ns), arriving, ns)
+def _write(tx: Tx, file: _LispFile, signer: Any, ns: str, progress: Progress | None) -> LispImported:
+    rounds, new_count = _plan(tx, TreeTransaction(tx, ns), file, ns)
     if not rounds:
-        return _said(arriving.report, rounds, taken)
-    name = Path(arriving.report.source).name
-    made = []
+        return _result(file.report, rounds, new_count)
+    name = Path(file.report.source).name
+    snapshots = []
     if snapshot_import.unsaved(tx, ns):
-        made.append(commits.create(tx, signer, Note(message=f"before {name} was taken over"), ns=ns))
+        snapshots.append(commits.create(tx, signer, CommitNote(message=f"before {name} was imported"), ns=ns))
     for at, each in enumerate(rounds, 1):
         edit = TreeTransaction(tx, ns)
-        for id, kept in each.items():
-            objects.settle(edit, id, None if kept is None else _draft(edit, kept))
+        for id, version in each.items():
+            objects.put_or_delete(edit, id, None if version is None else _draft(edit, version))
         edit.finish()
-        made.append(commits.create(tx, signer, Note(message=f"{name}, {at} of {len(rounds)}"), ns=ns))
+        snapshots.append(commits.create(tx, signer, CommitNote(message=f"{name}, {at} of {len(rounds)}"), ns=ns))
         if progress is not None:
             progress("versions", at, len(rounds))
-    return _said(arriving.report, rounds, taken, snapshots=len(made), head=made[-1].cid)
+    return _result(file.report, rounds, new_count, snapshots=len(snapshots), head=snapshots[-1].cid)
 
 
-def _draft(edit: TreeTransaction, kept: Kept) -> dict[str, Any]:
-    """What an object shall be; volatile fields that are not from Lisp stay."""
-    record = kept.record._asdict()
-    held = edit.meta(records.key_of(record.pop("id")))
+def _draft(edit: TreeTransaction, version: StoredVersion) -> dict[str, Any]:
+    """The new state of an object; volatile fields that are not from Lisp stay."""
+    record = version.record._asdict()
+    meta = edit.meta(records.key_of(record.pop("id")))
     for name in lisp_objects.VOLATILE:
-        held.pop(name, None)
-    return {**record, "meta": {**held, **kept.meta}}
+        meta.pop(name, None)
+    return {**record, "meta": {**meta, **version.meta}}
 
 
-def _said(report: LispImported, rounds: list[Round], taken: int, **more: Any) -> LispImported:
+def _result(report: LispImported, rounds: list[Round], new_count: int, **more: Any) -> LispImported:
     """The report of what was done, or would be."""
     changed = len({id for each in rounds for id in each})
     facts = report.to_dict() | {"doubts": report.doubts}
-    return LispImported(**facts | {"taken": taken, "known": report.versions - taken, "changed": changed} | more)
+    return LispImported(**facts | {"taken": new_count, "known": report.versions - new_count, "changed": changed} | more)
 
 
-# --- going out ---------------------------------------------------------------------------------------------------
+# --- export ---------------------------------------------------------------------------------------------------
 
 
 def export_lisp(
@@ -200,20 +209,21 @@ def export_lisp(
 
     def gather(tx: Tx) -> list[ForeignObject]:
         view = objects.view_at(tx, at, ns)
-        found: list[ForeignObject] = []
+        exported: list[ForeignObject] = []
         for key, _ in mst.walk_prefix(view.get, view.root, OBJECT):
-            found.append(lisp_objects.foreign(objects.read(view, key[len(OBJECT) :], ns)))
-            if progress is not None and len(found) % 1000 == 0:
-                progress("written", len(found), 0)
-        return found
+            exported.append(lisp_objects.foreign(objects.read(view, key[len(OBJECT) :], ns)))
+            if progress is not None and len(exported) % 1000 == 0:
+                progress("written", len(exported), 0)
+        return exported
 
-    def keep(found: list[ForeignObject]) -> LispExported:
-        target, data = Path(path), sexpr.write(found).encode()
+    def save(exported: list[ForeignObject]) -> LispExported:
+        target = Path(path)
+        data = sexpr.write(exported).encode()
         with disk.translated(target):
             folders.make(target.absolute().parent)
             disk.write(target, data)
-        return LispExported(str(target), len(found), len(data))
+        return LispExported(str(target), len(exported), len(data))
 
-    found = yield from ask(Read(gather))
-    keeping: Call[LispExported] = Call(lambda: keep(found))
-    return (yield from ask(keeping))
+    exported = yield from ask(Read(gather))
+    saving: Call[LispExported] = Call(lambda: save(exported))
+    return (yield from ask(saving))

@@ -10,13 +10,16 @@ from holdproof.model.lisp import Float
 
 _MARK: Final = re.compile(r"[esfdl]", re.IGNORECASE)
 _SINGLE_DIGITS: Final = 9
-_LEAST, _MOST = 1e-3, 1e7  # between these a float is printed without exponent
+# Between these Lisp prints a float without exponent.
+_LEAST: Final = 1e-3
+_MOST: Final = 1e7
 
 
 def read(word: str) -> Float:
     """A float from its text; one that is too large, or too small to be told from zero, is refused."""
     mark = _MARK.search(word)
     double = mark is not None and mark[0].lower() in "dl"
+    # Lisp marks the type of a float by the letter of its exponent; Python knows only e.
     value = float(_MARK.sub("e", word))
     if not double:
         value = to_single(value)

@@ -47,34 +47,38 @@ def _check(each: ForeignObject, versions: Versions) -> HashCheck:
 
 
 def _written(each: ForeignObject, children: str) -> Iterator[bytes]:
-    """The bytes that may have been hashed; InvalidInputError if there are none."""
+    """The texts that Lisp may have hashed; raises InvalidInputError if none can be known."""
     if each.hash is None:
         raise InvalidInputError("it has none")
     if not isinstance(each.content, str | None):
-        raise InvalidInputError("its content is no text")
-    start, end = f"ID:{each.id}|TYPE:{writer.write(each.type)}|ATTRS:", f"|CONTENT:{each.content or ''}|CHILDREN:"
+        raise InvalidInputError("its content is not a text")
+    start = f"ID:{each.id}|TYPE:{writer.write(each.type)}|ATTRS:"
+    end = f"|CONTENT:{each.content or ''}|CHILDREN:"
+    # The hash depends on the line width of the printer at the time: all usual ones are tried.
     for text in _attributes(each.attributes):
         try:
             yield f"{start}{text}{end}{children}".encode("latin-1")
         except UnicodeEncodeError as error:
-            raise InvalidInputError("it has characters that this hash knows nothing of") from error
+            raise InvalidInputError("it has characters outside of Latin-1, which this hash does not cover") from error
 
 
 def _children(each: ForeignObject, versions: Versions) -> tuple[str, str]:
-    """The hashes its children had when it was made, and what makes that doubtful."""
-    found, doubt = [], ""
+    """The hashes that its children had when it was made, and why they may be others."""
+    hashes = []
+    doubt = ""
     for id in each.children:
-        known = versions.get(id, ())
-        then = [child for child in known if (child.version or 0) <= (each.version or 0)]
+        candidates = versions.get(id, ())
+        # The child's version at that time is the newest that is not newer than the parent.
+        then = [child for child in candidates if (child.version or 0) <= (each.version or 0)]
         if not then:
-            doubt = f"its child {id!r} is not here as it was then"
-            then = list(known)
-        found.append(max(then, key=lambda child: child.version or 0).hash or "" if then else "")
-    return "".join(found), doubt
+            doubt = f"its child {id!r} is not in the file as it was then"
+            then = list(candidates)
+        hashes.append(max(then, key=lambda child: child.version or 0).hash or "" if then else "")
+    return "".join(hashes), doubt
 
 
 def _attributes(pairs: tuple[tuple[Symbol, Lisp], ...]) -> Iterator[str]:
-    """The attributes as a printer may show them: on one line, and filled into lines where they are too long."""
+    """The attributes as a printer may write them: on one line, or wrapped at each usual width."""
     ordered = sorted(pairs, key=lambda pair: pair[0].name)
     items = [writer.write(joined((key,), value)) for key, value in ordered]
     flat = f"({' '.join(items)})" if items else "NIL"
@@ -85,18 +89,22 @@ def _attributes(pairs: tuple[tuple[Symbol, Lisp], ...]) -> Iterator[str]:
 
 
 def _filled(items: list[str], width: int) -> str:
-    text, column = "(" + items[0], 1 + len(items[0])
+    text = "(" + items[0]
+    column = len(text)
     for at, item in enumerate(items[1:], 2):
         closing = 1 if at == len(items) else 0
         if column + 1 + len(item) + closing > width:
-            text, column = f"{text}\n {item}", 1 + len(item)
+            # The pretty printer breaks the line and indents by the width of the bracket.
+            text += f"\n {item}"
+            column = 1 + len(item)
         else:
-            text, column = f"{text} {item}", column + 1 + len(item)
+            text += f" {item}"
+            column += 1 + len(item)
     return text + ")"
 
 
 def _is_certain(each: ForeignObject) -> bool:
-    """Whether every printer shows type and attributes alike: only keywords, texts of one line and integers."""
+    """Whether every printer writes type and attributes the same: only keywords, one-line texts and integers."""
     if not isinstance(each.type, Symbol) or each.type.package is None:
         return False
     parts = [part for pair in each.attributes for part in pair]

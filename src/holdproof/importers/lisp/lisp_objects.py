@@ -27,21 +27,21 @@ TAG: Final = "lisp"
 VOLATILE: Final = ("last_sync", "vector", "foreign_hash", TAG)
 """The volatile fields that come from Lisp."""
 _DEEP: Final = 32
-"""Lists inside one another are lists of the record so far; what is deeper is text."""
+"""Nested lists are lists of the record down to here; deeper ones are text."""
 _TWICE: Final = ""
 """The name that stands for all attributes where a property list has one of them twice."""
 
 
-class Kept(NamedTuple):
-    """An object as it is kept here: its record, under which CID, and what is volatile."""
+class StoredVersion(NamedTuple):
+    """An object as it is stored here: its record, the CID of that, and its volatile fields."""
 
     record: Record
     cid: CID
     meta: dict[str, Any]
 
 
-def kept(each: ForeignObject) -> Kept:
-    """A foreign object as it is kept here."""
+def stored_version(each: ForeignObject) -> StoredVersion:
+    """Convert a foreign object."""
     counts = each.version is not None and 0 <= each.version <= MAX_INT
     attributes = _attributes(each)
     record = Record(
@@ -61,14 +61,16 @@ def kept(each: ForeignObject) -> Kept:
     if _TWICE not in attributes and names != sorted(names):
         about["order"] = names
     meta = {"last_sync": each.last_sync, "vector": _vector(each.vector), "foreign_hash": each.hash, TAG: about}
-    return Kept(record, cid, {name: value for name, value in meta.items() if value is not None})
+    return StoredVersion(record, cid, {name: value for name, value in meta.items() if value is not None})
 
 
 def foreign(each: Object) -> ForeignObject:
-    """An object as a Lisp memory has it."""
-    found = each.meta.get(TAG)
-    about = found if isinstance(found, Mapping) and found.get("of") == each.cid else None
-    last_sync, hash = each.meta.get("last_sync"), each.meta.get("foreign_hash")
+    """Convert an object to the form of a Lisp memory."""
+    tag = each.meta.get(TAG)
+    # The tag names the record it is about: after a change here it does not apply any more.
+    about = tag if isinstance(tag, Mapping) and tag.get("of") == each.cid else None
+    last_sync = each.meta.get("last_sync")
+    hash = each.meta.get("foreign_hash")
     return ForeignObject(
         each.id,
         type=_named(each.type),
@@ -101,20 +103,21 @@ def _tagged(value: Lisp) -> Tagged:
 
 
 def _attributes(each: ForeignObject) -> dict[str, Any]:
-    found = {writer.write(name): _natural(value) for name, value in each.attributes}
-    if len(found) == len(each.attributes):
-        return found
+    attributes = {writer.write(name): _natural(value) for name, value in each.attributes}
+    if len(attributes) == len(each.attributes):
+        return attributes
+    # A property list may name a property twice, which a map cannot: then the list is stored as one text.
     return {_TWICE: _tagged(tuple(part for pair in each.attributes for part in pair))}
 
 
 def _vector(value: Lisp) -> Any:
-    """A vector of floats as a list of them, where that says all of it."""
+    """A vector of floats as a list of them, if that loses nothing."""
     if value is None:
         return None
     if isinstance(value, Vector) and value.items and all(isinstance(item, Float) for item in value.items):
-        found = [item.value for item in value.items if isinstance(item, Float)]
-        if writer.write(_lisp_vector(found)) == writer.write(value):
-            return found
+        numbers = [item.value for item in value.items if isinstance(item, Float)]
+        if writer.write(_lisp_vector(numbers)) == writer.write(value):
+            return numbers
     return _tagged(value)
 
 
@@ -122,46 +125,47 @@ def _vector(value: Lisp) -> Any:
 
 
 def _lisp(value: Any) -> Lisp:
-    found: Lisp
+    form: Lisp
     match value:
         case None | False:
-            found = None
+            form = None
         case True | str() | int():
-            found = value
+            form = value
         case float():
-            found = Float(value, double=True)
+            form = Float(value, double=True)
         case list():
-            found = tuple(_lisp(item) for item in value) or None
+            form = tuple(_lisp(item) for item in value) or None
         case dict():
-            found = tuple(part for name, item in value.items() for part in (_name(name), _lisp(item))) or None
+            form = tuple(part for name, item in value.items() for part in (_name(name), _lisp(item))) or None
         case Tagged(tag, data):
-            found = _read(data) if tag == TAG else (Symbol(tag.upper(), KEYWORD), Vector(tuple(data)))
+            form = _read(data) if tag == TAG else (Symbol(tag.upper(), KEYWORD), Vector(tuple(data)))
         case bytes():
-            found = Vector(tuple(value))
+            form = Vector(tuple(value))
         case _:
-            found = str(value)
-    return found
+            form = str(value)
+    return form
 
 
 def _read(data: bytes) -> Lisp:
-    [(_, found)] = reader.read(data)
-    return found
+    [(_, form)] = reader.read(data)
+    return form
 
 
 def _named(text: str) -> Lisp:
-    """What a text names, if it is as Lisp writes it; else a keyword of that name."""
+    """The form that a text writes, if Lisp would write it so; else a keyword of that name."""
     try:
-        found = [form for _, form in reader.read(text)]
-        if len(found) == 1 and writer.write(found[0]) == text:
-            return found[0]
+        forms = [form for _, form in reader.read(text)]
     except HoldproofError:
-        pass
+        forms = []
+    match forms:
+        case [form] if writer.write(form) == text:
+            return form
     return Symbol(text, KEYWORD)
 
 
 def _name(text: str) -> Symbol:
-    found = _named(text)
-    return found if isinstance(found, Symbol) else Symbol(text, KEYWORD)
+    form = _named(text)
+    return form if isinstance(form, Symbol) else Symbol(text, KEYWORD)
 
 
 def _pairs(attributes: Mapping[str, Any], order: Any) -> tuple[tuple[Symbol, Lisp], ...]:

@@ -126,12 +126,16 @@ class _Source:
 
 
 def _forms(source: _Source) -> Iterator[tuple[int, Lisp]]:
-    text, position, stack = source.text, 0, list[_Frame]()
+    # A stack of its own instead of recursion: the depth of a file is limited by us, not by Python.
+    text = source.text
+    position = 0
+    stack: list[_Frame] = []
     while True:
         match = _TOKEN.match(text, position)
         if match is None:
             _refuse_rest(source, position)
-        kind, position = match.lastgroup, match.end()
+        kind = match.lastgroup
+        position = match.end()
         start = match.start(kind)  # type: ignore[arg-type]
         if kind == "end":
             if stack:
@@ -159,11 +163,12 @@ _OPENING: Final = frozenset({"open", "vector", "complex", "struct"})
 
 
 def _refuse_rest(source: _Source, position: int) -> NoReturn:
-    """Nothing that may be read begins here: say what it is."""
+    """Raise the error for a text that no token begins with."""
     text = source.text
     while text[position] in " \t\n\r\f":
         position += 1
-    first, second = text[position], text[position + 1 : position + 2]
+    first = text[position]
+    second = text[position + 1 : position + 2]
     if first == '"' or (first == "#" and second in ("P", "p") and text[position + 2 : position + 3] == '"'):
         source.refuse(position, "the string is never closed")
     if first == "#":
@@ -237,12 +242,13 @@ def _atom(source: _Source, kind: str, word: str, start: int) -> Lisp:
     if kind == "string":
         return _unescaped(word[1:-1])
     if kind == "name":
-        known = source.names.get(word, source)  # the source itself: nothing is known by that name
-        if known is source:
-            known = _name(source, word, start)
-            if isinstance(known, Symbol | bool | None):
-                source.names[word] = known
-        return known  # type: ignore[return-value]
+        # The same names come again and again. NIL is None, so that the source itself stands for "not cached".
+        cached = source.names.get(word, source)
+        if cached is source:
+            cached = _name(source, word, start)
+            if isinstance(cached, Symbol | bool | None):
+                source.names[word] = cached
+        return cached  # type: ignore[return-value]
     if kind == "bits":
         return Bits(word[2:])
     if kind == "path":
@@ -257,18 +263,19 @@ def _unescaped(text: str) -> str:
 def _character(source: _Source, name: str, start: int) -> Char:
     if len(name) == 1:
         return Char(name)
-    found = CHARACTERS.get(name.upper())
-    if found is None and (number := _NUMERIC_NAME.fullmatch(name)) is not None:
-        code = int(number[1], 16)
-        found = chr(code) if code < 0xD800 or 0xDFFF < code < 0x110000 else None
-    if found is None and len(name) <= MOST_NAME:
+    character = CHARACTERS.get(name.upper())
+    if character is None and (match := _NUMERIC_NAME.fullmatch(name)) is not None:
+        code = int(match[1], 16)
+        # Surrogates are not characters.
+        character = chr(code) if code < 0xD800 or 0xDFFF < code < 0x110000 else None
+    if character is None and len(name) <= MOST_NAME:
         try:
-            found = unicodedata.lookup(name.replace("_", " "))
+            character = unicodedata.lookup(name.replace("_", " "))
         except KeyError:
-            found = None
-    if found is None or len(found) != 1:
+            character = None
+    if character is None or len(character) != 1:
         source.refuse(start, "no character has this name")
-    return Char(found)
+    return Char(character)
 
 
 def _name(source: _Source, word: str, start: int) -> Lisp:
@@ -286,7 +293,8 @@ def _name(source: _Source, word: str, start: int) -> Lisp:
 
 
 def _qualified(source: _Source, word: str, start: int) -> Lisp:
-    parts, colons = [""], 0
+    parts = [""]
+    colons = 0
     ended = False  # whether the run of colons is over
     for piece in _PIECES.finditer(word):
         kind = piece.lastgroup
@@ -300,8 +308,9 @@ def _qualified(source: _Source, word: str, start: int) -> Lisp:
             ended = True
         if kind == "plain" and not piece[0].isprintable():
             source.refuse(start, "a name holds a character that must be escaped")
-        said = piece["one"] or ("" if kind == "many" else upper(piece[0]))
-        parts[-1] += _unescaped(piece["many"]) if kind == "many" else said
+        # Between bars everything is literal, after a backslash one character; the rest is read in upper case.
+        literal = piece["one"] or ("" if kind == "many" else upper(piece[0]))
+        parts[-1] += _unescaped(piece["many"]) if kind == "many" else literal
     if colons and not ended:
         source.refuse(start, "the name after the package is missing")
     if not colons:

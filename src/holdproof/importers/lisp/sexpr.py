@@ -107,15 +107,16 @@ def _archive(source: str, start: int, form: Lisp, entries: tuple[int, ...]) -> F
         place = _Place(source, entries[at - 1] if isinstance(entry, tuple) else start)
         if not isinstance(entry, tuple):
             place.refuse(f"entry {at} of the archive is no property list")
-        made = _object(place, f"entry {at} of the archive", _pairs(place, f"entry {at} of the archive", entry))
-        if made.id in current:
-            place.refuse(f"entry {at} of the archive: the object {made.id!r} is there twice")
-        current[made.id] = made.hash
-        objects.append(made)
+        foreign = _object(place, f"entry {at} of the archive", _pairs(place, f"entry {at} of the archive", entry))
+        if foreign.id in current:
+            place.refuse(f"entry {at} of the archive: the object {foreign.id!r} is there twice")
+        current[foreign.id] = foreign.hash
+        objects.append(foreign)
     return ForeignMemory(tuple(objects), current)
 
 
 def _image(source: str, forms: list[tuple[int, Lisp]]) -> ForeignMemory:
+    # An image files every version by its hash, and points from each id to its current one.
     history: dict[str, ForeignObject] = {}
     pointers: dict[str, tuple[str, _Place]] = {}
     for at, (start, form) in enumerate(forms):
@@ -125,14 +126,15 @@ def _image(source: str, forms: list[tuple[int, Lisp]]) -> ForeignMemory:
                 continue
             case (Symbol("SETF"), target, Struct() as struct) if _plain(form[0]):
                 _remember(place, _key(place, target, "*HISTORY-STORE*"), struct, history)
-            case (Symbol("SETF"), target, (Symbol("GETHASH"), *_) as found) if _plain(form[0]):
+            case (Symbol("SETF"), target, (Symbol("GETHASH"), *_) as source_form) if _plain(form[0]):
                 id = _key(place, target, "*MEMORY*")
                 if id in pointers:
                     place.refuse(f"the object {id!r} is made current twice")
-                pointers[id] = _key(place, found, "*HISTORY-STORE*"), place
+                pointers[id] = _key(place, source_form, "*HISTORY-STORE*"), place
             case _:
                 place.refuse("a form that no image has; nothing was evaluated")
     for id, (hash, place) in pointers.items():
+        # A pointer to nothing, or to another object: the file was edited by hand or is damaged.
         if hash not in history or history[hash].id != id:
             place.refuse(f"the current version of {id!r} is not in the image")
     return ForeignMemory(tuple(history.values()), {id: hash for id, (hash, _) in pointers.items()})
@@ -141,12 +143,12 @@ def _image(source: str, forms: list[tuple[int, Lisp]]) -> ForeignMemory:
 def _remember(place: _Place, hash: str, struct: Struct, history: dict[str, ForeignObject]) -> None:
     if struct.name.name != "ORG-OBJECT" or struct.name.package not in (None, _PACKAGE):
         place.refuse(f"a structure {struct.name.name[:40]}, where only ORG-OBJECT may be")
-    made = _object(place, "the object", struct.slots)
+    foreign = _object(place, "the object", struct.slots)
     if hash in history:
         place.refuse(f"the hash {hash[:80]!r} is there twice")
-    if made.hash != hash:
-        place.refuse(f"the object {made.id!r} is filed under another hash than its own")
-    history[hash] = made
+    if foreign.hash != hash:
+        place.refuse(f"the object {foreign.id!r} is filed under another hash than its own")
+    history[hash] = foreign
 
 
 def _key(place: _Place, form: Lisp, table: str) -> str:

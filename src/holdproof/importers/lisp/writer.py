@@ -92,14 +92,14 @@ def quoted(text: str) -> str:
         text.encode()
     except UnicodeEncodeError:
         return _refuse("a text that is not Unicode")
+    # Lisp escapes nothing but these two; a newline is itself.
     return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
 
 
 def _ratio(value: Fraction) -> str:
-    over, under = value.numerator, value.denominator
-    if under == 1:
+    if value.denominator == 1:
         return _refuse("a ratio that is an integer")
-    text = f"{_atom(over)}/{_atom(under)}"
+    text = f"{_atom(value.numerator)}/{_atom(value.denominator)}"
     return text if len(text) <= MOST_DIGITS else _refuse("a ratio of too many digits")
 
 

@@ -4,8 +4,8 @@ Rules:
 - What an archive is called follows from what it holds: the root is `{v, head, notes}`, links to the commit and to a
   Merkle list of links to notes; without history it is the commit itself, as tools of the AT Protocol expect it. Where
   older snapshots were pruned, `since` names the commit before the first one that is there.
-- What comes back is believed only as a whole (see lines.py), signed by a memory key of this store or by the key that
-  the caller names, and enters in one transaction. Until then nothing here is touched.
+- What comes back is believed only as a whole (see commit_chain.py), signed by a memory key of this store or by the key
+  that the caller names, and enters in one transaction. Until then nothing here is touched.
 - A node is not trusted: the root it names must be ours, a file it took is read back and compared.
 - What goes to IPFS is public for as long as anybody keeps it. Sealed first, it is one file that says nothing.
 - Every call ends in time: 2 s to connect, `idle_s` without a byte, `budget_s` altogether; then it is a typed error.
@@ -33,9 +33,9 @@ from holdproof.evidence import keys
 from holdproof.lazy import lazy_module
 from holdproof.memory.objects import commit_chain, commits, records, snapshot_import
 from holdproof.memory.objects.commit_chain import ChainStep, CommitChain
-from holdproof.memory.objects.commits import NEWEST, Note
+from holdproof.memory.objects.commits import NEWEST, CommitNote
 from holdproof.memory.objects.tree_transaction import MAIN
-from holdproof.model.memory import Archived, Arrived, Snapshot
+from holdproof.model.memory import Archived, Snapshot, SnapshotsImported
 from holdproof.model.progress import Progress
 from holdproof.store.context import Context
 
@@ -66,16 +66,16 @@ def export_car(
     progress: Progress | None = None,
 ) -> Work[Archived]:
     """Write a snapshot to a file, with all that came before it or alone; `encrypt` is a passphrase."""
-    made = yield from _made(context, snapshot, encrypt, history=history, ns=ns, progress=progress)
+    bundle = yield from _assemble(context, snapshot, encrypt, history=history, ns=ns, progress=progress)
     target = Path(path)
 
     def keep() -> None:
         with disk.translated(target):
             folders.make(target.absolute().parent)
-            disk.write(target, made.data)
+            disk.write(target, bundle.data)
 
     yield Call(keep)
-    return made.said("car")
+    return bundle.said("car")
 
 
 def push(
@@ -94,18 +94,19 @@ def push(
     """Give a snapshot with all that came before it to an IPFS node, and pin it there. It is public from then on."""
     if mode not in ("dag", "file") or (mode == "dag" and encrypt is not None):
         raise InvalidInputError("an archive goes as `dag` or as `file`; what is sealed goes as `file`", mode=mode)
-    made = yield from _made(context, snapshot, encrypt, history=True, ns=ns, progress=progress)
-    if mode == "dag" and made.foreign:
+    bundle = yield from _assemble(context, snapshot, encrypt, history=True, ns=ns, progress=progress)
+    # A node pins a DAG only if it can walk all of it, so a link that leads out of the store would never end.
+    if mode == "dag" and bundle.foreign:
         raise InvalidInputError(
             "a record, or a snapshot before one that was pruned, links to what is not in this store, so no node"
             " could have it all: push it as `file`",
-            link=str(made.foreign),
+            link=str(bundle.foreign),
         )
-    sent: Call[Archived] = Call(lambda: _send(made, mode, Kubo(node, token=token, idle_s=idle_s, budget_s=budget_s)))
+    sent: Call[Archived] = Call(lambda: _send(bundle, mode, Kubo(node, token=token, idle_s=idle_s, budget_s=budget_s)))
     return (yield from ask(sent))
 
 
-class _Made(NamedTuple):
+class _Bundle(NamedTuple):
     """An archive that is ready."""
 
     data: bytes
@@ -116,79 +117,81 @@ class _Made(NamedTuple):
     foreign: CID | None
 
     def said(self, mode: str, cid: str | None = None) -> Archived:
-        """What callers hear of it."""
+        """Return what callers hear of it."""
         return Archived(
             cid or str(self.root), self.head.cid, self.head.rev, len(self.data), self.blocks, mode, self.sealed
         )
 
 
-def _made(
+def _assemble(
     context: Context, snapshot: str, encrypt: str | None, *, history: bool, ns: str, progress: Progress | None
-) -> Work[_Made]:
+) -> Work[_Bundle]:
+    # Randomness comes from the transaction, so that tests can freeze it; sealing runs outside.
     head, random = yield from ask(Read(lambda tx: (commits.get(tx, snapshot, ns=ns), tx.random(sealed.RANDOM))))
-    building: Call[_Made] = Call(lambda: _build(context.database, head, history, ns, progress))
-    made = yield from ask(building)
+    building: Call[_Bundle] = Call(lambda: _build(context.database, head, history, ns, progress))
+    bundle = yield from ask(building)
     if encrypt is None:
-        return made
-    sealing: Call[bytes] = Call(lambda: sealed.seal(made.data, encrypt, random))
-    return made._replace(data=(yield from ask(sealing)), sealed=True)
+        return bundle
+    sealing: Call[bytes] = Call(lambda: sealed.seal(bundle.data, encrypt, random))
+    return bundle._replace(data=(yield from ask(sealing)), sealed=True)
 
 
-def _build(database: Database, head: Snapshot, history: bool, ns: str, progress: Progress | None) -> _Made:
-    """The whole CAR; its blocks are read a page at a time."""
+def _build(database: Database, head: Snapshot, history: bool, ns: str, progress: Progress | None) -> _Bundle:
+    """Return the whole CAR; its blocks are read a page at a time."""
     most = commit_chain.LONGEST if history else 1
     line: list[ChainStep] = database.read(
         lambda tx: commit_chain.back(tx, commits.parse(head.cid), ns=ns, most=most)
     ).result()
-    found: dict[CID, bytes] = {}
+    contents: dict[CID, bytes] = {}
     root = commits.parse(head.cid)
     if history:
         notes = mlist.build(step.note for step in line if step.note is not None)
         since = commit_chain.since(line)  # a text, or nodes would look for what is gone
         block = dagcbor.encode({"v": 1, "head": root, "notes": notes.root, **({"since": since} if since else {})})
         root = cids.of(block)
-        found |= {root: block, **notes.blocks}
-    told = line if history else [line[-1]._replace(note=None)]
-    for page in commit_chain.paged(database, lambda source: commit_chain.stream(source, told), _PAGE):
-        found.update(page)
+        contents |= {root: block, **notes.blocks}
+    steps = line if history else [line[-1]._replace(note=None)]
+    for page in commit_chain.paged(database, lambda source: commit_chain.stream(source, steps), _PAGE):
+        contents.update(page)
         if progress is not None:
-            progress("archive", len(found), 0)
-    return _Made(car.dump([root], found.items()), root, head, len(found), False, _foreign(found))
+            progress("archive", len(contents), 0)
+    return _Bundle(car.dump([root], contents.items()), root, head, len(contents), False, _foreign(contents))
 
 
-def _foreign(found: dict[CID, bytes]) -> CID | None:
-    """A link to what is not among the blocks; the first commit of a line has none before it."""
-    for cid, data in found.items():
+def _foreign(contents: dict[CID, bytes]) -> CID | None:
+    """Return a link to what is not among the blocks; the first commit of a line has none before it."""
+    for cid, data in contents.items():
         if cid.raw.startswith(cids.CBOR_PREFIX) and commit_chain.LINK in data:
             for link in records.links(data):
-                if link not in found:
+                if link not in contents:
                     return link
     return None
 
 
-def _send(made: _Made, mode: Mode, kubo: Kubo) -> Archived:
+def _send(bundle: _Bundle, mode: Mode, kubo: Kubo) -> Archived:
     try:
         with closing(kubo):
-            return _send_file(made, kubo) if mode == "file" else _send_dag(made, kubo)
+            return _send_file(bundle, kubo) if mode == "file" else _send_dag(bundle, kubo)
     except FileNotFoundError as error:
         raise UnreachableError(f"{kubo.url} does not have what it was given: {error}", url=kubo.url) from error
 
 
-def _send_file(made: _Made, kubo: Kubo) -> Archived:
-    name = kubo.add(made.data, pin=True)
+def _send_file(bundle: _Bundle, kubo: Kubo) -> Archived:
+    # The node names the file by its own chunking, which is not ours to predict: so it is read back and compared.
+    name = kubo.add(bundle.data, pin=True)
     with closing(kubo.cat(name)) as back:
-        _compare(back, made.data, kubo.url, name)
-    return made.said("file", name)
+        _compare(back, bundle.data, kubo.url, name)
+    return bundle.said("file", name)
 
 
-def _send_dag(made: _Made, kubo: Kubo) -> Archived:
-    for root in kubo.dag_import(made.data):
-        if root != str(made.root):
+def _send_dag(bundle: _Bundle, kubo: Kubo) -> Archived:
+    for root in kubo.dag_import(bundle.data):
+        if root != str(bundle.root):
             raise UnreachableError(
-                f"{kubo.url} took it for {root[:100]}, and it is {made.root}", url=kubo.url, cid=root
+                f"{kubo.url} took it for {root[:100]}, and it is {bundle.root}", url=kubo.url, cid=root
             )
-    kubo.pin(str(made.root))  # walks all of it: a node that has not every block fails, or says nothing for too long
-    return made.said("dag")
+    kubo.pin(str(bundle.root))  # walks all of it: a node that has not every block fails, or says nothing for too long
+    return bundle.said("dag")
 
 
 class _Readable(Protocol):
@@ -197,7 +200,8 @@ class _Readable(Protocol):
 
 
 def _compare(source: _Readable, data: bytes, node: str, name: str) -> None:
-    digest, size = sha256(), 0
+    digest = sha256()
+    size = 0
     while piece := source.read(_CHUNK):
         digest.update(piece)
         size += len(piece)
@@ -217,8 +221,8 @@ def import_car(
     force: bool = False,
     ns: str = MAIN,
     progress: Progress | None = None,
-) -> Work[Arrived]:
-    """Take over what a CAR file holds, once all of it is verified; `did` is the key of another store's archive."""
+) -> Work[SnapshotsImported]:
+    """Import the snapshots of a CAR file once all of it is verified; `did` is the key of another store's archive."""
 
     def read() -> bytes:
         source = Path(path)
@@ -229,7 +233,7 @@ def import_car(
                 raise NotFoundError(f"{source}: no such file", path=str(source)) from error
 
     data: bytes = yield from ask(Call(read))
-    return (yield from _arrive(context, data, None, _Terms(did, passphrase, force, ns, progress)))
+    return (yield from _import(context, data, None, _ImportOptions(did, passphrase, force, ns, progress)))
 
 
 def restore(
@@ -246,16 +250,17 @@ def restore(
     budget_s: float = 600.0,
     ns: str = MAIN,
     progress: Progress | None = None,
-) -> Work[Arrived]:
-    """Take over what a CID names, from an IPFS node or a gateway that nobody has to trust."""
+) -> Work[SnapshotsImported]:
+    """Import the archive that a CID names from an IPFS node or a gateway; neither has to be trusted."""
     named = cids.given(cid)
-    wanted = _Wanted(named, node, gateway, token, idle_s, budget_s)
-    data: bytes = yield from ask(Call(lambda: _fetch(wanted)))
+    request = _FetchRequest(named, node, gateway, token, idle_s, budget_s)
+    data: bytes = yield from ask(Call(lambda: _fetch(request)))
+    # The CID of a file is that of IPFS's own DAG; only the CID of a root block is checked against the archive.
     expected = named if named.codec == cids.DAG_CBOR else None
-    return (yield from _arrive(context, data, expected, _Terms(did, passphrase, force, ns, progress)))
+    return (yield from _import(context, data, expected, _ImportOptions(did, passphrase, force, ns, progress)))
 
 
-class _Wanted(NamedTuple):
+class _FetchRequest(NamedTuple):
     cid: CID
     node: str
     gateway: str | None
@@ -264,43 +269,45 @@ class _Wanted(NamedTuple):
     budget_s: float
 
 
-def _fetch(wanted: _Wanted) -> bytes:
-    if wanted.gateway is not None:
-        bare, opens = split_credentials(wanted.gateway)
-        return _from_gateway(wanted, bare.rstrip("/"), opens)
-    with closing(Kubo(wanted.node, token=wanted.token, idle_s=wanted.idle_s, budget_s=wanted.budget_s)) as kubo:
-        ask_for = kubo.dag_export if wanted.cid.codec == cids.DAG_CBOR else kubo.cat
+def _fetch(request: _FetchRequest) -> bytes:
+    if request.gateway is not None:
+        bare, opens = split_credentials(request.gateway)
+        return _from_gateway(request, bare.rstrip("/"), opens)
+    with closing(Kubo(request.node, token=request.token, idle_s=request.idle_s, budget_s=request.budget_s)) as kubo:
+        # A dag-cbor CID names the root block, any other one the file that the archive was added as.
+        ask_for = kubo.dag_export if request.cid.codec == cids.DAG_CBOR else kubo.cat
         try:
-            source = ask_for(str(wanted.cid))
+            source = ask_for(str(request.cid))
         except FileNotFoundError as error:
-            raise NotFoundError(f"{kubo.url} does not have it: {error}", cid=str(wanted.cid)) from error
+            raise NotFoundError(f"{kubo.url} does not have it: {error}", cid=str(request.cid)) from error
         with closing(source):
-            return _all(source.read, wanted, kubo.url)
+            return _all(source.read, request, kubo.url)
 
 
-def _from_gateway(wanted: _Wanted, gateway: str, opens: Credentials | None) -> bytes:
-    is_dag = wanted.cid.codec == cids.DAG_CBOR
+def _from_gateway(request: _FetchRequest, gateway: str, opens: Credentials | None) -> bytes:
+    is_dag = request.cid.codec == cids.DAG_CBOR
     query = "?format=car&dag-scope=all" if is_dag else ""
     accepts = {"accept": "application/vnd.ipld.car"} if is_dag else {}
-    patience = httpx.Timeout(wanted.idle_s, connect=2.0)
+    patience = httpx.Timeout(request.idle_s, connect=2.0)
     try:
         with (
             httpx.Client(auth=opens, timeout=patience, follow_redirects=True) as client,
-            client.stream("GET", f"{gateway}/ipfs/{wanted.cid}{query}", headers=accepts) as answer,
+            client.stream("GET", f"{gateway}/ipfs/{request.cid}{query}", headers=accepts) as answer,
         ):
             if answer.status_code == httpx.codes.NOT_FOUND:
-                raise NotFoundError(f"{gateway} does not have it", cid=str(wanted.cid))
+                raise NotFoundError(f"{gateway} does not have it", cid=str(request.cid))
             if answer.status_code != httpx.codes.OK:
                 raise UnreachableError(f"{gateway}: status {answer.status_code}", url=gateway)
             pieces = answer.iter_bytes()  # as they come: a page of them might never be full
-            return _all(lambda _: next(pieces, b""), wanted, gateway)
+            return _all(lambda _: next(pieces, b""), request, gateway)
     except (httpx.HTTPError, httpx.InvalidURL) as error:
         raise UnreachableError(f"{gateway}: {str(error) or type(error).__name__}", url=gateway) from error
 
 
-def _all(read: Callable[[int], bytes], wanted: _Wanted, where: str) -> bytes:
+def _all(read: Callable[[int], bytes], request: _FetchRequest, where: str) -> bytes:
     """Everything that comes, within the limits of size and time; it waits in a file until it is complete."""
-    until = time.monotonic() + wanted.budget_s
+    # Checked for every piece: a peer that sends a byte now and then would never be idle.
+    until = time.monotonic() + request.budget_s
     with tempfile.SpooledTemporaryFile(max_size=1 << 26) as spool:
         size = 0
         while piece := read(_CHUNK):
@@ -308,13 +315,13 @@ def _all(read: Callable[[int], bytes], wanted: _Wanted, where: str) -> bytes:
             if size > MOST:
                 raise FormatError("the archive is larger than any may be", limit=MOST)
             if time.monotonic() > until:
-                raise UnreachableError(f"{where} took longer than {wanted.budget_s:g} s", url=where)
+                raise UnreachableError(f"{where} took longer than {request.budget_s:g} s", url=where)
             spool.write(piece)
         spool.seek(0)
         return spool.read()
 
 
-class _Terms(NamedTuple):
+class _ImportOptions(NamedTuple):
     """On which terms an archive is let in."""
 
     did: str | None
@@ -324,20 +331,23 @@ class _Terms(NamedTuple):
     progress: Progress | None
 
 
-def _arrive(context: Context, data: bytes, expected: CID | None, terms: _Terms) -> Work[Arrived]:
+def _import(context: Context, data: bytes, expected: CID | None, options: _ImportOptions) -> Work[SnapshotsImported]:
     """Verify everything, then let it in."""
+    # Unsealing derives a key from the passphrase, which is slow on purpose: it runs outside any transaction.
     if sealed.is_sealed(data):
-        if (passphrase := terms.passphrase) is None:
+        if (passphrase := options.passphrase) is None:
             raise InvalidInputError("the archive is sealed: give its passphrase")
         opening: Call[bytes] = Call(lambda: sealed.unseal(data, passphrase))
         data = yield from ask(opening)
-    trusted = yield from ask(Read(lambda tx: _trusted(tx, terms.did)))
-    staged: Call[CommitChain] = Call(lambda: _stage(data, expected, trusted, terms.progress))
+    trusted = yield from ask(Read(lambda tx: _trusted(tx, options.did)))
+    staged: Call[CommitChain] = Call(lambda: _stage(data, expected, trusted, options.progress))
     line = yield from ask(staged)
     signer = yield from keys.use(context, "memory")
-    note = Note(message=f"archive {line.head.commit.rev}")
+    note = CommitNote(message=f"archive {line.head.commit.rev}")
     return (
-        yield from ask(Write(lambda tx: snapshot_import.arrive(tx, line, signer, note, force=terms.force, ns=terms.ns)))
+        yield from ask(
+            Write(lambda tx: snapshot_import.import_chain(tx, line, signer, note, force=options.force, ns=options.ns))
+        )
     )
 
 
@@ -355,6 +365,7 @@ def _stage(data: bytes, expected: CID | None, trusted: list[PublicKey], progress
     head, notes, alone, since = _head(archive.roots[0], archive.blocks)
     tell = None if progress is None else lambda done, total: progress("archive", done, total)
     line = commit_chain.verify(head, archive.blocks, lambda _: None, shallow=alone, since=since, progress=tell)
+    # Only the head's key matters: its signature covers all commits before it.
     signed = didkey.parse(line.head.commit.did)
     if signed not in trusted:
         raise UnknownKeyError(
@@ -364,18 +375,21 @@ def _stage(data: bytes, expected: CID | None, trusted: list[PublicKey], progress
     return line._replace(notes={**line.notes, **notes})
 
 
-def _head(root: CID, blocks: Any) -> tuple[CID, dict[CID, Note], bool, CID | None]:
+def _head(root: CID, blocks: Any) -> tuple[CID, dict[CID, CommitNote], bool, CID | None]:
     """The commit an archive is of, the notes it names, whether it stands alone, and what came before and was pruned."""
     block = blocks.get(root)
     if block is None:
         raise FormatError("the CAR does not have its own root", cid=str(root))
-    found = dagcbor.decode(block)
-    if not isinstance(found, dict) or found.keys() - {"since"} != {"v", "head", "notes"}:
+    fields = dagcbor.decode(block)
+    # Not our root block: then it is a bare commit, as tools of the AT Protocol write it.
+    if not isinstance(fields, dict) or fields.keys() - {"since"} != {"v", "head", "notes"}:
         return root, {}, True, None
-    head, named, since = found["head"], found["notes"], found.get("since", "")
-    if found["v"] != 1 or not isinstance(head, CID) or not isinstance(named, CID) or not isinstance(since, str):
+    head = fields["head"]
+    named = fields["notes"]
+    since = fields.get("since", "")
+    if fields["v"] != 1 or not isinstance(head, CID) or not isinstance(named, CID) or not isinstance(since, str):
         raise FormatError("the root of the archive is malformed", cid=str(root))
-    notes: dict[CID, Note] = {}
+    notes: dict[CID, CommitNote] = {}
     for link in mlist.walk(blocks.get, named):
         if not isinstance(link, CID) or link not in blocks:
             raise FormatError("the archive lacks a note that it names", cid=str(link))

@@ -12,6 +12,7 @@ Rules:
 - What was tidied away while somebody looked is not damaged: they look again.
 """
 
+import builtins
 import gc
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -24,7 +25,7 @@ from holdproof.config import Paths
 from holdproof.content import blocks, disk
 from holdproof.crypto import commit as formats
 from holdproof.crypto import didkey
-from holdproof.crypto.car import Blocks
+from holdproof.crypto.car import BlockMap
 from holdproof.crypto.cid import CID
 from holdproof.crypto.keys import PublicKey, Signer
 from holdproof.crypto.mst import EMPTY_ROOT
@@ -41,14 +42,16 @@ from holdproof.errors import (
 from holdproof.evidence import keys, prunings
 from holdproof.memory.images import image_files
 from holdproof.memory.images.image_files import MANIFEST, Manifest, Part
-from holdproof.memory.images.image_view import Image
+from holdproof.memory.images.image_reader import Image
 from holdproof.memory.objects import commit_chain, commits, records, snapshot_import, tree_transaction
 from holdproof.memory.objects.commit_chain import ChainStep, CommitChain
-from holdproof.memory.objects.commits import Note
+from holdproof.memory.objects.commits import CommitNote
 from holdproof.memory.objects.tree_transaction import MAIN
-from holdproof.model.memory import Dumped, Loaded, Snapshot
+from holdproof.model.memory import Dumped, ImageFile, Loaded, Snapshot
+from holdproof.model.page import Page, cut_page
 from holdproof.model.progress import Progress
 from holdproof.store.context import Context
+from holdproof.validation import limited
 
 KEEP: Final = 3
 _DELTAS: Final = 16
@@ -59,11 +62,12 @@ Verify = Literal["full", "lazy"]
 
 
 def folder_of(context: Context, path: str | Path | None, ns: str) -> Path:
-    """Where the images of a namespace lie."""
+    """Return where the images of a namespace lie."""
     if path is not None:
         return Path(path)
     if context.database.backend.facts().get("path") == MEMORY:
         raise InvalidInputError("a store in memory has no place for images: say where")
+    # A namespace may hold any character and be long: its key is safe as a folder's name, else its hash is.
     name = records.key_of(ns)
     return context.paths.images / (name if len(name) <= 100 else "~" + sha256(ns.encode()).hexdigest())
 
@@ -86,14 +90,15 @@ def dump(
         raise InvalidInputError("at least one image is kept", keep=keep)
     folder = folder_of(context, path, ns)
     signer = yield from keys.use(context, "memory")
-    note = Note(author=author, message=message)
-    head = yield from ask(Write(lambda tx: _settled(tx, signer, note, ns)))
+    note = CommitNote(author=author, message=message)
+    # The snapshot is its own transaction: writing files may take long, and nobody waits for it.
+    head = yield from ask(Write(lambda tx: _ensure_snapshot(tx, signer, note, ns)))
     store_id, now = yield from ask(Read(_facts))
-    wanted = _Wanted(context.database, folder, signer, head, store_id, now, keep, ns, progress)
-    return (yield from ask(Call(lambda: _dump(wanted))))
+    job = _DumpJob(context.database, folder, signer, head, store_id, now, keep, ns, progress)
+    return (yield from ask(Call(lambda: _dump(job))))
 
 
-class _Wanted(NamedTuple):
+class _DumpJob(NamedTuple):
     """An image to be written."""
 
     database: Database
@@ -115,94 +120,99 @@ def _facts(tx: Tx) -> tuple[str, str]:
     return store_id, tx.now
 
 
-def _settled(tx: Tx, signer: Signer, note: Note, ns: str) -> Snapshot:
-    """The newest snapshot, taken now if anything is in none."""
+def _ensure_snapshot(tx: Tx, signer: Signer, note: CommitNote, ns: str) -> Snapshot:
+    """Return the newest snapshot, taken now if anything is in none."""
     if snapshot_import.unsaved(tx, ns) or commits.head(tx, ns) is None:
         return commits.create(tx, signer, note, ns=ns)
     return commits.get(tx, ns=ns)
 
 
-def _dump(wanted: _Wanted) -> Dumped:
-    with disk.translated(wanted.folder), disk.locked(wanted.folder / ".lock"):
-        last = _last(wanted)
-        path = wanted.folder / (wanted.head.rev + MANIFEST)
-        if last is not None and (last.head == wanted.head.cid or _covers(wanted, last)):
-            folders.sync(wanted.folder)  # it may be one whose name could not be made durable when it was written
-            return Dumped(str(wanted.folder / last.name), last.head, last.rev, "nothing", 0, 0, len(last.parts))
-        line, kept = _plan(wanted, last)
-        kind = "delta" if kept else "base"
-        before = commits.parse(last.root) if last is not None and kept else EMPTY_ROOT
-        part, count = _write(wanted, line, before, kind)
-        head = wanted.head
-        did = didkey.encode(wanted.signer.public)
-        since = last.since if last is not None and kept else commit_chain.since(line)
-        parts = (*kept, part)
-        made = Manifest(wanted.store_id, wanted.ns, head.cid, head.rev, head.root, did, wanted.now, parts, since)
-        image_files.write_manifest(wanted.folder, made, wanted.signer)
-        image_files.tidy(wanted.folder, wanted.keep, made)
-        return Dumped(str(path), head.cid, head.rev, kind, part.size, count, len(made.parts))
+def _dump(job: _DumpJob) -> Dumped:
+    # One dump at a time in a folder: two processes would tidy each other's files away.
+    with disk.translated(job.folder), disk.locked(job.folder / ".lock"):
+        last = _last(job)
+        path = job.folder / (job.head.rev + MANIFEST)
+        if last is not None and (last.head == job.head.cid or _covers(job, last)):
+            folders.sync(job.folder)  # it may be one whose name could not be made durable when it was written
+            return Dumped(str(job.folder / last.name), last.head, last.rev, "nothing", 0, 0, len(last.parts))
+        line, old_parts = _plan(job, last)
+        kind = "delta" if old_parts else "base"
+        before = commits.parse(last.root) if last is not None and old_parts else EMPTY_ROOT
+        part, count = _write(job, line, before, kind)
+        head = job.head
+        did = didkey.encode(job.signer.public)
+        since = last.since if last is not None and old_parts else commit_chain.since(line)
+        parts = (*old_parts, part)
+        manifest = Manifest(job.store_id, job.ns, head.cid, head.rev, head.root, did, job.now, parts, since)
+        image_files.write_manifest(job.folder, manifest, job.signer)
+        image_files.tidy(job.folder, job.keep, manifest)
+        return Dumped(str(path), head.cid, head.rev, kind, part.size, count, len(manifest.parts))
 
 
-def _last(wanted: _Wanted) -> Manifest | None:
-    """The newest image of ours here whose files are there; their content is left to whoever loads it."""
-    for path in image_files.manifests(wanted.folder):
+def _last(job: _DumpJob) -> Manifest | None:
+    """Return the newest image of ours here whose files are there; their content is left to whoever loads it."""
+    for path in image_files.manifests(job.folder):
         try:
-            made, envelope = image_files.read_manifest(path)
-            image_files.check_name(path, made)
-            image_files.verify(made, envelope, [wanted.signer.public])
+            manifest, envelope = image_files.read_manifest(path)
+            image_files.check_name(path, manifest)
+            image_files.verify(manifest, envelope, [job.signer.public])
         except (FormatError, ImageCorruptError, NotFoundError, UnknownKeyError):
             continue
-        files = [wanted.folder / part.name for part in made.parts]
+        files = [job.folder / part.name for part in manifest.parts]
         whole = all(
-            file.is_file() and file.stat().st_size == part.size for file, part in zip(files, made.parts, strict=True)
+            file.is_file() and file.stat().st_size == part.size
+            for file, part in zip(files, manifest.parts, strict=True)
         )
-        if whole and (made.store_id, made.ns) == (wanted.store_id, wanted.ns):
-            return made
+        if whole and (manifest.store_id, manifest.ns) == (job.store_id, job.ns):
+            return manifest
     return None
 
 
-def _covers(wanted: _Wanted, last: Manifest) -> bool:
+def _covers(job: _DumpJob, last: Manifest) -> bool:
     """Whether an image goes on from what is wanted: another dump was faster, and took a newer snapshot with it."""
-    if last.rev <= wanted.head.rev:
+    # Only an image with a newer head can contain this one.
+    if last.rev <= job.head.rev:
         return False
-    head, newer = commits.parse(wanted.head.cid), commits.parse(last.head)
+    head = commits.parse(job.head.cid)
+    newer = commits.parse(last.head)
     try:
-        line = _read(wanted, lambda tx: commit_chain.back(tx, newer, ns=wanted.ns, until=head))
+        line = _read(job, lambda tx: commit_chain.back(tx, newer, ns=job.ns, until=head))
     except NotFoundError:  # a store that was brought back from an older copy of itself
         return False
     return bool(line) and line[0].commit.prev == head
 
 
-def _plan(wanted: _Wanted, last: Manifest | None) -> tuple[list[ChainStep], tuple[Part, ...]]:
-    """The commits to write, and the files that stay: none where everything is written anew."""
-    head = commits.parse(wanted.head.cid)
-    if last is not None and not _read(wanted, lambda tx: prunings.since(tx, "snapshots", last.made_at, ns=wanted.ns)):
+def _plan(job: _DumpJob, last: Manifest | None) -> tuple[builtins.list[ChainStep], tuple[Part, ...]]:
+    """Return the commits to write, and the files that stay: none where everything is written anew."""
+    head = commits.parse(job.head.cid)
+    if last is not None and not _read(job, lambda tx: prunings.since(tx, "snapshots", last.made_at, ns=job.ns)):
         base, *deltas = last.parts
         until = commits.parse(last.head)
-        line = _read(wanted, lambda tx: commit_chain.back(tx, head, ns=wanted.ns, until=until))
+        line = _read(job, lambda tx: commit_chain.back(tx, head, ns=job.ns, until=until))
+        # Loading reads every part, so deltas are folded into a new base before they outweigh it.
         small = len(deltas) < _DELTAS and sum(part.size for part in deltas) <= base.size
         if small and line and line[0].commit.prev == until:
             return line, last.parts
-    return _read(wanted, lambda tx: commit_chain.back(tx, head, ns=wanted.ns)), ()
+    return _read(job, lambda tx: commit_chain.back(tx, head, ns=job.ns)), ()
 
 
-def _read(wanted: _Wanted, fn: Callable[[Tx], Any]) -> Any:
-    return wanted.database.read(fn).result()
+def _read(job: _DumpJob, fn: Callable[[Tx], Any]) -> Any:
+    return job.database.read(fn).result()
 
 
-def _write(wanted: _Wanted, line: list[ChainStep], before: CID, kind: str) -> tuple[Part, int]:
+def _write(job: _DumpJob, line: builtins.list[ChainStep], before: CID, kind: str) -> tuple[Part, int]:
     """One CAR, its blocks read a page at a time; nothing is left behind if that fails."""
-    head = commits.parse(wanted.head.cid)
-    pages = commit_chain.paged(wanted.database, lambda source: commit_chain.stream(source, line, before), _PAGE)
-    writer = image_files.Writer(wanted.folder / f"{wanted.head.rev}.{kind}.car", head)
+    head = commits.parse(job.head.cid)
+    pages = commit_chain.paged(job.database, lambda source: commit_chain.stream(source, line, before), _PAGE)
+    writer = image_files.Writer(job.folder / f"{job.head.rev}.{kind}.car", head)
     count = 0
     try:
         for page in pages:
             for cid, data in page:
                 writer.add(cid, data)
             count += len(page)
-            if wanted.progress is not None:
-                wanted.progress("image", count, 0)
+            if job.progress is not None:
+                job.progress("image", count, 0)
         return writer.finish(head), count
     except BaseException:
         writer.abandon()
@@ -230,38 +240,46 @@ def load(
         raise InvalidInputError("an image is verified `full` or `lazy`", verify=verify)
     place = folder_of(context, path, ns)
     signer = yield from keys.use(context, "memory")
-    trusted, now, known, empty = yield from ask(Read(lambda tx: _trusted(tx, did, ns)))
-    seen = frozenset(known) if verify == "lazy" else frozenset()
-    search = _Search(place, trusted, None if force else ns, now, seen, progress)
-    looking: Call[_Found] = Call(lambda: _find(search))
-    found = yield from ask(looking)
-    if found.manifest is None:
-        raise _none_good(place, found.aside, empty)
-    if (line := found.line) is None:
-        return Loaded(str(found.path), found.manifest.head, found.manifest.rev, "same", 0, 0, found.degraded)
-    note = Note(message=f"image {line.head.commit.rev}")
-    arrived = yield from ask(Write(lambda tx: snapshot_import.arrive(tx, line, signer, note, force=force, ns=ns)))
+    trusted, now, heads, empty = yield from ask(Read(lambda tx: _trusted(tx, did, ns)))
+    current_heads = frozenset(heads) if verify == "lazy" else frozenset()
+    search = _Search(place, trusted, None if force else ns, now, current_heads, progress)
+    looking: Call[_Choice] = Call(lambda: _find(search))
+    choice = yield from ask(looking)
+    if choice.manifest is None:
+        raise _none_good(place, choice.aside, empty)
+    if (line := choice.line) is None:
+        return Loaded(str(choice.path), choice.manifest.head, choice.manifest.rev, "same", 0, 0, choice.degraded)
+    note = CommitNote(message=f"image {line.head.commit.rev}")
+    imported = yield from ask(
+        Write(lambda tx: snapshot_import.import_chain(tx, line, signer, note, force=force, ns=ns))
+    )
     return Loaded(
-        str(found.path), arrived.head, arrived.rev, arrived.how, arrived.snapshots, arrived.blocks, found.degraded
+        str(choice.path),
+        imported.head,
+        imported.rev,
+        imported.how,
+        imported.snapshots,
+        imported.blocks,
+        choice.degraded,
     )
 
 
 class _Search(NamedTuple):
     place: Path
-    trusted: list[PublicKey]
+    trusted: builtins.list[PublicKey]
     ns: str | None
     now: str
-    known: frozenset[str]
+    current_heads: frozenset[str]
     progress: Progress | None
 
 
-class _Found(NamedTuple):
+class _Choice(NamedTuple):
     """The image to load, if any is good, and what was put aside on the way."""
 
     path: Path | None
     manifest: Manifest | None
     line: CommitChain | None
-    aside: list[str]
+    aside: builtins.list[str]
 
     @property
     def degraded(self) -> tuple[str, ...]:
@@ -269,52 +287,55 @@ class _Found(NamedTuple):
         return tuple(f"an image is damaged and was put aside: {what}" for what in self.aside)
 
 
-def _trusted(tx: Tx, did: str | None, ns: str) -> tuple[list[PublicKey], str, set[str], bool]:
+def _trusted(tx: Tx, did: str | None, ns: str) -> tuple[builtins.list[PublicKey], str, set[str], bool]:
     """Keys that may sign an image, the moment, the head that is here, and whether nothing is."""
     ring = keys.active_keys(tx, "memory")
     head = commits.head(tx, ns)
-    known = {str(head)} if head is not None and not snapshot_import.unsaved(tx, ns) else set()
+    heads = {str(head)} if head is not None and not snapshot_import.unsaved(tx, ns) else set()
     named = [] if did is None else [didkey.parse(did)]
-    return [*ring, *named], tx.now, known, tree_transaction.root(tx, ns) == EMPTY_ROOT
+    return [*ring, *named], tx.now, heads, tree_transaction.root(tx, ns) == EMPTY_ROOT
 
 
-def _find(search: _Search) -> _Found:
-    """The newest image that is whole; those that are not are put aside."""
-    aside: list[str] = []
+def _find(search: _Search) -> _Choice:
+    """Return the newest image that is whole; those that are not are put aside."""
+    aside: builtins.list[str] = []
     for _ in range(_TRIES):
-        with suppress(_GoneError):
+        with suppress(_VanishedError):
             return _search(search, aside)
     raise UnavailableError("images come and go faster than they can be read", path=str(search.place))
 
 
-class _GoneError(Exception):
+class _VanishedError(Exception):
     """An image was tidied away while it was looked at."""
 
 
-def _search(search: _Search, aside: list[str]) -> _Found:
+def _search(search: _Search, aside: builtins.list[str]) -> _Choice:
     paths, folder = _paths(search.place)
     strange: HoldproofError | None = None
     for path in paths:
         try:
             with _quiet_collector(), disk.translated(path):
-                made, line = _open(search, folder, path)
+                manifest, line = _open(search, folder, path)
         except (UnknownKeyError, InvalidInputError) as error:
             strange = strange or error
         except (FormatError, ImageCorruptError, NotFoundError) as error:
+            # A concurrent dump tidied it away while it was read: that is no damage, look again.
             if not path.exists() and path != search.place:
-                raise _GoneError from error
+                raise _VanishedError from error
             if isinstance(error, NotFoundError):
                 raise
+            # Damage is never skipped in silence: the file is renamed, and the outcome names it.
             aside.append(f"{_put_aside(path, error, search.now)} ({error})")
         else:
-            return _Found(path, made, line, aside)
+            return _Choice(path, manifest, line, aside)
+    # Nothing here is ours: say whose it is, rather than that there is no image.
     if strange is not None and not aside:
         raise strange
-    return _Found(None, None, None, aside)
+    return _Choice(None, None, None, aside)
 
 
-def _paths(place: Path) -> tuple[list[Path], Path]:
-    """The manifests at a place, the newest first, and their folder."""
+def _paths(place: Path) -> tuple[builtins.list[Path], Path]:
+    """Return the manifests at a place, the newest first, and their folder."""
     if place.is_file():
         return [place], place.parent
     paths = image_files.manifests(place)
@@ -324,41 +345,43 @@ def _paths(place: Path) -> tuple[list[Path], Path]:
 
 
 def _open(search: _Search, folder: Path, path: Path) -> tuple[Manifest, CommitChain | None]:
-    made = _manifest(search, path)
-    if made.head in search.known:
-        return made, None
-    return made, check(made, gather(folder, made), search.progress)
+    manifest = _manifest(search, path)
+    if manifest.head in search.current_heads:
+        return manifest, None
+    return manifest, check(manifest, gather(folder, manifest), search.progress)
 
 
 def _manifest(search: _Search, path: Path) -> Manifest:
-    """A manifest that is signed by somebody who counts, and of the namespace that is asked for."""
-    made, envelope = image_files.read_manifest(path)
+    """Return a manifest that is signed by somebody who counts, and of the namespace that is asked for."""
+    manifest, envelope = image_files.read_manifest(path)
     if path != search.place:  # who names a file may call it what they like
-        image_files.check_name(path, made)
-    image_files.verify(made, envelope, search.trusted)
-    if search.ns not in (None, made.ns):
+        image_files.check_name(path, manifest)
+    image_files.verify(manifest, envelope, search.trusted)
+    if search.ns not in (None, manifest.ns):
         raise InvalidInputError(
-            f"the image is of the namespace {made.ns}, not of {search.ns}: name that one", ns=made.ns, path=str(path)
+            f"the image is of the namespace {manifest.ns}, not of {search.ns}: name that one",
+            ns=manifest.ns,
+            path=str(path),
         )
-    return made
+    return manifest
 
 
-def gather(folder: Path, made: Manifest) -> Blocks:
-    """All blocks of an image, each hashed."""
-    held: dict[bytes, bytes] = {}
-    for part in made.parts:
-        held.update(image_files.read_part(folder, part).raw)
-    return Blocks(held)
+def gather(folder: Path, manifest: Manifest) -> BlockMap:
+    """Return all blocks of an image, each hashed."""
+    contents: dict[bytes, bytes] = {}
+    for part in manifest.parts:
+        contents.update(image_files.read_part(folder, part).raw)
+    return BlockMap(contents)
 
 
-def check(made: Manifest, held: Blocks, progress: Progress | None = None) -> CommitChain:
-    """The line of an image, whole and as its manifest says; nothing of the store is needed for it."""
+def check(manifest: Manifest, contents: BlockMap, progress: Progress | None = None) -> CommitChain:
+    """Return the line of an image, whole and as its manifest says; nothing of the store is needed for it."""
     tell = None if progress is None else lambda done, total: progress("image", done, total)
-    since = commits.parse(made.since) if made.since else None
-    line = commit_chain.verify(commits.parse(made.head), held, lambda _: None, since=since, progress=tell)
+    since = commits.parse(manifest.since) if manifest.since else None
+    line = commit_chain.verify(commits.parse(manifest.head), contents, lambda _: None, since=since, progress=tell)
     newest = line.head.commit
-    if (newest.rev, str(newest.data)) != (made.rev, made.root):
-        raise FormatError("the manifest is not what its head says", head=made.head)
+    if (newest.rev, str(newest.data)) != (manifest.rev, manifest.root):
+        raise FormatError("the manifest is not what its head says", head=manifest.head)
     return line
 
 
@@ -370,10 +393,10 @@ def _put_aside(path: Path, error: Exception, now: str) -> Path:
     return image_files.put_aside(path, now)
 
 
-def _none_good(place: Path, aside: list[str], empty: bool) -> ImageCorruptError:
-    left = "memory is EMPTY" if empty else "memory is what the store holds, untouched"
+def _none_good(place: Path, aside: builtins.list[str], empty: bool) -> ImageCorruptError:
+    state = "memory is EMPTY" if empty else "memory is what the store holds, untouched"
     return ImageCorruptError(
-        f"no image in {place} is good ({'; '.join(aside)}): {left}", path=str(place), aside=aside, empty=empty
+        f"no image in {place} is good ({'; '.join(aside)}): {state}", path=str(place), aside=aside, empty=empty
     )
 
 
@@ -406,7 +429,7 @@ def open(
 
 def _look(search: _Search, verify: Verify) -> Image:
     for _ in range(_TRIES):
-        with suppress(_GoneError), disk.translated(search.place):
+        with suppress(_VanishedError), disk.translated(search.place):
             return _look_once(search, verify)
     raise UnavailableError("images come and go faster than they can be read", path=str(search.place))
 
@@ -416,12 +439,12 @@ def _look_once(search: _Search, verify: Verify) -> Image:
     strange: HoldproofError | None = None
     for path in paths:
         try:
-            return _shown(folder, _manifest(search, path), verify)
+            return _open_image(folder, _manifest(search, path), verify)
         except (UnknownKeyError, InvalidInputError) as error:
             strange = strange or error
         except (FormatError, ImageCorruptError, NotFoundError) as error:
             if not path.exists() and path != search.place:
-                raise _GoneError from error
+                raise _VanishedError from error
             if "own" not in error.fields:  # a manifest under another's name hides none that has its own
                 raise
             strange = strange or error
@@ -429,22 +452,46 @@ def _look_once(search: _Search, verify: Verify) -> Image:
     raise strange
 
 
-def _shown(folder: Path, made: Manifest, verify: Verify) -> Image:
+def _open_image(folder: Path, manifest: Manifest, verify: Verify) -> Image:
     if verify == "full":
         with _quiet_collector():
-            held = gather(folder, made)
-            check(made, held)
-        return Image(made, held.get, lambda: None)
-    lazy = image_files.Lazy(folder, made)
-    head = blocks.held(lazy, commits.parse(made.head))
-    if str(formats.parse(head).data) != made.root:
-        raise FormatError("the manifest is not what its head says", head=made.head)
-    return Image(made, lazy, lazy.close)
+            contents = gather(folder, manifest)
+            check(manifest, contents)
+        return Image(manifest, contents.get, lambda: None)
+    lazy = image_files.Lazy(folder, manifest)
+    head = blocks.require(lazy, commits.parse(manifest.head))
+    if str(formats.parse(head).data) != manifest.root:
+        raise FormatError("the manifest is not what its head says", head=manifest.head)
+    return Image(manifest, lazy, lazy.close)
 
 
-def warnings(paths: Paths) -> list[str]:
-    """What is degraded: images that were put aside and not looked after yet."""
+def list(context: Context, *, cursor: str | None = None, limit: int = 100, ns: str = MAIN) -> Work[Page[ImageFile]]:
+    """List the images in a namespace's folder, the newest first, as their manifests describe them."""
+    limited(limit)
+    if context.database.backend.facts().get("path") == MEMORY:
+        return Page([])
+    folder = folder_of(context, None, ns)
+    return (yield from ask(Call(lambda: _list(folder, cursor, limit))))
+
+
+def _list(folder: Path, cursor: str | None, limit: int) -> Page[ImageFile]:
+    # Names begin with the rev, so their order is that of time, and the cursor is simply the last name.
+    paths = [path for path in image_files.manifests(folder) if cursor is None or path.name < cursor]
+    return cut_page([_describe(path) for path in paths[: limit + 1]], limit, lambda image: image.name)
+
+
+def _describe(path: Path) -> ImageFile:
+    try:
+        manifest, _ = image_files.read_manifest(path)
+    except (HoldproofError, OSError) as error:
+        return ImageFile(path.name, "", "", "", 0, 0, str(error))
+    size = sum(part.size for part in manifest.parts)
+    return ImageFile(path.name, manifest.head, manifest.rev, manifest.made_at, len(manifest.parts), size, None)
+
+
+def warnings(paths: Paths) -> builtins.list[str]:
+    """Return what is degraded: images that were put aside and not looked after yet."""
     if not paths.images.is_dir():
         return []
-    found = sorted(path for path in paths.images.rglob(f"*{MANIFEST}.corrupt-*") if path.is_file())
-    return [f"an image is damaged and was put aside: {path}; look at it, then remove it" for path in found]
+    corrupt = sorted(path for path in paths.images.rglob(f"*{MANIFEST}.corrupt-*") if path.is_file())
+    return [f"an image is damaged and was put aside: {path}; look at it, then remove it" for path in corrupt]

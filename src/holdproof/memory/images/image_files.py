@@ -77,8 +77,9 @@ class Manifest:
 
 
 def encode(manifest: Manifest, signer: Signer) -> bytes:
-    """The signed manifest, as it is written."""
+    """Return the signed manifest, as it is written."""
     fields: dict[str, Any] = {name: getattr(manifest, name) for name in Manifest.__slots__}
+    # Absent when empty, so that images of stores without pruning stay as they always were.
     if not manifest.since:
         del fields["since"]
     fields["parts"] = [{name: getattr(part, name) for name in Part.__slots__} for part in manifest.parts]
@@ -87,29 +88,32 @@ def encode(manifest: Manifest, signer: Signer) -> bytes:
 
 
 def parse(data: bytes) -> tuple[Manifest, dsse.Envelope]:
-    """A manifest from untrusted bytes; its signature is not verified yet."""
+    """Return a manifest from untrusted bytes; its signature is not verified yet."""
     envelope = dsse.parse(data)
-    found = canonical.loads(envelope.payload)
-    if not isinstance(found, dict) or (found.get("v"), found.get("t")) != (1, "holdproof-image"):
+    payload = canonical.loads(envelope.payload)
+    if not isinstance(payload, dict) or (payload.get("v"), payload.get("t")) != (1, "holdproof-image"):
         raise FormatError("not the manifest of an image, or of an unknown version")
-    rest: dict[str, Any] = {name: value for name, value in found.items() if name not in ("v", "t", "parts")}
-    listed: Any = found.get("parts")
+    rest: dict[str, Any] = {name: value for name, value in payload.items() if name not in ("v", "t", "parts")}
+    listed: Any = payload.get("parts")
     try:
-        made = Manifest(**rest, parts=tuple(Part(**part) for part in listed))
+        manifest = Manifest(**rest, parts=tuple(Part(**part) for part in listed))
     except TypeError as error:
         raise FormatError(f"the manifest lacks a field or has one too many: {error}") from error
-    texts = [value for name, value in rest.items()] + [text for part in made.parts for text in (part.name, part.head)]
-    if not all(isinstance(text, str) for text in texts) or not made.parts:
+    texts = [value for name, value in rest.items()] + [
+        text for part in manifest.parts for text in (part.name, part.head)
+    ]
+    if not all(isinstance(text, str) for text in texts) or not manifest.parts:
         raise FormatError("the manifest has a field of the wrong kind, or no files")
-    for part in made.parts:
+    for part in manifest.parts:
         if not _NAME.fullmatch(part.name) or type(part.size) is not int or not canonical.is_sha256_hex(part.sha256):
             raise FormatError("the manifest names a file that no image has", name=str(part.name)[:100])
-    return made, envelope
+    return manifest, envelope
 
 
 def verify(manifest: Manifest, envelope: dsse.Envelope, trusted: Iterable[PublicKey]) -> None:
     """Return if the key it names signed it (else ProofError) and is one of these (else UnknownKeyError)."""
     key = didkey.parse(manifest.did)
+    # The signature first: an unknown key is reported only for a manifest that is intact.
     dsse.verify(envelope, [key], payload_type=PAYLOAD_TYPE)
     if key not in trusted:
         raise UnknownKeyError(
@@ -120,7 +124,7 @@ def verify(manifest: Manifest, envelope: dsse.Envelope, trusted: Iterable[Public
 
 
 def manifests(folder: Path) -> list[Path]:
-    """The manifests of a folder, the newest first."""
+    """Return the manifests of a folder, the newest first."""
     if not folder.is_dir():
         return []
     return sorted((path for path in folder.iterdir() if _is_manifest(path.name)), reverse=True)
@@ -131,7 +135,7 @@ def _is_manifest(name: str) -> bool:
 
 
 def read_manifest(path: Path) -> tuple[Manifest, dsse.Envelope]:
-    """A manifest out of its file."""
+    """Return a manifest out of its file."""
     try:
         return parse(disk.read(path, _MOST_MANIFEST, regular=True))
     except FileNotFoundError as error:
@@ -155,16 +159,19 @@ class Writer:
     """A CAR on its way to the disk, with its index; durable and in its place once `finish` returns."""
 
     def __init__(self, path: Path, root: CID) -> None:
-        self.path, self._aside = path, path.with_name(f".{path.name}.new")
+        self.path = path
+        self._aside = path.with_name(f".{path.name}.new")
         folders.make(path.parent)
         handle = os.open(self._aside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
         self._file = os.fdopen(handle, "wb", buffering=1 << 20)
-        self._digest, self._at = sha256(), 0
+        self._digest = sha256()
+        self._at = 0
         self._places: dict[bytes, tuple[int, int]] = {}
         self._write(b"".join(car.write([root], [])))
 
     def add(self, cid: CID, data: bytes) -> None:
         """Write a block, once."""
+        # Chains share blocks: the stream may name the same one again.
         if cid.raw in self._places:
             return
         head = varint.encode(len(cid.raw) + len(data)) + cid.raw
@@ -181,6 +188,7 @@ class Writer:
         with self._file as file:
             file.flush()
             os.fsync(file.fileno())
+        # The name appears only after the content is durable, and the folder's entry is made durable too.
         os.replace(self._aside, self.path)
         folders.sync(self.path.parent)
         _write_index(self.path, self._places, self._at)
@@ -204,8 +212,8 @@ def _index_path(path: Path) -> Path:
     return path.with_name(path.name + ".idx")
 
 
-def read_part(folder: Path, part: Part, limits: car.Limits = car.DEFAULT_LIMITS) -> car.Blocks:
-    """All blocks of a CAR, each hashed, if the file is the one the manifest names."""
+def read_part(folder: Path, part: Part, limits: car.Limits = car.DEFAULT_LIMITS) -> car.BlockMap:
+    """Return all blocks of a CAR, each hashed, if the file is the one the manifest names."""
     path = folder / part.name
     with _open(path, part) as file:
         data = file.read(part.size + 1)
@@ -215,7 +223,7 @@ def read_part(folder: Path, part: Part, limits: car.Limits = car.DEFAULT_LIMITS)
 
 
 def _open(path: Path, part: Part) -> BinaryIO:
-    """A CAR of the length that its manifest says; what is in it is another matter."""
+    """Return a CAR of the length that its manifest says; what is in it is another matter."""
     try:
         file = disk.open_file(path)
     except FileNotFoundError as error:
@@ -248,7 +256,7 @@ class Lazy:
             raise
 
     def __call__(self, cid: CID) -> bytes | None:
-        """A block, hashed; None where no part of the image has it, whatever an index says."""
+        """Return a block, hashed; None where no part of the image has it, whatever an index says."""
         for part in self._parts:
             data = part.find(cid)
             if data is not None:
@@ -290,17 +298,17 @@ class _Mapped:
         path = _index_path(self._path)
         try:
             with disk.open_file(path) as file:
-                found = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+                index = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
         except (OSError, ValueError):
             return self._scan(size)
-        begun = _MAGIC + size.to_bytes(8, "big")
-        if found[: len(begun)] != begun or (len(found) - len(begun)) % _ENTRY.size:
-            found.close()
+        prefix = _MAGIC + size.to_bytes(8, "big")
+        if index[: len(prefix)] != prefix or (len(index) - len(prefix)) % _ENTRY.size:
+            index.close()
             return self._scan(size)
-        return found
+        return index
 
     def _scan(self, size: int) -> bytes:
-        """The index of a CAR whose own is missing or no index."""
+        """Return the index of a CAR whose own is missing or no index."""
         places: dict[bytes, tuple[int, int]] = {}
         at = _after(self._data, 0)
         while at < size:
@@ -312,7 +320,7 @@ class _Mapped:
         return b"".join([_MAGIC, size.to_bytes(8, "big"), *rows])
 
     def find(self, cid: CID) -> bytes | None:
-        """A block by the index; None where that leads nowhere, or to something else."""
+        """Return a block by the index; None where that leads nowhere, or to something else."""
         place = self._place(cid)
         if place is None:
             return None
@@ -326,7 +334,7 @@ class _Mapped:
         return data
 
     def find_anew(self, cid: CID) -> bytes | None:
-        """A block by an index of our own, where the one beside the file did not help."""
+        """Return a block by an index of our own, where the one beside the file did not help."""
         if isinstance(self._index, bytes):
             return None
         self._index.close()
@@ -334,7 +342,10 @@ class _Mapped:
         return self.find(cid)
 
     def _place(self, cid: CID) -> tuple[int, int] | None:
-        low, high, first = 0, self._count, len(_MAGIC) + 8
+        # The index is sorted by CID: a binary search in the mapped file, nothing is loaded.
+        low = 0
+        high = self._count
+        first = len(_MAGIC) + 8
         while low < high:
             middle = (low + high) // 2
             raw, at, length = _ENTRY.unpack_from(self._index, first + middle * _ENTRY.size)
@@ -369,25 +380,25 @@ def tidy(folder: Path, keep: int, newest: Manifest) -> list[str]:
         if path.name == newest.name:
             continue
         try:
-            found, _ = read_manifest(path)
-            check_name(path, found)
+            manifest, _ = read_manifest(path)
+            check_name(path, manifest)
         except (FormatError, ImageCorruptError, NotFoundError):  # damaged: whoever loads it puts it aside
             named.add(path.name)
             continue
-        ours = (found.store_id, found.ns) == (newest.store_id, newest.ns)
+        ours = (manifest.store_id, manifest.ns) == (newest.store_id, newest.ns)
         keep -= ours
         if keep > 0 or not ours:
-            named |= _names(found)
-    gone = [path for path in folder.iterdir() if _OURS.fullmatch(path.name) and path.name not in named]
-    for path in sorted(gone, key=lambda path: not path.name.endswith(MANIFEST)):  # a manifest goes before its files
+            named |= _names(manifest)
+    unused = [path for path in folder.iterdir() if _OURS.fullmatch(path.name) and path.name not in named]
+    for path in sorted(unused, key=lambda path: not path.name.endswith(MANIFEST)):  # a manifest goes before its files
         with suppress(FileNotFoundError):
             path.unlink()
     folders.sync(folder)
-    return [path.name for path in gone]
+    return [path.name for path in unused]
 
 
 def _names(manifest: Manifest) -> set[str]:
-    """The files of an image."""
+    """Return the files of an image."""
     return {manifest.name, *(name for part in manifest.parts for name in (part.name, part.name + ".idx"))}
 
 

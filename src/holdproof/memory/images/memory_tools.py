@@ -21,11 +21,11 @@ def checkpoint_memory(context: Context, *, node: str = NODE, idle_s: float = 30.
     """Write a local image and push a snapshot to IPFS, where it is public; a sentence with its CID, or FAILED."""
     yield from image.dump(context, message="checkpoint", ns=ns)
     try:
-        made = yield from archive.push(context, node=node, idle_s=idle_s, ns=ns)
+        archived = yield from archive.push(context, node=node, idle_s=idle_s, ns=ns)
     except HoldproofError as error:
         _logger.warning("push to IPFS failed: %s (%s)", error, error.remedy)
         return "Local dump complete. IPFS CID: FAILED"
-    return f"Local dump complete. IPFS CID: {made.cid}"
+    return f"Local dump complete. IPFS CID: {archived.cid}"
 
 
 def restore_memory(
@@ -38,7 +38,7 @@ def restore_memory(
     force: bool = False,
     ns: str = MAIN,
 ) -> Work[str]:
-    """Take over the newest local image, or what a CID names; a sentence that says whether it was done."""
+    """Load the newest local image, or the archive that a CID names; return a sentence that says whether it worked."""
     local = source.lower().lstrip(":") == "local"
     try:
         if local:

@@ -30,19 +30,20 @@ _ORDERS: Final[dict[str, Callable[[Any, Any], bool]]] = {
 Test = Callable[[Mapping[str, Any]], bool]
 
 
-def compiled(wanted: Mapping[str, Any] | None) -> Test | None:
-    """What tells whether a value is wanted; None where all are."""
-    tests = [test for key, asked in (wanted or {}).items() for test in _tests(key, asked)]
+def compiled(filter: Mapping[str, Any] | None) -> Test | None:
+    """Return what tells whether a value is wanted; None where all are."""
+    tests = [test for key, condition in (filter or {}).items() for test in _tests(key, condition)]
     return (lambda value: all(test(value) for test in tests)) if tests else None
 
 
-def _tests(key: Any, asked: Any) -> list[Test]:
+def _tests(key: Any, condition: Any) -> list[Test]:
     if not isinstance(key, str) or len(key) > _LONGEST or _KEY.fullmatch(key) is None:
         raise InvalidInputError(
             f"Invalid filter key: {str(key)[:100]!r}; letters, digits, _ and - with dots between", field="filter"
         )
     steps = key.split(".")
-    operators = asked if isinstance(asked, Mapping) else {"$eq": asked}
+    # A bare value means equality, as in LangGraph's own stores.
+    operators = condition if isinstance(condition, Mapping) else {"$eq": condition}
     return [_test(steps, name, operand) for name, operand in operators.items()]
 
 
@@ -50,18 +51,18 @@ def _test(steps: list[str], name: Any, operand: Any) -> Test:
     if name == "$eq":
         return lambda value: same(_at(value, steps), operand)
     if name == "$ne":
-        return lambda value: (found := _at(value, steps)) is not None and not same(found, operand)
+        return lambda value: (value_at := _at(value, steps)) is not None and not same(value_at, operand)
     order = _ORDERS.get(name)
     if order is None:
         raise InvalidInputError(f"Unsupported operator: {str(name)[:100]!r}", field="filter")
     kind = _kind(operand)
     if kind is None:
         raise InvalidInputError(f"{name} compares numbers or texts", field="filter")
-    return lambda value: _kind(found := _at(value, steps)) is kind and order(found, operand)
+    return lambda value: _kind(value_at := _at(value, steps)) is kind and order(value_at, operand)
 
 
 def _at(value: Any, steps: list[str]) -> Any:
-    """The field at the end of a path, None where there is none."""
+    """Return the field at the end of a path, None where there is none."""
     for step in steps:
         if not isinstance(value, Mapping):
             return None
@@ -70,14 +71,15 @@ def _at(value: Any, steps: list[str]) -> Any:
 
 
 def _kind(value: Any) -> type | None:
-    """Whether something is a number or a text; truth is neither."""
+    """Return whether something is a number or a text; truth is neither."""
     if isinstance(value, str):
         return str
     return float if isinstance(value, int | float) and not isinstance(value, bool) else None
 
 
 def same(one: Any, other: Any) -> bool:
-    """Whether two values are equal as JSON."""
+    """Return whether two values are equal as JSON."""
+    # In Python True == 1; in JSON it is not.
     if isinstance(one, bool) or isinstance(other, bool):
         return one is other
     if isinstance(one, Mapping) and isinstance(other, Mapping):

@@ -5,26 +5,29 @@ Rules:
 - A path is labels: not empty, without dots. What is asked for below a path never reaches a path that only begins alike.
 - With `ttl_s` a note ends so long after it was written, or touched. From that moment on it is not there, swept or not.
 - A note that is a subject's stays the subject's, and goes when that person is erased.
-- Filters are looked at here and never become SQL (notefilters.py); every vector is compared (notevectors.py).
+- Filters run in Python and never become SQL (filters.py); every vector is compared, exactly.
 - Notes are outside the log (ADR 28). `h` is the hash of what a note says, and `verify` compares it.
 """
 
 import json
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from hashlib import sha256
 from math import isfinite
-from types import ModuleType
 from typing import Any, Final
 
 from holdproof import validation
 from holdproof.content import encryption
 from holdproof.db import Row, Tx, Work, Write, ask, sql
-from holdproof.errors import FormatError, InvalidInputError, MissingExtraError
+from holdproof.errors import FormatError, InvalidInputError, NotFoundError
 from holdproof.evidence import erasable
 from holdproof.memory.notes import filters
+from holdproof.memory.objects.object_checks import CheckedPage, Flaw
 from holdproof.memory.objects.tree_transaction import MAIN
+from holdproof.memory.search.vectors import load_exact
 from holdproof.model import jsontext
 from holdproof.model.notes import Note
+from holdproof.model.page import Page, cut_page
 from holdproof.model.times import later
 
 _LONGEST: Final = 1_000
@@ -35,6 +38,7 @@ _SOME: Final = 200
 _SWEPT: Final = 500
 _EVERYTHING: Final = ""
 
+# Two encoders: readable text by default, escapes only for values that no database can store as text.
 _dumps = jsontext.encoder(ascii=False)
 _safely = jsontext.encoder(ascii=True)
 
@@ -64,23 +68,23 @@ def put(
     ns: str = MAIN,
 ) -> None:
     """Keep a note in the place of the one that was; `vectors` are what it is found by, each under a name."""
-    place, text, packed = joined(path), _spelled(value), _packed(vectors)
+    place = joined(path)
+    text = _spelled(value)
+    packed = _packed(vectors)
     if not place:
         raise InvalidInputError("a note needs a path", field="path")
     row: dict[str, Any] = {"ns": ns, "path": place, "key": _text("key", key), "value": text, "now": tx.now}
     row["h"] = row_hash(place, key, text, packed)
     row["ttl_s"] = None if ttl_s is None else _seconds(ttl_s)
+    # The moment is stored beside the duration: a touch needs the one, every read the other.
     row["expires_at"] = None if ttl_s is None else later(tx.now, row["ttl_s"])
     row["subject"] = None if subject is None else encryption.label(tx, _text("subject", subject), ns=ns)
-    kept = tx.one(_PUT, **row)
-    assert kept is not None, "an upsert that returns its number"
-    tx.execute(_UNVECTOR, note=kept[0])
+    [(n,)] = tx.all(_PUT, **row)
+    # Vectors of fields that the new value no longer has must not be found any more.
+    tx.execute(_UNVECTOR, note=n)
     tx.many(
         _VECTOR,
-        [
-            {"note": kept[0], "field": field, "dimensions": len(data) // 4, "vector": data}
-            for field, data in packed.items()
-        ],
+        [{"note": n, "field": field, "dimensions": len(data) // 4, "vector": data} for field, data in packed.items()],
     )
 
 
@@ -103,7 +107,10 @@ def touch(tx: Tx, path: Sequence[str], key: str, *, ns: str = MAIN) -> bool:
     """Let the time of a note begin anew; whether there is such a note, and it has a time."""
     of = {"ns": ns, "path": joined(path), "key": _text("key", key), "now": tx.now}
     row = tx.one(_TTL, **of)
-    return row is not None and tx.count(_TOUCH, **of, ttl_s=row[0], expires_at=later(tx.now, row[0])) == 1
+    if row is None:
+        return False
+    (ttl_s,) = row
+    return tx.count(_TOUCH, **of, ttl_s=ttl_s, expires_at=later(tx.now, ttl_s)) == 1
 
 
 _SWEEP = sql(
@@ -114,12 +121,12 @@ _SWEEP = sql(
 
 def sweep(*, ns: str | None = None) -> Work[int]:
     """Remove notes that have ended, in small transactions; how many."""
-    gone = 0
+    count = 0
     while True:
         some = yield from ask(Write(lambda tx: tx.count(_SWEEP, now=tx.now, ns=ns, limit=_SWEPT)))
-        gone += some
+        count += some
         if some < _SWEPT:
-            return gone
+            return count
 
 
 _ERASE = sql("DELETE FROM notes WHERE subject = :subject")
@@ -139,8 +146,16 @@ _BELOW: Final = "(:path = '' OR path = :path OR (path >= :first AND path < :end)
 _GET = sql(f"SELECT {_COLUMNS} FROM notes WHERE ns = :ns AND path = :path AND key = :key AND {_LIVES}")  # noqa: S608
 
 
-def get(tx: Tx, path: Sequence[str], key: str, *, ns: str = MAIN) -> Note | None:
-    """A note, None where there is none, or none any more."""
+def get(tx: Tx, path: Sequence[str], key: str, *, ns: str = MAIN) -> Note:
+    """Return a note; NotFoundError where there is none, or its time is over."""
+    note = find(tx, path, key, ns=ns)
+    if note is None:
+        raise NotFoundError(f"there is no note {key} at {'.'.join(path)}", path=[*path], key=key)
+    return note
+
+
+def find(tx: Tx, path: Sequence[str], key: str, *, ns: str = MAIN) -> Note | None:
+    """Return what `get` does, or None where there is none."""
     row = tx.one(_GET, ns=ns, path=joined(path), key=_text("key", key), now=tx.now)
     return None if row is None else _note(row)
 
@@ -157,26 +172,53 @@ def search(
     *,
     filter: Mapping[str, Any] | None = None,
     vector: Sequence[float] | None = None,
+    cursor: str | None = None,
+    limit: int = 10,
+    ns: str = MAIN,
+) -> Page[Note]:
+    """List the notes at a path and below it that pass a filter: the last written first, or the nearest to a vector."""
+    validation.limited(limit)
+    # What ranks notes by a vector has no key to go on from, so the cursor counts those that came before.
+    offset = 0 if cursor is None else validation.position("cursor", int(cursor) if cursor.isdecimal() else cursor)
+    notes = search_slice(tx, path, filter=filter, vector=vector, limit=limit + 1, offset=offset, ns=ns)
+    return Page([*notes[:limit]], str(offset + limit) if len(notes) > limit else None)
+
+
+def search_slice(
+    tx: Tx,
+    path: Sequence[str] = (),
+    *,
+    filter: Mapping[str, Any] | None = None,
+    vector: Sequence[float] | None = None,
     limit: int = 10,
     offset: int = 0,
     ns: str = MAIN,
 ) -> tuple[Note, ...]:
-    """Notes at a path and below it that a filter lets through: the last written first, or the nearest to a vector."""
+    """Return what `search` does, by offset: LangGraph's store counts so."""
     _count("limit", limit)
     _count("offset", offset)
     test = filters.compiled(filter)
+    # The database can cut the page only where it alone decides the order and what is in it.
     whole = test is not None or vector is not None
     page = {"limit": _MOST, "offset": 0} if whole else {"limit": limit, "offset": offset}
-    found = [row[0] for row in tx.all(_ORDER, ns=ns, now=tx.now, **_below(path), **page)]
+    numbers = [n for (n,) in tx.all(_ORDER, ns=ns, now=tx.now, **_below(path), **page)]
     if vector is None:
-        order: Sequence[tuple[int, float | None]] = [(n, None) for n in found]
+        order: Sequence[tuple[int, float | None]] = [(n, None) for n in numbers]
     else:
-        order = _vectors().scores(_vector_pages(tx, found, len(vector)), vector)
+        order = _ranked(tx, numbers, vector)
     if test is not None:
         order = _let_through(tx, order, test, offset + limit)
     if whole:
         order = order[offset : offset + limit]
     return tuple(_read(tx, order))
+
+
+def _ranked(tx: Tx, numbers: Sequence[int], vector: Sequence[float]) -> list[tuple[int, float]]:
+    """Return notes by the cosine of their nearest vector, the nearest first; none for a query of zeros."""
+    exact = load_exact()
+    query = exact.as_numbers(vector)
+    unit = exact.direction(query)
+    return [] if unit is None else exact.best_scores(_vector_pages(tx, numbers, len(query)), unit)
 
 
 _OF = sql(
@@ -198,8 +240,8 @@ _VECTORS = sql(
 )
 
 
-def _vector_pages(tx: Tx, found: Sequence[int], dimensions: int) -> Iterator[list[Row]]:
-    for some in _parts(found):
+def _vector_pages(tx: Tx, numbers: Sequence[int], dimensions: int) -> Iterator[list[Row]]:
+    for some in _parts(numbers):
         if rows := tx.all(_VECTORS, wanted=json.dumps(some), dimensions=dimensions):
             yield rows
 
@@ -207,11 +249,12 @@ def _vector_pages(tx: Tx, found: Sequence[int], dimensions: int) -> Iterator[lis
 def _let_through(
     tx: Tx, order: Sequence[tuple[int, float | None]], test: filters.Test, most: int
 ) -> list[tuple[int, float | None]]:
-    """The first so many that a filter lets through; no more is read than needed."""
+    """Return the first so many that a filter lets through; no more is read than needed."""
     passed: list[tuple[int, float | None]] = []
     for some in _parts(order):
         values: dict[int, str] = dict(tx.all(_VALUES, wanted=json.dumps([n for n, _ in some])))
-        passed += [each for each in some if each[0] in values and test(_value(values[each[0]]))]
+        passed += [(n, score) for n, score in some if n in values and test(_value(values[n]))]
+        # Filters run here, not in SQL: stop as soon as the page is full.
         if len(passed) >= most:
             break
     return passed
@@ -219,7 +262,7 @@ def _let_through(
 
 def _read(tx: Tx, order: Sequence[tuple[int, float | None]]) -> Iterator[Note]:
     for some in _parts(order):
-        rows = {row[0]: row for row in tx.all(_OF, wanted=json.dumps([n for n, _ in some]))}
+        rows = {n: (n, *rest) for n, *rest in tx.all(_OF, wanted=json.dumps([n for n, _ in some]))}
         yield from (_note(rows[n], score) for n, score in some if n in rows)
 
 
@@ -236,39 +279,69 @@ def paths(
     prefixes: Sequence[Sequence[str]] = (),
     suffixes: Sequence[Sequence[str]] = (),
     max_depth: int | None = None,
+    cursor: str | None = None,
+    limit: int = 100,
+    ns: str = MAIN,
+) -> Page[tuple[str, ...]]:
+    """List the paths that have notes, by name, cut after `max_depth` labels.
+
+    A `*` in one of the prefixes or suffixes stands for any label.
+    """
+    validation.limited(limit)
+    matching = _matching_paths(tx, prefixes, suffixes, max_depth, ns)
+    rest = [path for path in matching if cursor is None or ".".join(path) > cursor]
+    return cut_page(rest, limit, ".".join)
+
+
+def paths_slice(
+    tx: Tx,
+    *,
+    prefixes: Sequence[Sequence[str]] = (),
+    suffixes: Sequence[Sequence[str]] = (),
+    max_depth: int | None = None,
     limit: int = 100,
     offset: int = 0,
     ns: str = MAIN,
-) -> tuple[tuple[str, ...], ...]:
-    """Paths that have notes, by name, cut after `max_depth` labels; `*` in what they begin or end with is any label."""
+) -> list[tuple[str, ...]]:
+    """Return what `paths` does, by offset: LangGraph's store counts so."""
     _count("limit", limit)
     _count("offset", offset)
+    return _matching_paths(tx, prefixes, suffixes, max_depth, ns)[offset : offset + limit]
+
+
+def _matching_paths(
+    tx: Tx,
+    prefixes: Sequence[Sequence[str]],
+    suffixes: Sequence[Sequence[str]],
+    max_depth: int | None,
+    ns: str,
+) -> list[tuple[str, ...]]:
     if max_depth is not None and _count("max_depth", max_depth) < 1:
         raise InvalidInputError("max_depth is 1 or more", field="max_depth")
-    for wanted in (*prefixes, *suffixes):
-        joined(wanted)
+    for pattern in (*prefixes, *suffixes):
+        joined(pattern)
+    # One prefix without a wildcard narrows what the database reads; all patterns are checked here afterwards.
     below = next((each for each in prefixes if "*" not in each), ())
-    rows = tx.all(_PATHS, ns=ns, now=tx.now, **_below(below))
-    found = (tuple(row[0].split(".")) for row in rows)
-    kept = {
-        each[:max_depth]
-        for each in found
-        if all(_begins(each, wanted) for wanted in prefixes)
-        and all(_begins(each[::-1], wanted[::-1]) for wanted in suffixes)
+    all_paths = (tuple(path.split(".")) for (path,) in tx.all(_PATHS, ns=ns, now=tx.now, **_below(below)))
+    matching = {
+        path[:max_depth]
+        for path in all_paths
+        if all(_begins(path, pattern) for pattern in prefixes)
+        and all(_begins(path[::-1], pattern[::-1]) for pattern in suffixes)
     }
-    return tuple(sorted(kept, key=".".join)[offset : offset + limit])
+    return sorted(matching, key=".".join)
 
 
-def _begins(path: Sequence[str], wanted: Sequence[str]) -> bool:
-    fits = (label in ("*", own) for label, own in zip(wanted, path, strict=False))
-    return len(wanted) <= len(path) and all(fits)
+def _begins(path: Sequence[str], pattern: Sequence[str]) -> bool:
+    fits = (label in ("*", own) for label, own in zip(pattern, path, strict=False))
+    return len(pattern) <= len(path) and all(fits)
 
 
 # --- values ------------------------------------------------------------------------------------------------------
 
 
 def joined(path: Any) -> str:
-    """A path as it is stored."""
+    """Return a path as it is stored."""
     if isinstance(path, str) or not isinstance(path, Sequence) or len(path) > _DEEPEST:
         raise InvalidInputError(f"a path is a list of at most {_DEEPEST} labels", field="path")
     for label in path:
@@ -278,8 +351,9 @@ def joined(path: Any) -> str:
 
 
 def _below(path: Sequence[str]) -> dict[str, str]:
-    """A path and what lies below it, as queries ask for it; `/` is what follows the dot."""
+    """Return a path and what lies below it, as queries ask for it; `/` is what follows the dot."""
     text = joined(path)
+    # A range instead of LIKE: it uses the index, and a label with % or _ in it is just a label.
     return {"path": text or _EVERYTHING, "first": f"{text}.", "end": f"{text}/"}
 
 
@@ -288,7 +362,7 @@ def _text(what: str, text: Any) -> str:
 
 
 def _spelled(value: Any) -> str:
-    """A value as it is stored; a lone surrogate, which no database can keep, is written as its escape."""
+    """Return a value as it is stored; a lone surrogate, which no database can keep, is written as its escape."""
     if not isinstance(value, Mapping) or not all(isinstance(key, str) for key in value):
         raise InvalidInputError("the value of a note is an object with text keys", field="value")
     try:
@@ -318,25 +392,18 @@ def _count(what: str, number: Any) -> int:
 
 
 def _packed(vectors: Mapping[str, Sequence[float]] | None) -> dict[str, bytes]:
-    """Vectors as they are kept; those of zeros are not."""
+    """Return vectors as they are stored, by field; those of zeros are left out."""
     if not vectors:
         return {}
-    named = ((_text("the name of a vector", field), _vectors().packed(each)) for field, each in vectors.items())
-    return {field: data for field, data in named if data is not None}
-
-
-def _vectors() -> ModuleType:
-    try:
-        from holdproof.memory.notes import note_vectors  # noqa: PLC0415 (an optional extra)
-    except ImportError as error:
-        raise MissingExtraError("vectors need numpy: pip install 'holdproof[vectors]'") from error
-    return note_vectors
+    exact = load_exact()
+    arrays = {_text("the name of a vector", field): exact.as_numbers(vector) for field, vector in vectors.items()}
+    return {field: exact.pack(numbers) for field, numbers in arrays.items() if numbers.any()}
 
 
 def row_hash(path: str, key: str, value: str, vectors: Mapping[str, bytes]) -> bytes:
-    """What `h` of a note must be: where it is, what it says, and what it is found by."""
-    found = [[field, sha256(vectors[field]).hexdigest()] for field in sorted(vectors)]
-    return sha256(_safely([path, key, value, found]).encode()).digest()
+    """Return what `h` of a note must be: where it is, what it says, and what it is found by."""
+    hashes = [[field, sha256(vectors[field]).hexdigest()] for field in sorted(vectors)]
+    return sha256(_safely([path, key, value, hashes]).encode()).digest()
 
 
 def _value(text: str) -> dict[str, Any]:
@@ -353,3 +420,33 @@ def _note(row: Row, score: float | None = None) -> Note:
     _, path, key, value, created_at, updated_at, ttl_s, expires_at, ns = row
     labels = tuple(path.split("."))
     return Note(labels, key, _value(value), created_at, updated_at, ttl_s, expires_at, score, ns)
+
+
+# --- verifying ---------------------------------------------------------------------------------------------------
+
+_CHECKED_PAGE: Final = 100
+_ROWS = sql("SELECT n, path, key, value, h FROM notes WHERE n > :after ORDER BY n LIMIT :limit")
+_ROW_VECTORS = sql(
+    "SELECT note, field, dimensions, vector FROM note_vectors WHERE note IN (SELECT value FROM json_each(:wanted))",
+    postgres="SELECT note, field, dimensions, vector FROM note_vectors WHERE note IN"
+    " (SELECT CAST(value AS BIGINT) FROM json_array_elements_text(CAST(:wanted AS JSON)))",
+)
+
+
+def check_page(tx: Tx, after: int | None) -> CheckedPage:
+    """Verify one page of notes: each is what its hash says, with the vectors it is found by.
+
+    Notes are outside the log, so this finds damage, not intent.
+    """
+    rows = tx.all(_ROWS, after=-(2**62) if after is None else after, limit=_CHECKED_PAGE)
+    numbers = [n for n, *_ in rows]
+    vectors: dict[int, dict[str, bytes]] = defaultdict(dict)
+    flaws = []
+    for n, field, dimensions, vector in tx.all(_ROW_VECTORS, wanted=json.dumps(numbers)):
+        vectors[n][field] = vector
+        if len(vector) != 4 * dimensions:
+            flaws.append(Flaw("note_vectors", f"{n} {field}", "a vector of a note has another length than it says"))
+    for n, path, key, value, h in rows:
+        if row_hash(path, key, value, vectors[n]) != h:
+            flaws.append(Flaw("notes", str(n), "a note, or a vector of it, is damaged or was edited"))
+    return CheckedPage(len(rows), flaws, numbers[-1] if len(rows) == _CHECKED_PAGE else None)

@@ -18,15 +18,15 @@ from typing import Final, Generic, NamedTuple, TypeVar
 from holdproof.content import blocks
 from holdproof.crypto import cid as cids
 from holdproof.crypto import commit as formats
-from holdproof.crypto import didkey, mst_diff, mst_whole
-from holdproof.crypto.car import Blocks
+from holdproof.crypto import didkey, mst, mst_diff
+from holdproof.crypto.car import BlockMap
 from holdproof.crypto.cid import CID
 from holdproof.crypto.commit import Commit
 from holdproof.crypto.mst import EMPTY_BLOCK, EMPTY_ROOT, Get, Nodes
 from holdproof.db import Database, Tx, sql
 from holdproof.errors import FormatError, HoldproofError, ProofError
 from holdproof.memory.objects import commits, object_checks, records
-from holdproof.memory.objects.commits import Note
+from holdproof.memory.objects.commits import CommitNote
 
 T = TypeVar("T")
 
@@ -49,41 +49,43 @@ _NOTE = sql("SELECT note FROM snapshots WHERE ns = :ns AND cid = :cid")
 
 def back(tx: Tx, head: CID, *, ns: str, until: CID | None = None, most: int = LONGEST) -> list[ChainStep]:
     """The commits from the first (or the one after `until`, or after one that was pruned) to the head, oldest first."""
-    found: list[ChainStep] = []
+    steps: list[ChainStep] = []
     cid: CID | None = head
-    while cid is not None and cid != until and len(found) < most:
-        row = tx.one(_NOTE, ns=ns, cid=str(cid))
-        if row is None and found:
+    while cid is not None and cid != until and len(steps) < most:
+        notes = [commits.parse(note) for (note,) in tx.all(_NOTE, ns=ns, cid=str(cid))]
+        if not notes and steps:  # a commit without a row was pruned: the chain begins after it
             break
         commit = commits.read(tx, cid)
-        found.append(ChainStep(cid, commit, None if row is None else commits.parse(row[0])))
+        steps.append(ChainStep(cid, commit, notes[0] if notes else None))
         cid = commit.prev
-    return found[::-1]
+    return steps[::-1]
 
 
 def since(line: list[ChainStep]) -> str:
-    """The commit before a line's first one, which was pruned; empty where nothing came before."""
+    """Return the commit before a line's first one, which was pruned; empty where nothing came before."""
     first = line[0].commit.prev
     return "" if first is None else str(first)
 
 
 def stream(get: Get, line: list[ChainStep], before: CID = EMPTY_ROOT) -> Iterator[tuple[CID, bytes]]:
-    """The blocks of a line whose first commit follows the tree `before`; the same block may come twice."""
+    """Yield the blocks of a line whose first commit follows the tree `before`; the same block may come twice."""
     nodes = _Spying(get)
     for step in line:
-        yield step.cid, blocks.held(get, step.cid)
+        yield step.cid, blocks.require(get, step.cid)
         if step.note is not None:
-            yield step.note, blocks.held(get, step.note)
+            yield step.note, blocks.require(get, step.note)
         if step.commit.data == EMPTY_ROOT:
             yield EMPTY_ROOT, EMPTY_BLOCK
+        # Only what this tree has and the one before had not: the rest is already in the stream.
         fresh = mst_diff.fresh(Nodes(nodes, memory=256), before, step.commit.data)
         while part := [*islice(fresh, _AHEAD)]:
+            # BlockMap are read ahead in batches: one query for hundreds instead of one for each.
             if isinstance(get, BlockSource):
                 get.expect(cid for cid, is_node in part if not is_node)
             for cid, is_node in part:
                 if cid == EMPTY_ROOT:
                     continue
-                data = nodes.seen.get(cid) or blocks.held(get, cid)
+                data = nodes.seen.get(cid) or blocks.require(get, cid)
                 yield cid, data
                 if not is_node and LINK in data:
                     yield from _beyond(get, data)
@@ -107,20 +109,21 @@ class _Spying:
 
 
 def _beyond(get: Get, data: bytes) -> Iterator[tuple[CID, bytes]]:
-    """What a record leads to, as far as it is here."""
-    waiting, met = [*records.links(data)], set[CID]()
+    """Yield what a record leads to, as far as it is here."""
+    waiting = [*records.links(data)]
+    visited = set[CID]()
     while waiting:
         cid = waiting.pop()
-        if cid in met or not cid.plain:
+        if cid in visited or not cid.plain:
             continue
-        met.add(cid)
-        found = get(cid)
-        if found is None:
+        visited.add(cid)
+        block = get(cid)
+        if block is None:
             continue
-        cids.verify(cid, found)
-        yield cid, found
-        if cid.raw.startswith(cids.CBOR_PREFIX) and LINK in found:
-            waiting += records.links(found)
+        cids.verify(cid, block)
+        yield cid, block
+        if cid.raw.startswith(cids.CBOR_PREFIX) and LINK in block:
+            waiting += records.links(block)
 
 
 # --- arriving ----------------------------------------------------------------------------------------------------
@@ -130,7 +133,7 @@ class CommitChain(NamedTuple):
     """A line that was verified: its commits, the oldest first, their notes, and all of its blocks."""
 
     steps: list[ChainStep]
-    notes: dict[CID, Note]
+    notes: dict[CID, CommitNote]
     blocks: Mapping[CID, bytes]
 
     @property
@@ -141,14 +144,14 @@ class CommitChain(NamedTuple):
 
 def verify(
     head: CID,
-    held: Blocks,
+    contents: BlockMap,
     here: Get,
     *,
     shallow: bool = False,
     since: CID | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> CommitChain:
-    """A line from blocks that are known to be what their CIDs name; `here` is what the store has already.
+    """Return a line from blocks that are known to be what their CIDs name; `here` is what the store has already.
 
     A `shallow` one may begin anywhere: it is the export of a single state. `since` is the commit before its first
     one, which was pruned where the line comes from.
@@ -156,7 +159,7 @@ def verify(
     steps: list[ChainStep] = []
     cid: CID | None = head
     while cid is not None:
-        data = held.get(cid)
+        data = contents.get(cid)
         if data is None:
             if here(cid) is None and not (steps and (shallow or cid == since)):
                 raise ProofError("the line of commits is cut: one is missing", cid=str(cid))
@@ -167,64 +170,67 @@ def verify(
         cid = commit.prev
     if not steps:
         raise FormatError("the head is no commit of this line", cid=str(head))
-    notes = _notes(held, {step.cid.raw for step in steps})
+    notes = _notes(contents, {step.cid.raw for step in steps})
     steps = [step._replace(note=notes[step.cid][0]) if step.cid in notes else step for step in reversed(steps)]
+    # Revs order snapshots everywhere; a chain that goes back in time would break every listing.
     if any(one.commit.rev >= two.commit.rev for one, two in pairwise(steps)):
         raise FormatError("the commits of the line are not in the order of their revs", head=str(head))
-    known = None if cid is None else here(cid)
-    before = EMPTY_ROOT if known is None else formats.parse(known).data
-    _walk(held, here, steps, before, progress)
-    return CommitChain(steps, {at: note for at, (_, note) in notes.items()}, held)
+    parent_block = None if cid is None else here(cid)
+    before = EMPTY_ROOT if parent_block is None else formats.parse(parent_block).data
+    _walk(contents, here, steps, before, progress)
+    return CommitChain(steps, {at: note for at, (_, note) in notes.items()}, contents)
 
 
 def _walk(
-    held: Blocks, here: Get, steps: list[ChainStep], before: CID, progress: Callable[[int, int], None] | None
+    contents: BlockMap, here: Get, steps: list[ChainStep], before: CID, progress: Callable[[int, int], None] | None
 ) -> None:
     """Every tree is complete: its nodes in their places, a block for every key."""
-    get = Nodes(lambda cid: held.get(cid) or (EMPTY_BLOCK if cid == EMPTY_ROOT else here(cid)), memory=1 << 16)
-    seen = 0
+    # Nodes are parsed once and kept: neighbouring trees share nearly all of them.
+    get = Nodes(lambda cid: contents.get(cid) or (EMPTY_BLOCK if cid == EMPTY_ROOT else here(cid)), memory=1 << 16)
+    count = 0
     for step in steps:
-        for values in _values(held, get, before, step.commit.data):
-            _check_values(held, here, values)
-            seen += 1
-            if progress is not None and seen % 1000 == 0:
-                progress(seen, len(held))
+        for values in _values(contents, get, before, step.commit.data):
+            _check_values(contents, here, values)
+            count += 1
+            if progress is not None and count % 1000 == 0:
+                progress(count, len(contents))
         before = step.commit.data
 
 
-def _values(held: Blocks, get: Nodes, before: CID, root: CID) -> Iterator[list[bytes]]:
-    """The values that a tree has and the one before had not, through every node that is new."""
-    if before == EMPTY_ROOT and root in held:  # all of it: a fraction of the work of comparing with nothing
-        yield from mst_whole.values(held.raw, root)
+def _values(contents: BlockMap, get: Nodes, before: CID, root: CID) -> Iterator[list[bytes]]:
+    """Yield the values that a tree has and the one before had not, through every node that is new."""
+    if before == EMPTY_ROOT and root in contents:  # all of it: a fraction of the work of comparing with nothing
+        yield from mst.node_values(contents.raw, root)
     else:
         yield from ([cid.raw] for cid, is_node in mst_diff.fresh(get, before, root) if not is_node)
 
 
-def _check_values(held: Blocks, here: Get, values: list[bytes]) -> None:
+def _check_values(contents: BlockMap, here: Get, values: list[bytes]) -> None:
     """Records are there, with the pieces of their content."""
-    get = held.raw.get
+    get = contents.raw.get
     for raw in values:
         data = get(raw) or here(cids.parse(raw))
         if data is None:
             raise ProofError("a record is missing", cid=str(cids.parse(raw)))
         if LINK[0] in data and LINK in data and raw.startswith(cids.CBOR_PREFIX):  # one byte is found far sooner
             for link in object_checks.needs(cids.parse(raw), data):
-                if link not in held and here(link) is None:
+                if link not in contents and here(link) is None:
                     raise ProofError("a piece of a record is missing", cid=str(link))
 
 
-def _notes(held: Blocks, wanted: set[bytes]) -> dict[CID, tuple[CID, Note]]:
-    """The notes among the blocks, by the commit they are on: each follows its commit."""
-    found: dict[CID, tuple[CID, Note]] = {}
-    for commit, after in pairwise(held.raw):
-        if commit in wanted:
+def _notes(contents: BlockMap, commit_cids: set[bytes]) -> dict[CID, tuple[CID, CommitNote]]:
+    """Return the notes among the blocks, by the commit they are on: each follows its commit."""
+    notes: dict[CID, tuple[CID, CommitNote]] = {}
+    # In the stream a note follows its commit; a block there that is no note is simply not one.
+    for commit, after in pairwise(contents.raw):
+        if commit in commit_cids:
             try:
-                about, note = commits.decode_note(held.raw[after])
+                about, note = commits.decode_note(contents.raw[after])
             except HoldproofError:
                 continue
             if about.raw == commit:
-                found[about] = (cids.parse(after), note)
-    return found
+                notes[about] = (cids.parse(after), note)
+    return notes
 
 
 COMMIT: Final = b"\xa6cdidx"
@@ -232,16 +238,16 @@ COMMIT: Final = b"\xa6cdidx"
 
 
 class BlockSource:
-    """Blocks of a store across transactions: each page of a long walk has one of its own."""
+    """BlockMap of a store across transactions: each page of a long walk has one of its own."""
 
     tx: Tx
 
     def __init__(self) -> None:
         self._ready: dict[CID, bytes] = {}
 
-    def expect(self, wanted: Iterable[CID]) -> None:
+    def expect(self, cids: Iterable[CID]) -> None:
         """Read blocks that will be asked for next, all at once."""
-        self._ready = blocks.find_all(self.tx, wanted)
+        self._ready = blocks.find_all(self.tx, cids)
 
     def __call__(self, cid: CID) -> bytes | None:
         """See Get."""
@@ -249,8 +255,9 @@ class BlockSource:
 
 
 def paged(database: Database, begin: Callable[[BlockSource], Iterator[T]], most: int) -> Iterator[list[T]]:
-    """What a long walk through the blocks of a store gives, a page a transaction."""
-    walk, start = _Walk(begin), 0
+    """Yield what a long walk through the blocks of a store gives, a page a transaction."""
+    walk = _Walk(begin)
+    start = 0
     while page := database.read(partial(walk.page, start=start, most=most)).result():
         yield page
         start += len(page)
@@ -264,16 +271,19 @@ class _Walk(Generic[T]):
     """
 
     def __init__(self, begin: Callable[[BlockSource], Iterator[T]]) -> None:
-        self._begin, self._at = begin, -1
+        self._begin = begin
+        self._at = -1
 
     def page(self, tx: Tx, start: int, most: int) -> list[T]:
-        """What comes after the first `start`; nothing at the end."""
+        """Return what comes after the first `start`; nothing at the end."""
         if self._at != start:
             self._source = BlockSource()
-            self._stream, self._at = self._begin(self._source), 0
-        skipped, self._at = start - self._at, -1  # nowhere, should this break
+            self._stream = self._begin(self._source)
+            self._at = 0
+        skipped = start - self._at
+        self._at = -1  # nowhere, should this break
         self._source.tx = tx
         deque(islice(self._stream, skipped), maxlen=0)
-        found = [*islice(self._stream, most)]
-        self._at = start + len(found)
-        return found
+        items = [*islice(self._stream, most)]
+        self._at = start + len(items)
+        return items

@@ -39,17 +39,17 @@ _LONGEST: Final = 10_000
 
 
 def parse(text: str) -> CID:
-    """A CID that somebody gave; InvalidInputError where it is none of ours."""
-    found = cids.given(text)
-    if not found.plain:
+    """Return a CID that somebody gave; InvalidInputError where it is none of ours."""
+    cid = cids.given(text)
+    if not cid.plain:
         raise InvalidInputError("the CID names no block of SHA-256", cid=text)
-    return found
+    return cid
 
 
 # --- notes -------------------------------------------------------------------------------------------------------
 
 
-class Note(NamedTuple):
+class CommitNote(NamedTuple):
     """Who took a snapshot, and why; `merged` is the commit that was brought in, if one was."""
 
     author: str = ""
@@ -58,24 +58,25 @@ class Note(NamedTuple):
     merged: CID | None = None
 
 
-def encode_note(commit: CID, note: Note) -> tuple[CID, bytes]:
-    """The block of a note on a commit."""
+def encode_note(commit: CID, note: CommitNote) -> tuple[CID, bytes]:
+    """Return the block of a note on a commit."""
     data = dagcbor.encode({"v": 1, "snapshot": commit, **note._asdict()})
     return cids.of(data), data
 
 
-def decode_note(data: bytes) -> tuple[CID, Note]:
-    """The commit a note is on, and the note, from untrusted bytes."""
-    found = dagcbor.decode(data)
-    if not isinstance(found, dict) or found.keys() != {"v", "snapshot", "author", "message", "reason", "merged"}:
+def decode_note(data: bytes) -> tuple[CID, CommitNote]:
+    """Return the commit a note is on, and the note, from untrusted bytes."""
+    fields = dagcbor.decode(data)
+    if not isinstance(fields, dict) or fields.keys() != {"v", "snapshot", "author", "message", "reason", "merged"}:
         raise FormatError("note: not exactly the six fields of version 1")
-    commit, merged = found["snapshot"], found["merged"]
-    author, message, reason = (found[name] for name in ("author", "message", "reason"))
-    if found["v"] != 1 or not isinstance(commit, CID) or not isinstance(merged, CID | None):
+    commit = fields["snapshot"]
+    merged = fields["merged"]
+    author, message, reason = (fields[name] for name in ("author", "message", "reason"))
+    if fields["v"] != 1 or not isinstance(commit, CID) or not isinstance(merged, CID | None):
         raise FormatError("note: of no commit, or of an unknown version")
     if not isinstance(author, str) or not isinstance(message, str) or not isinstance(reason, str):
         raise FormatError("note: author, message or reason is no text")
-    return commit, Note(author, message, reason, merged)
+    return commit, CommitNote(author, message, reason, merged)
 
 
 # --- writing -----------------------------------------------------------------------------------------------------
@@ -86,7 +87,7 @@ _ADD = sql(
 )
 
 
-def create(tx: Tx, signer: Signer, note: Note, *, expected: str | None = None, ns: str = MAIN) -> Snapshot:
+def create(tx: Tx, signer: Signer, note: CommitNote, *, expected: str | None = None, ns: str = MAIN) -> Snapshot:
     """Sign the tree as it is now; `expected` is the head that it must follow."""
     text: Any
     for text in note[:3]:
@@ -94,42 +95,45 @@ def create(tx: Tx, signer: Signer, note: Note, *, expected: str | None = None, n
             raise InvalidInputError(f"author, message and reason are texts of at most {_LONGEST:,} characters")
     if not keys.is_registered(tx, signer.keyid, "memory"):
         raise UnknownKeyError("this memory key is not in the keyring", keyid=signer.keyid)
+    # Both refs are held, always in this order: a writer of objects and a snapshot never wait for each other in a ring.
     refs.hold(tx, tree_transaction.ref_name(ns))
     head = refs.hold(tx, ref_name(ns))
     if expected is not None and (head is None or parse(expected) != head.cid):
         raise StaleVersionError("another snapshot is the newest by now", head=None if head is None else str(head.cid))
     last = None if head is None else formats.parse(blocks.get(tx, head.cid))
     root = tree_transaction.root(tx, ns)
+    # Never before the last one, whatever the clock says: revs are the order of snapshots.
     rev = tid.after(None if last is None else last.rev, to_micros(tx.now))
-    made = formats.sign(Commit(didkey.encode(signer.public), root, rev, head and head.cid), signer)
-    block = formats.encode(made)
+    commit = formats.sign(Commit(didkey.encode(signer.public), root, rev, head and head.cid), signer)
+    block = formats.encode(commit)
+    # The empty tree has no block of its own until a snapshot signs it.
     written = {EMPTY_ROOT: EMPTY_BLOCK} if root == EMPTY_ROOT else {}
     blocks.put(tx, {**written, cids.of(block): block})
     refs.move(tx, ref_name(ns), head, cids.of(block), ns=ns)
-    return record(tx, cids.of(block), made, note, at=tx.now, ns=ns)
+    return record(tx, cids.of(block), commit, note, at=tx.now, ns=ns)
 
 
-def record(tx: Tx, cid: CID, made: Commit, note: Note, *, at: str, ns: str, kind: str = "snapshot") -> Snapshot:
-    """The row of a commit whose block is there, with its note and its leaf."""
+def record(tx: Tx, cid: CID, commit: Commit, note: CommitNote, *, at: str, ns: str, kind: str = "snapshot") -> Snapshot:
+    """Return the row of a commit whose block is there, with its note and its leaf."""
     noted, data = encode_note(cid, note)
     blocks.put(tx, {noted: data})
     row = {
         "id": tx.new_id(),
         "ns": ns,
         "cid": str(cid),
-        "root": str(made.data),
-        "rev": made.rev,
-        "prev": None if made.prev is None else str(made.prev),
+        "root": str(commit.data),
+        "rev": commit.rev,
+        "prev": None if commit.prev is None else str(commit.prev),
         "note": str(noted),
         "created_at": at,
     }
     mark = leaves.stamp(tx, kind, SNAPSHOTS, row, ns=ns)
     tx.execute(_ADD, **row, **mark._asdict(), expect=1)
-    return shown(tx, (row["ns"], row["cid"], row["note"], row["created_at"]))
+    return to_snapshot(tx, (row["ns"], row["cid"], row["note"], row["created_at"]))
 
 
 def ref_name(ns: str) -> str:
-    """The ref of a namespace's newest snapshot."""
+    """Return the ref of a namespace's newest snapshot."""
     return tree_transaction.ref_name(ns).replace("work/", "head/", 1)
 
 
@@ -140,52 +144,54 @@ _BY_REV = sql("SELECT ns, cid, note, created_at FROM snapshots WHERE ns = :ns AN
 
 
 def head(tx: Tx, ns: str) -> CID | None:
-    """The newest snapshot of a namespace, None before the first."""
-    found = refs.get(tx, ref_name(ns))
-    return None if found is None else found.cid
+    """Return the newest snapshot of a namespace, None before the first."""
+    ref = refs.get(tx, ref_name(ns))
+    return None if ref is None else ref.cid
 
 
 def get(tx: Tx, snapshot: str = NEWEST, *, ns: str = MAIN) -> Snapshot:
-    """A snapshot by its CID, its rev, or `head` for the newest."""
-    wanted: str | None = snapshot
+    """Return a snapshot by its CID, its rev, or `head` for the newest."""
+    cid_or_rev: str | None = snapshot
     if snapshot == NEWEST:
         newest = head(tx, ns)
-        wanted = None if newest is None else str(newest)
-    row = None if wanted is None else tx.one(_BY_CID, ns=ns, cid=wanted) or tx.one(_BY_REV, ns=ns, rev=wanted)
+        cid_or_rev = None if newest is None else str(newest)
+    row = (
+        None if cid_or_rev is None else tx.one(_BY_CID, ns=ns, cid=cid_or_rev) or tx.one(_BY_REV, ns=ns, rev=cid_or_rev)
+    )
     if row is None:
         raise NotFoundError(f"there is no snapshot {snapshot}", snapshot=snapshot, ns=ns)
-    return shown(tx, row)
+    return to_snapshot(tx, row)
 
 
 def is_known(tx: Tx, cid: CID, *, ns: str) -> bool:
-    """Whether a commit is a snapshot of this namespace."""
+    """Return whether a commit is a snapshot of this namespace."""
     return tx.one(_BY_CID, ns=ns, cid=str(cid)) is not None
 
 
 def root_of(tx: Tx, snapshot: str, *, ns: str) -> CID:
-    """The root of the tree that a snapshot signs."""
+    """Return the root of the tree that a snapshot signs."""
     return read(tx, parse(get(tx, snapshot, ns=ns).cid)).data
 
 
 def read(tx: Tx, cid: CID) -> Commit:
-    """A commit, hashed; its signature is left to `verify`, which knows where in the log it stands."""
+    """Return a commit, hashed; its signature is left to `verify`, which knows where in the log it stands."""
     return formats.parse(blocks.get(tx, cid))
 
 
-def shown(tx: Tx, row: Row) -> Snapshot:
-    """A row as a value: what the commit and its note say, hashed."""
+def to_snapshot(tx: Tx, row: Row) -> Snapshot:
+    """Return a row as a value: what the commit and its note say, hashed."""
     ns, text, noted, created_at = row
     cid = parse(text)
-    made = read(tx, cid)
+    commit = read(tx, cid)
     about, note = decode_note(blocks.get(tx, parse(noted)))
     if about != cid:
         raise FormatError("note: on another commit than its snapshot", cid=text)
     return Snapshot(
         text,
-        str(made.data),
-        made.rev,
-        None if made.prev is None else str(made.prev),
-        made.did,
+        str(commit.data),
+        commit.rev,
+        None if commit.prev is None else str(commit.prev),
+        commit.did,
         *note[:3],
         None if note.merged is None else str(note.merged),
         created_at,

@@ -5,12 +5,12 @@ Every put leaves a few nodes behind that no snapshot has: they are most of what 
 Rules:
 - What the tree of any namespace or any snapshot leads to stays; so does every version of an object that was not pruned,
   the commit and the note of every snapshot, and every value.
-- Blocks of threads are none of this: each thread has its own, and they go with it (threadremoval.py).
+- Blocks of threads are none of this: each thread has its own, and they go with it (threads/removal.py).
 - Nobody writes between the last look and a removal: on PostgreSQL writers of memory share a lock that a removal holds
   alone, SQLite has one writer anyway. What came to be needed meanwhile stays.
-- A block goes before those below it, so that whoever verifies meanwhile never meets one that lacks something. But a
-  tree may come back after it was looked at and go again before the next look; its nodes are garbage that may lack what
-  was below them, until the next time. Whoever verifies asks which nodes the trees have (reach.py).
+- A block goes before those below it, so that a verification that runs meanwhile never meets one that lacks something.
+  But a tree may come back after it was looked at and go again before the next look; its nodes are garbage that may lack
+  what was below them, until the next time. Verification asks which nodes the trees have (object_checks.py).
 - It may stop at any point, by itself or by a kill: what is left is garbage for the next time.
 - Words that objects no longer have leave the search index for good, not with some later merge of its own.
 """
@@ -65,20 +65,22 @@ class _Live:
         self.roots: dict[CID, None] = {}
         self.blocks: set[CID] = set()
         self.doubted = {commits.parse(cid) for (cid,) in tx.all(_PRUNED)}
-        self.since, self._moves = later(tx.now, -_SKEW_S), _moves(tx)
+        self.since = later(tx.now, -_SKEW_S)
+        self._moves = _moves(tx)
 
     def named(self, tx: Tx) -> list[CID]:
-        """Every root that is needed, those of snapshots first; their commits and notes are."""
-        found: dict[CID, None] = {}
+        """Return every root that is needed, those of snapshots first; their commits and notes are."""
+        roots: dict[CID, None] = {}
         for cid, note, root in tx.all(_NAMED):
             self.blocks |= {commits.parse(cid), commits.parse(note)}
-            found[commits.parse(root)] = None
-        return [*found, *(ref.cid for ref in refs.every(tx) if ref.name.startswith("work/"))]
+            roots[commits.parse(root)] = None
+        return [*roots, *(ref.cid for ref in refs.every(tx) if ref.name.startswith("work/"))]
 
     def walk(self, get: Get, roots: list[CID]) -> Iterator[None]:
         """Mark what roots lead to; what the last one had too is not looked at again."""
         nodes = Nodes(lambda cid: EMPTY_BLOCK if cid == EMPTY_ROOT else get(cid))
         for root in roots:
+            # Two snapshots without a change between them share a root.
             if root in self.roots:
                 continue
             before = next(reversed(self.roots), EMPTY_ROOT)
@@ -114,7 +116,7 @@ class _Live:
 
 
 def _moves(tx: Tx) -> int:
-    """How often any ref was moved: nothing is written to memory without that."""
+    """Return how often any ref was moved: nothing is written to memory without that."""
     return sum(ref.rev for ref in refs.every(tx))
 
 
@@ -140,9 +142,11 @@ def collect(context: Context, *, dry_run: bool = False, progress: Progress | Non
         return Collected(len(dead), sum(each.size for each in dead), True)
     count = size = 0
     ordered = _ordered(dead)
+    # Small transactions: writers get their turn between two batches.
     while batch := [*islice(ordered, _BATCH)]:
         removed = yield from ask(Write(lambda tx, batch=batch: _remove(tx, live, batch)))  # type: ignore[misc]
-        count, size = count + len(removed), size + sum(each.size for each in removed)
+        count = count + len(removed)
+        size = size + sum(each.size for each in removed)
         if progress is not None:
             progress("garbage", count, len(dead))
     yield from text_search.forget()
@@ -175,12 +179,12 @@ def _look(database: Database, live: _Live, roots: list[CID], progress: Progress 
         if page.last is None:
             break
         after = page.last
-    gone = {link for each in dead for link in each.below if link in pieces and link not in live.blocks}
-    return dead + [_Dead(link, pieces[link], ()) for link in pieces if link in gone]
+    orphans = {link for each in dead for link in each.below if link in pieces and link not in live.blocks}
+    return dead + [_Dead(link, pieces[link], ()) for link in pieces if link in orphans]
 
 
 def _is_garbage(live: _Live, cid: CID, data: bytes) -> bool:
-    """Whether a block is of a kind of which can be said that it is not needed, and is not."""
+    """Return whether a block is of a kind of which can be said that it is not needed, and is not."""
     if cid in live.blocks or cid == EMPTY_ROOT or not cid.raw.startswith(cids.CBOR_PREFIX):
         return False
     return data.startswith((_NODE, _VOLATILE, COMMIT, _NOTE)) or (data.startswith(_RECORD) and cid in live.doubted)
@@ -206,20 +210,21 @@ def _below(data: bytes) -> tuple[CID, ...] | None:
 
 
 def _ordered(dead: list[_Dead]) -> Iterator[_Dead]:
-    """Each before those below it."""
-    known = {each.cid: each for each in dead}
+    """Yield each before those below it."""
+    by_cid = {each.cid: each for each in dead}
     above: dict[CID, int] = {}
     for each in dead:
-        for cid in {*each.below} & known.keys():
+        for cid in {*each.below} & by_cid.keys():
             above[cid] = above.get(cid, 0) + 1
+    # Topological order: a block is removed only after everything that leads to it.
     ready = [each for each in dead if each.cid not in above]
     while ready:
         each = ready.pop()
         yield each
-        for cid in {*each.below} & known.keys():
+        for cid in {*each.below} & by_cid.keys():
             above[cid] -= 1
             if above[cid] == 0:
-                ready.append(known[cid])
+                ready.append(by_cid[cid])
 
 
 _DELETE = sql(
@@ -231,8 +236,9 @@ _DELETE = sql(
 
 def _remove(tx: Tx, live: _Live, batch: list[_Dead]) -> list[_Dead]:
     """Remove what is still not needed; what moved since we looked is looked at first."""
+    # From here to the commit nobody can make a block needed again.
     refs.alone(tx)
     live.again(tx)
-    gone = [each for each in batch if each.cid not in live.blocks]
-    tx.execute(_DELETE, gone=json.dumps([each.cid.raw.hex() for each in gone]))
-    return gone
+    removable = [each for each in batch if each.cid not in live.blocks]
+    tx.execute(_DELETE, gone=json.dumps([each.cid.raw.hex() for each in removable]))
+    return removable

@@ -28,12 +28,12 @@ _ROOTS = sql(
 def roots(tx: Tx, *, limit: int = 1_000, ns: str = MAIN) -> tuple[Object, ...]:
     """Objects without a parent, or whose parent is not there."""
     view = objects.view_at(tx, None, ns)
-    keys = [row[0] for row in tx.all(_ROOTS, ns=ns, limit=limit)]
+    keys = [key for (key,) in tx.all(_ROOTS, ns=ns, limit=limit)]
     return tuple(objects.read(view, key, ns) for key in keys if view.find(OBJECT + key) is not None)
 
 
 def subtree(tx: Tx, id: str, *, depth: int = DEPTH, limit: int = MOST, at: str | None = None, ns: str = MAIN) -> Branch:
-    """An object with all that lies below it, now or in a snapshot."""
+    """Return an object with all that lies below it, now or in a snapshot."""
     _check(depth, limit)
     growing = _Growing(objects.view_at(tx, at, ns), tx if at is None else None, limit, ns)
     return growing.branch(_begin(growing.view, id), depth)
@@ -42,7 +42,7 @@ def subtree(tx: Tx, id: str, *, depth: int = DEPTH, limit: int = MOST, at: str |
 def walk(
     tx: Tx, id: str, *, depth: int = DEPTH, limit: int = MOST, at: str | None = None, ns: str = MAIN
 ) -> tuple[Object, ...]:
-    """An object and all that lies below it, each before what is below it."""
+    """Return an object and all that lies below it, each before what is below it."""
     return tuple(_flat(subtree(tx, id, depth=depth, limit=limit, at=at, ns=ns)))
 
 
@@ -70,7 +70,9 @@ class _Growing:
     """A subtree being gathered."""
 
     def __init__(self, view: TreeReader, tx: Tx | None, limit: int, ns: str) -> None:
-        self.view, self.left, self.ns = view, limit, ns
+        self.view = view
+        self.left = limit
+        self.ns = ns
         self.family = objects.Family(view, tx, ns)
         self.met: set[str] = set()
 
@@ -78,7 +80,9 @@ class _Growing:
         self.met.add(key)
         self.left -= 1
         one = objects.read(self.view, key, self.ns)
-        children, missing, cut = [], [], False
+        children = []
+        missing = []
+        cut = False
         for child in self.family.of(one):
             if self.view.find(OBJECT + child) is None:
                 missing.append(records.id_of(child))

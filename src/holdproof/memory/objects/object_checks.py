@@ -13,15 +13,17 @@ from typing import Any, Final, NamedTuple
 from holdproof.content import blocks
 from holdproof.crypto import cid as cids
 from holdproof.crypto import commit as formats
-from holdproof.crypto import dagcbor_fast, didkey, mst, mst_node
+from holdproof.crypto import dagcbor_fast, didkey, mst, mst_diff, mst_node
 from holdproof.crypto.cid import CID
+from holdproof.crypto.mst import EMPTY_BLOCK, EMPTY_ROOT, Nodes
 from holdproof.db import Tx, sql
 from holdproof.errors import FormatError, HoldproofError, InvalidInputError, NotFoundError
 from holdproof.evidence import keys
-from holdproof.memory.objects import commits, reachability, records, refs, tree_transaction
+from holdproof.memory.objects import commits, records, refs, tree_transaction
 from holdproof.memory.objects.records import META, OBJECT
 from holdproof.memory.objects.tree_transaction import TreeReader
-from holdproof.memory.search import object_vectors, search_index
+from holdproof.memory.search import search_index
+from holdproof.memory.search.vectors import Packed, packed
 from holdproof.model.keys import Key
 
 _NODE: Final = b"\xa2\x61e"
@@ -39,9 +41,9 @@ class Flaw(NamedTuple):
 
 
 class CheckedPage(NamedTuple):
-    """A page that was looked at: how much, what was wrong, and where the next one begins (None: the end)."""
+    """A verified page: how many rows, what is wrong with them, and where the next page begins (None: the end)."""
 
-    seen: int
+    rows: int
     flaws: list[Flaw]
     last: Any
 
@@ -62,6 +64,7 @@ def content(tx: Tx, after: int | bytes | None) -> CheckedPage:
                 needed.setdefault(link, []).append(cid)
         except (HoldproofError, TypeError) as error:
             flaws.append(Flaw("objects", _shown(raw), f"a block is damaged or was exchanged: {error}"))
+    # Missing blocks are rare: only then are the trees walked to see who needs them.
     lacking = {link: needed[link] for link in blocks.missing(tx, needed)}
     for link, cid in _missed(tx, lacking) if lacking else ():
         flaws.append(Flaw("objects", str(link), f"a block is missing that {cid} needs"))
@@ -71,7 +74,7 @@ def content(tx: Tx, after: int | bytes | None) -> CheckedPage:
 def _missed(tx: Tx, lacking: Mapping[CID, Sequence[CID]]) -> Iterator[tuple[CID, CID]]:
     """Of what is missing, what is missed: a node that no tree has any more may lack something (see garbage.py)."""
     try:
-        trees = reachability.nodes(tx)
+        trees = _tree_nodes(tx)
     except HoldproofError:  # a tree lacks one of its nodes
         trees = {cid for above in lacking.values() for cid in above}
     for link, above in lacking.items():
@@ -79,6 +82,27 @@ def _missed(tx: Tx, lacking: Mapping[CID, Sequence[CID]]) -> Iterator[tuple[CID,
             if cid in trees or not blocks.get(tx, cid).startswith(_NODE):
                 yield link, cid
                 break
+
+
+_ROOTS = sql("SELECT root FROM snapshots ORDER BY id")
+
+
+def _tree_nodes(tx: Tx) -> set[CID]:
+    """Return the nodes of every namespace's tree as it is now and of every snapshot's.
+
+    Raises NotFoundError where one is missing.
+    """
+    get = blocks.getter(tx)
+    tree_nodes: set[CID] = set()
+    before = EMPTY_ROOT
+    tree = Nodes(lambda cid: EMPTY_BLOCK if cid == EMPTY_ROOT else get(cid))
+    roots = [commits.parse(root) for (root,) in tx.all(_ROOTS)]
+    roots += [ref.cid for ref in refs.every(tx) if ref.name.startswith("work/")]
+    # Each tree is compared with the one before: what two have in common is looked at once.
+    for root in roots:
+        tree_nodes.update(step for step in mst_diff.steps(tree, before, root) if isinstance(step, CID))
+        before = root
+    return tree_nodes
 
 
 def _shown(raw: Any) -> str:
@@ -102,16 +126,16 @@ def _needs(data: bytes) -> Iterator[CID]:
         yield from (child for child in node.children if child is not None)
         yield from node.values
         return
-    found = dagcbor_fast.decode(data)
-    if not isinstance(found, dict):
+    fields = dagcbor_fast.decode(data)
+    if not isinstance(fields, dict):
         return
-    if found.keys() == {"c", "h", "n"} and found["h"] != 0 and isinstance(found["c"], list):
-        yield from (link for link in found["c"][1::2] if isinstance(link, CID))
-    elif len(found) == 1:
-        yield from (link for kind, link in found.items() if kind in _LISTS and isinstance(link, CID))
-    elif "sig" in found:
+    if fields.keys() == {"c", "h", "n"} and fields["h"] != 0 and isinstance(fields["c"], list):
+        yield from (link for link in fields["c"][1::2] if isinstance(link, CID))
+    elif len(fields) == 1:
+        yield from (link for kind, link in fields.items() if kind in _LISTS and isinstance(link, CID))
+    elif "sig" in fields:
         yield formats.parse(data).data  # what came before it has a row of its own
-    elif "content" in found and isinstance(pieces := records.decode(data).content, records.Pieces):
+    elif "content" in fields and isinstance(pieces := records.decode(data).content, records.Pieces):
         yield from pieces.links
 
 
@@ -127,9 +151,23 @@ _SNAPSHOTS = sql(
 )
 
 
+class _SnapshotRow(NamedTuple):
+    id: str
+    ns: str
+    cid: str
+    root: str
+    rev: str
+    prev: str | None
+    note: str
+    created_at: str
+    log_index: int | None
+    """Where its leaf stands in the log; None until the sequencer has integrated it."""
+    leaf: str | None
+
+
 def snapshots(tx: Tx, after: str | None) -> CheckedPage:
     """One page of snapshots: each row is what its commit and its note say, signed by a key that counted there."""
-    rows = tx.all(_SNAPSHOTS, after=after or "", limit=_PAGE)
+    rows = [_SnapshotRow(*row) for row in tx.all(_SNAPSHOTS, after=after or "", limit=_PAGE)]
     ring = {key.keyid: key for key in keys.keyring(tx, role="memory")}
     flaws = []
     for row in rows:
@@ -138,42 +176,43 @@ def snapshots(tx: Tx, after: str | None) -> CheckedPage:
         except HoldproofError as error:
             wrong = f"the snapshot cannot be read: {error}"
         if wrong:
-            flaws.append(Flaw("snapshots", row[0], wrong))
-    return CheckedPage(len(rows), flaws, rows[-1][0] if len(rows) == _PAGE else None)
+            flaws.append(Flaw("snapshots", row.id, wrong))
+    return CheckedPage(len(rows), flaws, rows[-1].id if len(rows) == _PAGE else None)
 
 
-def _wrong(tx: Tx, row: tuple[Any, ...], ring: dict[str, Key]) -> str:
-    """What is wrong with a snapshot, empty if nothing is."""
-    _, ns, cid, root, rev, prev, note, created_at, index, leaf = row
-    found = commits.shown(tx, (ns, cid, note, created_at))
-    if (found.root, found.rev, found.prev) != (root, rev, prev):
+def _wrong(tx: Tx, row: _SnapshotRow, ring: dict[str, Key]) -> str:
+    """Return what is wrong with a snapshot, or an empty text."""
+    snapshot = commits.to_snapshot(tx, (row.ns, row.cid, row.note, row.created_at))
+    if (snapshot.root, snapshot.rev, snapshot.prev) != (row.root, row.rev, row.prev):
         return "the row is not what its commit says"
-    made = commits.read(tx, commits.parse(cid))
-    public = didkey.parse(made.did)
-    formats.verify(made, public)
+    commit = commits.read(tx, commits.parse(row.cid))
+    public = didkey.parse(commit.did)
+    formats.verify(commit, public)
     key = ring.get(public.keyid)
     if key is None:
-        taken = leaf is not None and f'"t":"{commits.IMPORTED}"' in leaf
-        return "" if taken else "signed by a key that is no memory key of this store"
-    return "" if key.trusted_at(index) else f"the memory key does not count from leaf {key.revoked_from} on"
+        # A snapshot of another store is signed with that store's key; its leaf says that it was imported.
+        is_imported = row.leaf is not None and f'"t":"{commits.IMPORTED}"' in row.leaf
+        return "" if is_imported else "signed by a key that is no memory key of this store"
+    return "" if key.trusted_at(row.log_index) else f"the memory key does not count from leaf {key.revoked_from} on"
 
 
 # --- refs and indexes --------------------------------------------------------------------------------------------
 
 
 def names(tx: Tx) -> tuple[list[str], list[Flaw]]:
-    """The namespaces that have objects, and refs that lead nowhere."""
-    found, flaws = [], []
+    """Return the namespaces that have objects, and refs that lead nowhere."""
+    namespaces = []
+    flaws = []
     for ref in refs.every(tx):
         try:
             if ref.name == tree_transaction.ref_name(ref.ns):
-                found.append(ref.ns)
+                namespaces.append(ref.ns)
                 mst.fetch_root(tree_transaction.view(tx, ref.cid).get, ref.cid)
             else:
                 commits.get(tx, str(ref.cid), ns=ref.ns)
         except (HoldproofError, NotFoundError) as error:
             flaws.append(Flaw("refs", ref.name, f"the ref leads nowhere: {error}"))
-    return found, flaws
+    return namespaces, flaws
 
 
 _INDEXED = sql(
@@ -195,33 +234,46 @@ _ROWS = sql(
 def tree(tx: Tx, ns: str, after: str | None) -> CheckedPage:
     """One page of a tree: history, index and words say of each object what the tree says."""
     view = tree_transaction.view(tx, tree_transaction.root(tx, ns))
+    # NUL sorts before every character of a key: the walk begins right after the last one.
     start = OBJECT if after is None else after + "\x00"
     page: list[tuple[str, CID]] = []
     for item in mst.walk(view.get, view.root, start=start, end=OBJECT + "\x7f"):
         page.append(item)
         if len(page) == _PAGE:
             break
-    wanted = json.dumps([key[len(OBJECT) :] for key, _ in page])
-    held = {row[0]: row[1:] for row in tx.all(_INDEXED, ns=ns, keys=wanted)}
-    flaws = [flaw for key, cid in page for flaw in _unfit(view, key, cid, held.get(key[len(OBJECT) :]))]
+    keys_json = json.dumps([key[len(OBJECT) :] for key, _ in page])
+    rows = {key: _IndexRow(*columns) for key, *columns in tx.all(_INDEXED, ns=ns, keys=keys_json)}
+    flaws = [flaw for key, cid in page for flaw in _unfit(view, key, cid, rows.get(key[len(OBJECT) :]))]
     return CheckedPage(len(page), flaws, page[-1][0] if len(page) == _PAGE else None)
 
 
-def _unfit(view: TreeReader, key: str, cid: CID, row: tuple[Any, ...] | None) -> Iterator[Flaw]:
-    """What history, index and words have wrong about an object."""
-    if row is None or row[:2] != (str(cid), str(cid)):
+class _IndexRow(NamedTuple):
+    """What the tables beside the tree say of an object."""
+
+    cid: str
+    history_cid: str | None
+    type: str
+    parent: str | None
+    text_cid: str | None
+    words: str | None
+
+
+def _unfit(view: TreeReader, key: str, cid: CID, row: _IndexRow | None) -> Iterator[Flaw]:
+    """Find what history, index and words have wrong about an object."""
+    name = str(cid)
+    if row is None or (row.cid, row.history_cid) != (name, name):
         yield Flaw("object_index", key, "index or history is not what the tree says")
         return
-    kind, parent, words = _said(view, cid)
-    if row[2:4] != (kind, parent):
+    kind, parent, words = _expected(view, cid)
+    if (row.type, row.parent) != (kind, parent):
         yield Flaw("object_index", key, "the index has another type or parent than the object")
-    if row[4] is None:
+    if row.text_cid is None:
         yield Flaw("object_text", key, "a search does not find the object", missing=True)
-    elif row[4:] != (str(cid), words):
+    elif (row.text_cid, row.words) != (name, words):
         yield Flaw("object_text", key, "a search finds the object by words that it has not")
 
 
-def _said(view: TreeReader, cid: CID) -> tuple[str | None, str | None, str | None]:
+def _expected(view: TreeReader, cid: CID) -> tuple[str | None, str | None, str | None]:
     """Type, parent and words of an object, as its record has them."""
     try:
         record = view.record(cid)
@@ -245,23 +297,25 @@ def vectors(tx: Tx, ns: str, after: str | None) -> CheckedPage:
     view = tree_transaction.view(tx, tree_transaction.root(tx, ns))
     start = META if after is None else after + "\x00"
     page = [*islice(mst.walk(view.get, view.root, start=start, end=META + "\x7f"), _PAGE)]
-    held = {row[0]: row[1:] for row in tx.all(_VECTORS, ns=ns, keys=json.dumps([key[len(META) :] for key, _ in page]))}
+    keys_json = json.dumps([key[len(META) :] for key, _ in page])
+    rows = {key: tuple(columns) for key, *columns in tx.all(_VECTORS, ns=ns, keys=keys_json)}
     flaws = []
     for key, cid in page:
-        found, row = _vector(view, cid), held.get(key[len(META) :])
-        if row is None and found is not None:
+        vector = _vector(view, cid)
+        row = rows.get(key[len(META) :])
+        if row is None and vector is not None:
             flaws.append(Flaw("object_vectors", key, "a search by vector does not find the object", missing=True))
-        elif row is not None and (found is None or row != (str(cid), *found)):
+        elif row is not None and (vector is None or row != (str(cid), *vector)):
             flaws.append(Flaw("object_vectors", key, "a search finds the object by a vector that it has not"))
     return CheckedPage(len(page), flaws, page[-1][0] if len(page) == _PAGE else None)
 
 
-def _vector(view: TreeReader, cid: CID) -> object_vectors.Packed | None:
+def _vector(view: TreeReader, cid: CID) -> Packed | None:
     try:
-        meta = records.decode_meta(blocks.held(view.get, cid))[1]
+        meta = records.decode_meta(blocks.require(view.get, cid))[1]
     except HoldproofError:  # a damaged block: the check of blocks has named it
         return None
-    return None if isinstance(meta, records.Sealed) else object_vectors.packed(meta)
+    return None if isinstance(meta, records.Sealed) else packed(meta)
 
 
 def vector_rows(tx: Tx, ns: str, after: str | None) -> CheckedPage:
@@ -277,7 +331,7 @@ def vector_rows(tx: Tx, ns: str, after: str | None) -> CheckedPage:
 
 
 def _at(view: TreeReader, kind: str, key: str) -> CID | None:
-    """What the tree has there: nothing under what can be no key of it."""
+    """Return what the tree has there: nothing under what can be no key of it."""
     try:
         return view.find(kind + key)
     except InvalidInputError:

@@ -26,14 +26,15 @@ Open = Callable[[bytes], bytes]
 
 
 def no_key(envelope: bytes) -> bytes:
-    """Where there is no store there are no keys."""
+    """Return where there is no store there are no keys."""
     raise NotFoundError("an image carries no keys of subjects", subject=encryption.subject_of(envelope))
 
 
 def close(tx: Tx, record: Record) -> Record:
-    """The record as it is stored: sealed if it is a subject's."""
+    """Return the record as it is stored: sealed if it is a subject's."""
     if record.subject is None:
         return record
+    # Sealed before it is hashed: the CID names the envelope, and outlives the key.
     inside = {"attributes": records.lower(record.attributes), "content": records.lower(record.content)}
     data = dagcbor_fast.encode(inside, max_size=MOST)
     return record._replace(content=Sealed(encryption.seal_for(tx, record.subject, data)), attributes={})
@@ -43,14 +44,15 @@ def opened(record: Record, open: Open) -> Record:
     """A whole record as it was put; ErasedError where its subject was erased, NotFoundError where the key is not."""
     if not isinstance(record.content, Sealed):
         return record
-    found = dagcbor_fast.decode(open(record.content.envelope), max_size=MOST)
-    if not isinstance(found, dict) or found.keys() != {"attributes", "content"}:
+    fields = dagcbor_fast.decode(open(record.content.envelope), max_size=MOST)
+    if not isinstance(fields, dict) or fields.keys() != {"attributes", "content"}:
         raise FormatError("record: sealed, but neither content nor attributes", id=record.id)
-    attributes = records.lift(found["attributes"])
+    attributes = records.lift(fields["attributes"])
     if not isinstance(attributes, dict):
         raise FormatError("record: attributes are no map", id=record.id)
+    # The envelope names its subject in clear, so that erasure can find it without a key.
     handle = encryption.subject_of(record.content.envelope)
-    return record._replace(content=records.lift(found["content"]), attributes=attributes, subject=handle)
+    return record._replace(content=records.lift(fields["content"]), attributes=attributes, subject=handle)
 
 
 def close_meta(tx: Tx, meta: Mapping[str, Any], subject: str | None) -> Mapping[str, Any] | Sealed:
@@ -64,7 +66,7 @@ def opened_meta(meta: dict[str, Any] | Sealed, open: Open) -> dict[str, Any]:
     """Volatile fields as they were put."""
     if not isinstance(meta, Sealed):
         return meta
-    found = records.lift(dagcbor_fast.decode(open(meta.envelope)))
-    if not isinstance(found, dict):
+    fields = records.lift(dagcbor_fast.decode(open(meta.envelope)))
+    if not isinstance(fields, dict):
         raise FormatError("record: sealed volatile data that is no map")
-    return found
+    return fields

@@ -37,22 +37,23 @@ def cuts(
     keep_daily: int | None = None,
     ns: str = MAIN,
 ) -> tuple[Cut, ...]:
-    """Where the line is now; none where nothing is beyond it."""
+    """Return where the line is now; none where nothing is beyond it."""
     if keep_daily is not None and what != "snapshots":
         raise InvalidInputError("only snapshots are kept by the day", what=what)
     if older_than_days is None and keep is None and keep_daily is None:
         raise InvalidInputError("say how old, or how many to keep")
     if older_than_days is not None and not 0 <= older_than_days <= 36_500:
         raise InvalidInputError("older_than_days is 0 to 36,500", older_than_days=older_than_days)
-    for name, given in (("keep", keep), ("keep_daily", keep_daily)):
-        if given is not None and (isinstance(given, bool) or not 0 <= given < 36_500):
-            raise InvalidInputError(f"{name} is a whole number, 0 to 36,499", **{name: given})
+    for name, number in (("keep", keep), ("keep_daily", keep_daily)):
+        if number is not None and (isinstance(number, bool) or not 0 <= number < 36_500):
+            raise InvalidInputError(f"{name} is a whole number, 0 to 36,499", **{name: number})
     before = _NEVER if older_than_days is None else later(tx.now, -older_than_days * _DAY_S)
     daily = None if keep_daily is None else later(tx.now, -keep_daily * _DAY_S)
     if what == "versions":
         return (Cut(None, before, max(keep or 0, 1)),)
-    row = (_LAST,) if keep is None else tx.one(_NEWEST, ns=ns, keep=keep)
-    return () if row is None else (Cut(None, before, row[0], daily),)
+    # The newest `keep` snapshots are beyond reach: the cut is the rev of the first one after them, if there is one.
+    revs = [_LAST] if keep is None else [rev for (rev,) in tx.all(_NEWEST, ns=ns, keep=keep)]
+    return tuple(Cut(None, before, rev, daily) for rev in revs)
 
 
 _DUE = (
@@ -70,17 +71,17 @@ _TAKE = sql(_DELETE.format(due=_SQLITE), postgres=_DELETE.format(due=_POSTGRES))
 
 
 def batch(tx: Tx, what: str, cut: Cut, *, remove: bool = True, ns: str = MAIN) -> Batch:
-    """The next few that are beyond the line, let go unless they are only to be counted."""
+    """Return the next few that are beyond the line, let go unless they are only to be counted."""
     if what == "versions":
         return _versions(tx, cut, remove=remove, ns=ns)
     head = commits.head(tx, ns)
     daily = _NEVER if cut.daily is None else cut.daily
-    given = {"before": cut.before, "newest": cut.newest, "daily": daily, "head": str(head), "ns": ns}
+    bounds = {"before": cut.before, "newest": cut.newest, "daily": daily, "head": str(head), "ns": ns}
     if not remove:
-        count = _counted(tx.all(_COUNT, **given))
+        count = _counted(tx.all(_COUNT, **bounds))
         return Batch(count, {"snapshots": ("",) * count}, None)
-    gone = tuple(handle for (handle,) in tx.all(_TAKE, limit=_ROWS, **given))
-    return Batch(len(gone), {"snapshots": gone}, "" if len(gone) == _ROWS else None)
+    handles = tuple(handle for (handle,) in tx.all(_TAKE, limit=_ROWS, **bounds))
+    return Batch(len(handles), {"snapshots": handles}, "" if len(handles) == _ROWS else None)
 
 
 _OLD = (
@@ -96,11 +97,12 @@ _PRUNE = sql(
 
 def _versions(tx: Tx, cut: Cut, *, remove: bool, ns: str) -> Batch:
     """Their rows follow from records and have no leaves: the pruning counts them."""
-    given = {"before": cut.before, "keep": cut.newest, "ns": ns}
+    bounds = {"before": cut.before, "keep": cut.newest, "ns": ns}
     if not remove:
-        count = _counted(tx.all(_OLD_COUNT, **given))
+        count = _counted(tx.all(_OLD_COUNT, **bounds))
         return Batch(count, {}, None, {"object_versions": count})
-    count = len(tx.all(_PRUNE, now=tx.now, limit=_ROWS, **given))
+    # The rows stay and say when they were pruned: history has no gaps.
+    count = len(tx.all(_PRUNE, now=tx.now, limit=_ROWS, **bounds))
     return Batch(count, {}, "" if count == _ROWS else None, {"object_versions": count})
 
 

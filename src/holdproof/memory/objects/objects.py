@@ -7,13 +7,14 @@ Rules:
   rebased onto what is there now; an object that others changed meanwhile goes to `resolve`, or is a MergeConflictError.
 - Nothing is overwritten: every version stays in the history, a deletion is one of them.
 - What is read was hashed, from the root of the tree down.
-- An object that belongs to a subject (see seals.py) stays with it: a put that names none seals as well. One whose
-  subject was erased can be deleted, not changed; to read it is an ErasedError, in lists it is `hidden`.
+- An object that belongs to a subject (object_encryption.py) stays with it: a put that names none seals as well. One
+  whose subject was erased can be deleted, not changed; to read it is an ErasedError, in lists it is `hidden`.
 """
 
 import builtins
 from collections.abc import Callable, Iterable, Mapping
 from functools import cached_property
+from itertools import islice
 from typing import Any, Final
 
 from holdproof.content import encryption
@@ -31,16 +32,17 @@ from holdproof.errors import (
 from holdproof.memory.objects import commits, records, tree_transaction
 from holdproof.memory.objects.records import MAX_INT, OBJECT, Record
 from holdproof.memory.objects.tree_transaction import MAIN, TreeReader, TreeTransaction
-from holdproof.model.memory import Object, ObjectPage, ObjectVersion
-from holdproof.validation import limited
+from holdproof.model.memory import Object, ObjectVersion
+from holdproof.model.page import Page, cut_page
+from holdproof.validation import limited, position
 
 _MOST_CHILDREN: Final = 10_000
 _FIELDS: Final = frozenset({"type", "content", "attributes", "parent", "children", "version", "meta", "subject"})
 
 Draft = Mapping[str, Any]
-"""What an object shall be: `type`, and whatever else `put` takes."""
+"""The fields of an object that is to be put: `type`, and the other keywords of `put`."""
 Resolve = Callable[[str, Object | None, Object | None, Draft | None], Draft | None]
-"""Settles a conflict: an id, the object it was made from, the one that is there, what was wanted; what shall be."""
+"""Resolve a conflict: takes the id, the base object, the current one and the draft; returns the draft to apply."""
 
 
 def put(
@@ -79,21 +81,22 @@ def annotate(tx: Tx, id: str, meta: Mapping[str, Any], *, ns: str = MAIN) -> Obj
     cid = edit.find(OBJECT + key)
     if cid is None:
         raise _absent(id)
-    edit.put_meta(id, meta, _kept_by(edit, edit.record(cid, key)))
+    edit.put_meta(id, meta, _subject_of(edit, edit.record(cid, key)))
     edit.finish()
     return read(edit, key, ns)
 
 
-def delete(tx: Tx, id: str, *, expected_version: int | None = None, ns: str = MAIN) -> None:
-    """Take an object out of the tree; its history stays, and a put brings it back."""
+def delete(tx: Tx, id: str, *, expected_version: int | None = None, ns: str = MAIN) -> bool:
+    """Remove an object from the tree and return whether there was one; its history stays, and a put brings it back."""
     edit = TreeTransaction(tx, ns)
     key = records.key_of(id)
-    if edit.find(OBJECT + key) is None:
-        raise _absent(id)
     if expected_version is not None:
         _check_expected(edit, id, key, expected_version)
+    if edit.find(OBJECT + key) is None:
+        return False
     _delete(edit, id, key)
     edit.finish()
+    return True
 
 
 def apply(
@@ -110,16 +113,17 @@ def apply(
     `resolve` may run more than once.
     """
     edit = TreeTransaction(tx, ns)
-    wanted = dict(changes)
+    drafts = dict(changes)
     if base is not None:
-        wanted = _rebase(edit, wanted, commits.root_of(tx, base, ns=ns), resolve)
-    edit.recall([records.key_of(id) for id in wanted])
-    for id, draft in wanted.items():
-        settle(edit, id, draft)
+        drafts = _rebase(edit, drafts, commits.root_of(tx, base, ns=ns), resolve)
+    # One query for all of them instead of one for each.
+    edit.preload_versions([records.key_of(id) for id in drafts])
+    for id, draft in drafts.items():
+        put_or_delete(edit, id, draft)
     return str(edit.finish())
 
 
-def settle(edit: TreeTransaction, id: str, draft: Draft | None) -> None:
+def put_or_delete(edit: TreeTransaction, id: str, draft: Draft | None) -> None:
     """Let an object be this, or nothing, once the edit is finished."""
     key = records.key_of(id)
     if draft is not None:
@@ -129,27 +133,30 @@ def settle(edit: TreeTransaction, id: str, draft: Draft | None) -> None:
 
 
 def _rebase(
-    edit: TreeTransaction, wanted: dict[str, Draft | None], base: CID, resolve: Resolve | None
+    edit: TreeTransaction, drafts: dict[str, Draft | None], base: CID, resolve: Resolve | None
 ) -> dict[str, Draft | None]:
-    """The changes as they apply to the tree that is there now."""
-    old, mine, conflicts = tree_transaction.view(edit.tx, base), dict(wanted), []
-    for id, draft in wanted.items():
+    """Return the changes as they apply to the tree that is there now."""
+    old = tree_transaction.view(edit.tx, base)
+    rebased = dict(drafts)
+    conflicts = []
+    for id, draft in drafts.items():
         key = records.key_of(id)
+        # Nobody else touched it since the base: the change applies as it was made.
         if old.find(OBJECT + key) == edit.find(OBJECT + key):
             continue
         if resolve is None:
             conflicts.append(id)
         else:
-            mine[id] = resolve(id, seen(old, key, edit.ns), seen(edit, key, edit.ns), draft)
+            rebased[id] = resolve(id, find_object(old, key, edit.ns), find_object(edit, key, edit.ns), draft)
     if conflicts:
         raise MergeConflictError(
             f"{len(conflicts)} objects were changed by others meanwhile: {', '.join(conflicts[:5])}", ids=conflicts
         )
-    return mine
+    return rebased
 
 
-def seen(view: TreeReader, key: str, ns: str) -> Object | None:
-    """An object of a tree, None where it has none under that key."""
+def find_object(view: TreeReader, key: str, ns: str) -> Object | None:
+    """Return an object of a tree, None where it has none under that key."""
     return None if view.find(OBJECT + key) is None else read(view, key, ns)
 
 
@@ -169,51 +176,55 @@ def _put(edit: TreeTransaction, id: str, draft: Any) -> None:
     if not isinstance(draft, Mapping) or not draft.keys() <= _FIELDS:
         raise InvalidInputError(f"an object has {', '.join(sorted(_FIELDS))} and nothing else", id=id)
     key = records.key_of(id)
-    wanted = _record(id, draft)
+    record = _record(id, draft)
+    # Within one transaction an object may be put twice: the second put sees the first.
     cid = edit.now(OBJECT + key)
     now = None if cid is None else edit.known.get(cid) or edit.record(cid, key)
     if draft.get("subject") is not None:
-        wanted = wanted._replace(subject=encryption.label(edit.tx, draft["subject"], ns=edit.ns))
+        record = record._replace(subject=encryption.label(edit.tx, draft["subject"], ns=edit.ns))
     elif now is not None:
-        wanted = wanted._replace(subject=_kept_by(edit, now))
+        record = record._replace(subject=_subject_of(edit, now))
     meta = draft.get("meta")
-    if meta is None and now is not None and wanted.subject not in (None, edit.holder(now)):
+    if meta is None and now is not None and record.subject not in (None, edit.holder(now)):
         meta = read(edit, key, edit.ns).meta  # it gets a subject: what is volatile is sealed with it
-    if now is None or not _same(edit, now, wanted, draft.get("version")):
-        edit.put(wanted._replace(version=_version(edit, key, cid, draft.get("version"))))
+    if now is None or not _same(edit, now, record, draft.get("version")):
+        edit.put(record._replace(version=_version(edit, key, cid, draft.get("version"))))
     if meta is not None:
-        edit.put_meta(id, meta, wanted.subject)
+        edit.put_meta(id, meta, record.subject)
 
 
-def _kept_by(edit: TreeTransaction, now: Record) -> str | None:
-    """Whose an object is and stays, by handle; ErasedError if that subject was erased."""
+def _subject_of(edit: TreeTransaction, now: Record) -> str | None:
+    """Return whose an object is and stays, by handle; ErasedError if that subject was erased."""
     handle = edit.holder(now)
     if handle is not None:
         encryption.check_alive(edit.tx, handle)
     return handle
 
 
-def _version(edit: TreeTransaction, key: str, cid: CID | None, given: int | None) -> int:
-    """The number that was given, or the next one: greater than every earlier one that was not given."""
-    if given is not None:
-        if type(given) is not int or not 0 <= given <= MAX_INT:
-            raise InvalidInputError(f"a version is a whole number up to {MAX_INT}", version=str(given))
-        return given
+def _version(edit: TreeTransaction, key: str, cid: CID | None, chosen: int | None) -> int:
+    """Return the number that was given, or the next one: greater than every earlier one that was not given."""
+    if chosen is not None:
+        if type(chosen) is not int or not 0 <= chosen <= MAX_INT:
+            raise InvalidInputError(f"a version is a whole number up to {MAX_INT}", version=str(chosen))
+        return chosen
     if cid in edit.known:  # put twice in one edit: one version
         return edit.known[cid].version
     return max(edit.newest(key)) + 1
 
 
-def _same(edit: TreeTransaction, now: Record, wanted: Record, version: int | None) -> bool:
-    """Whether an object is what was wanted, but for a version that nobody chose."""
-    if edit.holder(now) != wanted.subject:
+def _same(edit: TreeTransaction, now: Record, record: Record, version: int | None) -> bool:
+    """Return whether an object is what was wanted, but for a version that nobody chose."""
+    if edit.holder(now) != record.subject:
         return False
-    like = wanted._replace(version=now.version if version is None else version)
+    # Compared as encoded blocks: equal bytes are equal objects, whatever Python thinks of 1 and 1.0.
+    like = record._replace(version=now.version if version is None else version)
     return next(reversed(records.encode(like))) == next(reversed(records.encode(edit.whole(now))))
 
 
 def _record(id: str, draft: Draft) -> Record:
-    kind, parent, children = draft.get("type"), draft.get("parent"), draft.get("children") or ()
+    kind = draft.get("type")
+    parent = draft.get("parent")
+    children = draft.get("children") or ()
     if not isinstance(kind, str) or not 0 < len(kind) <= 500 or not kind.isprintable():
         raise InvalidInputError("an object's type is a printable text of 1 to 500 characters", id=id, type=str(kind))
     if isinstance(children, str) or not all(isinstance(child, str) for child in children):
@@ -236,8 +247,15 @@ def _delete(edit: TreeTransaction, id: str, key: str) -> None:
 # --- reading -----------------------------------------------------------------------------------------------------
 
 
-def get(tx: Tx, id: str, *, at: str | None = None, ns: str = MAIN) -> Object:
-    """An object as it is now, or as it was in a snapshot."""
+def get(tx: Tx, id: str, *, at: str | None = None, version: int | None = None, ns: str = MAIN) -> Object:
+    """Return an object as it is now, as it was in the snapshot `at`, or as its n-th write (`version`) left it.
+
+    Raises NotFoundError where there is none, and PrunedError where retention removed that version.
+    """
+    if version is not None:
+        if at is not None:
+            raise InvalidInputError("name a snapshot (at) or a version, not both", field="version")
+        return _get_version(tx, id, version, ns)
     view = view_at(tx, at, ns)
     key = records.key_of(id)
     if view.find(OBJECT + key) is None:
@@ -245,40 +263,43 @@ def get(tx: Tx, id: str, *, at: str | None = None, ns: str = MAIN) -> Object:
     return read(view, key, ns, hidden=False)
 
 
-def at(tx: Tx, snapshot: str, *, after: str = "", limit: int = 100, ns: str = MAIN) -> ObjectPage:
-    """The objects of a snapshot, in the order of their keys, a page at a time."""
-    return page(view_at(tx, snapshot, ns), after, limit, ns)
-
-
-def list(tx: Tx, *, after: str = "", limit: int = 100, ns: str = MAIN) -> ObjectPage:
-    """The objects there are now, in the order of their keys, a page at a time."""
-    return page(view_at(tx, None, ns), after, limit, ns)
+def list(tx: Tx, *, at: str | None = None, cursor: str | None = None, limit: int = 100, ns: str = MAIN) -> Page[Object]:
+    """List the objects there are now, or were in the snapshot `at`, in the order of their keys."""
+    return page(view_at(tx, at, ns), cursor, limit, ns)
 
 
 def view_at(tx: Tx, snapshot: str | None, ns: str) -> TreeReader:
-    """The tree as it is now, or as it was in a snapshot."""
+    """Return the tree as it is now, or as it was in a snapshot."""
     return tree_transaction.view(
         tx, tree_transaction.root(tx, ns) if snapshot is None else commits.root_of(tx, snapshot, ns=ns)
     )
 
 
-def page(view: TreeReader, after: str, limit: int, ns: str) -> ObjectPage:
-    """Some objects of a tree, in the order of their keys."""
+def page(view: TreeReader, cursor: str | None, limit: int, ns: str) -> Page[Object]:
+    """Return some objects of a tree, in the order of their keys; the cursor is the id of the last one."""
     limited(limit)
-    start = OBJECT + records.key_of(after) + "\x00" if after else OBJECT
-    found: builtins.list[Object] = []
-    for key, _ in mst.walk(view.get, view.root, start=start, end=OBJECT + "\x7f"):
-        found.append(read(view, key[len(OBJECT) :], ns))
-        if len(found) == limit:
-            return ObjectPage(tuple(found), found[-1].id)
-    return ObjectPage(tuple(found), None)
+    start = OBJECT
+    if cursor is not None:
+        # NUL sorts before every character of a key: the walk begins right after the object that the cursor names.
+        start = OBJECT + cursor_key(cursor) + "\x00"
+    walk = mst.walk(view.get, view.root, start=start, end=OBJECT + "\x7f")
+    items = [read(view, key[len(OBJECT) :], ns) for key, _ in islice(walk, limit + 1)]
+    return cut_page(items, limit, lambda item: item.id)
+
+
+def cursor_key(cursor: str) -> str:
+    """Return the tree key of the object that a cursor names; InvalidInputError where it can be none."""
+    try:
+        return records.key_of(cursor)
+    except InvalidInputError as error:
+        raise InvalidInputError("cursor is the next_cursor of a page", field="cursor") from error
 
 
 _CHILDREN = sql("SELECT key FROM object_index WHERE ns = :ns AND parent = :key LIMIT :limit")
 
 
 def children(tx: Tx, id: str, *, at: str | None = None, ns: str = MAIN) -> tuple[Object, ...]:
-    """The objects below an object: those it names, in their order, then others that name it as their parent."""
+    """Return the objects below an object: those it names, in their order, then others that name it as their parent."""
     view = view_at(tx, at, ns)
     key = records.key_of(id)
     if view.find(OBJECT + key) is None:
@@ -291,24 +312,26 @@ class Family:
     """Who is below whom: an index knows of the present; of a snapshot, all records are read once."""
 
     def __init__(self, view: TreeReader, tx: Tx | None, ns: str) -> None:
-        self.view, self.tx, self.ns = view, tx, ns
+        self.view = view
+        self.tx = tx
+        self.ns = ns
 
     def of(self, parent: Object) -> builtins.list[str]:
-        """The keys of an object's children: those it names, in their order, then those that name it."""
+        """Return the keys of an object's children: those it names, in their order, then those that name it."""
         key = records.key_of(parent.id)
         if self.tx is not None:
-            others = sorted(row[0] for row in self.tx.all(_CHILDREN, ns=self.ns, key=key, limit=_MOST_CHILDREN))
+            others = sorted(child for (child,) in self.tx.all(_CHILDREN, ns=self.ns, key=key, limit=_MOST_CHILDREN))
         else:
             others = self._read.get(key, [])
         return [*dict.fromkeys((*(records.key_of(child) for child in parent.children), *others))]
 
     @cached_property
     def _read(self) -> dict[str, builtins.list[str]]:
-        found: dict[str, builtins.list[str]] = {}
+        children: dict[str, builtins.list[str]] = {}
         for key, cid in mst.walk_prefix(self.view.get, self.view.root, OBJECT):
             if (parent := self.view.record(cid).parent) is not None:
-                found.setdefault(records.key_of(parent), []).append(key[len(OBJECT) :])
-        return found
+                children.setdefault(records.key_of(parent), []).append(key[len(OBJECT) :])
+        return children
 
 
 _HISTORY = sql(
@@ -317,41 +340,43 @@ _HISTORY = sql(
 )
 
 
-def history(
-    tx: Tx, id: str, *, before: int | None = None, limit: int = 100, ns: str = MAIN
-) -> tuple[ObjectVersion, ...]:
-    """What an object has been, the newest first; `before` is the `n` of the page before."""
-    key, until = records.key_of(id), MAX_INT if before is None else before
-    return tuple(ObjectVersion(*row) for row in tx.all(_HISTORY, ns=ns, key=key, before=until, limit=limited(limit)))
+def history(tx: Tx, id: str, *, cursor: str | None = None, limit: int = 100, ns: str = MAIN) -> Page[ObjectVersion]:
+    """List every write of an object, the newest first; a deletion is one of them."""
+    before = MAX_INT
+    if cursor is not None:
+        before = position("cursor", int(cursor) if cursor.isdecimal() else cursor)
+    rows = tx.all(_HISTORY, ns=ns, key=records.key_of(id), before=before, limit=limited(limit) + 1)
+    return cut_page([ObjectVersion(*row) for row in rows], limit, lambda item: str(item.n))
 
 
-def version(tx: Tx, id: str, n: int, *, ns: str = MAIN) -> Object:
-    """An object as it was after its n-th write."""
-    [found] = history(tx, id, before=n + 1, limit=1, ns=ns) or [None]
-    if found is None or found.n != n or found.cid is None:
-        raise NotFoundError(f"{id} has no version of that number", id=id, n=n)
-    if found.pruned_at is not None:
-        raise PrunedError(f"version {n} of {id} was pruned", id=id, n=n, pruned_at=found.pruned_at)
-    view, cid = view_at(tx, None, ns), commits.parse(found.cid)
-    return _shown(view.whole(view.record(cid, records.key_of(id))), cid, {}, ns)
+def _get_version(tx: Tx, id: str, n: int, ns: str) -> Object:
+    row = tx.one(_HISTORY, ns=ns, key=records.key_of(id), before=n + 1, limit=1)
+    entry = None if row is None else ObjectVersion(*row)
+    if entry is None or entry.n != n or entry.cid is None:
+        raise NotFoundError(f"{id} has no version {n}: `objects.history` lists those it has", id=id, n=n)
+    if entry.pruned_at is not None:
+        raise PrunedError(f"version {n} of {id} was pruned", id=id, n=n, pruned_at=entry.pruned_at)
+    view = view_at(tx, None, ns)
+    cid = commits.parse(entry.cid)
+    return _to_object(view.whole(view.record(cid, records.key_of(id))), cid, {}, ns)
 
 
 def read(view: TreeReader, key: str, ns: str, *, hidden: bool = True) -> Object:
-    """An object of a tree that is known to be there, under its key; `hidden`: even one that cannot be opened."""
+    """Return an object of a tree that is known to be there, under its key; `hidden`: even one that cannot be opened."""
     cid = view.find(OBJECT + key)
     assert cid is not None, "the caller has found it"
     record = view.record(cid, key)
     try:
-        return _shown(view.whole(record), cid, view.meta(key), ns)
+        return _to_object(view.whole(record), cid, view.meta(key), ns)
     except NotFoundError as error:
         if not hidden or not records.is_sealed(record.content):
             raise
         why = "erased" if isinstance(error, ErasedError) else "locked"
         closed = record._replace(content=None, subject=view.holder(record))
-        return _shown(closed, cid, {}, ns, hidden=why)
+        return _to_object(closed, cid, {}, ns, hidden=why)
 
 
-def _shown(whole: Record, cid: CID, meta: dict[str, Any], ns: str, hidden: str | None = None) -> Object:
+def _to_object(whole: Record, cid: CID, meta: dict[str, Any], ns: str, hidden: str | None = None) -> Object:
     return Object(
         whole.id,
         whole.type,

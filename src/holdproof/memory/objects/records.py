@@ -9,8 +9,8 @@ Rules:
   and `{$tag}` for types that only others know.
 - A key that begins with `$` is written with one more `$`, so no data passes for a tag.
 - Text or bytes of more than 256 KiB as content are raw blocks, named by `{$text: [links]}` or `{$blob: [links]}`.
-- Content and attributes of a subject are one envelope (see seals.py) as content, `{$sealed}`, in pieces where it is
-  long; attributes are empty then. Volatile fields are `{$sealed}` likewise.
+- Content and attributes of a subject are one envelope (see object_encryption.py) as content, `{$sealed}`, in pieces
+  where it is long; attributes are empty then. Volatile fields are `{$sealed}` likewise.
 - What changes all the time (`last_sync`, a vector) is a record of its own, `{v, id, meta}`, under `meta/<id>`: a
   heartbeat leaves the object's CID as it is.
 - An id that is no tree key is `~` and base32 of its UTF-8; so is one that begins with `~`. One id has one key.
@@ -76,7 +76,7 @@ class Sealed(NamedTuple):
 
 
 def key_of(id: Any) -> str:
-    """The record part of an object's tree key."""
+    """Return the record part of an object's tree key."""
     if not isinstance(id, str) or not id:
         raise InvalidInputError("an object's id is a text that is not empty", id=str(id)[:100])
     try:
@@ -89,12 +89,13 @@ def key_of(id: Any) -> str:
 
 
 def id_of(key: str) -> str:
-    """The id that a key stands for; FormatError where it is the key of none."""
+    """Return the id that a key stands for; FormatError where it is the key of none."""
     if not key.startswith("~"):
         return key
     text = key[1:].upper()
     try:
         id = base64.b32decode(text + "=" * (-len(text) % 8)).decode()
+        # Base32 has several spellings of one text; only the one that we write counts.
         if key_of(id) == key:
             return id
     except (binascii.Error, UnicodeDecodeError, InvalidInputError):
@@ -106,9 +107,9 @@ def id_of(key: str) -> str:
 
 
 def encode(record: Record) -> dict[CID, bytes]:
-    """The blocks of a record, its own last."""
-    made: dict[CID, bytes] = {}
-    content = _cut(record.content, made)
+    """Return the blocks of a record, its own last."""
+    encoded_blocks: dict[CID, bytes] = {}
+    content = _cut(record.content, encoded_blocks)
     # Put together by hand, in the order of DAG-CBOR: half the time of the codec, and a property test holds them equal.
     parts = (
         b"\xa8\x61v\x01\x62id",
@@ -129,12 +130,12 @@ def encode(record: Record) -> dict[CID, bytes]:
     block = b"".join(parts)
     if len(block) > MAX_SIZE:
         raise InvalidInputError("no DAG-CBOR: larger than a block may be", size=len(block), limit=MAX_SIZE)
-    made[cids.of(block)] = block
-    return made
+    encoded_blocks[cids.of(block)] = block
+    return encoded_blocks
 
 
 def _encoded(value: Value) -> bytes:
-    """A field, as it stands in its record."""
+    """Return a field, as it stands in its record."""
     if type(value) is str:
         raw = _utf8(value)
         return head(3, len(raw)) + raw
@@ -146,65 +147,66 @@ def _encoded(value: Value) -> bytes:
 
 
 def decode(data: bytes) -> Record:
-    """A record from untrusted bytes."""
-    found = dagcbor_fast.decode(data)
-    if not isinstance(found, dict) or found.keys() != _FIELDS or found["v"] != 1:
+    """Return a record from untrusted bytes."""
+    fields = dagcbor_fast.decode(data)
+    if not isinstance(fields, dict) or fields.keys() != _FIELDS or fields["v"] != 1:
         raise FormatError("record: not exactly the eight fields of version 1")
-    id, kind, parent, children, version = (found[name] for name in ("id", "type", "parent", "children", "version"))
+    id, kind, parent, children, version = (fields[name] for name in ("id", "type", "parent", "children", "version"))
     if not isinstance(id, str) or not isinstance(kind, str) or not isinstance(parent, str | None):
         raise FormatError("record: id, type or parent is no text")
     if not isinstance(children, list) or not all(isinstance(child, str) for child in children):
         raise FormatError("record: children are not a list of ids", id=id)
     if type(version) is not int or not 0 <= version <= MAX_INT:
         raise FormatError("record: a version that is no whole number", id=id)
-    attributes = lift(found["attributes"])
+    attributes = lift(fields["attributes"])
     if not isinstance(attributes, dict):
         raise FormatError("record: attributes are no map", id=id)
-    content = _pieces(found["content"]) or lift(found["content"])
+    content = _pieces(fields["content"]) or lift(fields["content"])
     if attributes and is_sealed(content):
         raise FormatError("record: attributes beside sealed content", id=id)
     return Record(id, kind, content, attributes, parent, tuple(str(child) for child in children), version)
 
 
 def encode_meta(id: str, meta: Mapping[str, Any] | Sealed) -> tuple[CID, bytes]:
-    """The block of an object's volatile fields."""
-    said: Value = {"$sealed": meta.envelope} if isinstance(meta, Sealed) else lower(dict(meta))
-    block = dagcbor_fast.encode({"v": 1, "id": id, "meta": said})
+    """Return the block of an object's volatile fields."""
+    body: Value = {"$sealed": meta.envelope} if isinstance(meta, Sealed) else lower(dict(meta))
+    block = dagcbor_fast.encode({"v": 1, "id": id, "meta": body})
     return cids.of(block), block
 
 
 def decode_meta(data: bytes) -> tuple[str, dict[str, Any] | Sealed]:
     """Id and volatile fields, from untrusted bytes."""
-    found = dagcbor_fast.decode(data)
-    if not isinstance(found, dict) or found.keys() != {"v", "id", "meta"} or found["v"] != 1:
+    fields = dagcbor_fast.decode(data)
+    if not isinstance(fields, dict) or fields.keys() != {"v", "id", "meta"} or fields["v"] != 1:
         raise FormatError("record: not exactly the three fields of volatile data")
-    id, meta = found["id"], _envelope(found["meta"]) or lift(found["meta"])
+    id = fields["id"]
+    meta = _envelope(fields["meta"]) or lift(fields["meta"])
     if not isinstance(id, str) or not isinstance(meta, dict | Sealed):
         raise FormatError("record: volatile data without an id, or no map")
     return id, meta
 
 
 def whole(record: Record, get: Get) -> Record:
-    """The record with its content put together from its pieces, each hashed."""
+    """Return the record with its content put together from its pieces, each hashed."""
     pieces = record.content
     if not isinstance(pieces, Pieces):
         return record
-    found = b"".join([blocks.held(get, link) for link in pieces.links])
+    data = b"".join([blocks.require(get, link) for link in pieces.links])
     if pieces.kind == "sealed":
-        return record._replace(content=_envelope({"$sealed": found}))
+        return record._replace(content=_envelope({"$sealed": data}))
     try:
-        return record._replace(content=found.decode() if pieces.kind == "text" else found)
+        return record._replace(content=data.decode() if pieces.kind == "text" else data)
     except UnicodeDecodeError as error:
         raise FormatError("record: pieces of a text that are not UTF-8", id=record.id) from error
 
 
 def is_sealed(content: Any) -> bool:
-    """Whether content is an envelope, whole or in pieces."""
+    """Return whether content is an envelope, whole or in pieces."""
     return isinstance(content, Sealed) or (isinstance(content, Pieces) and content.kind == "sealed")
 
 
 def links(data: bytes) -> Iterator[CID]:
-    """Every link in a dag-cbor block."""
+    """Yield every link in a dag-cbor block."""
     waiting: list[Value] = [dagcbor_fast.decode(data)]
     while waiting:
         value = waiting.pop()
@@ -216,17 +218,18 @@ def links(data: bytes) -> Iterator[CID]:
             waiting.extend(value)
 
 
-def _cut(content: Any, made: dict[CID, bytes]) -> Value:
+def _cut(content: Any, encoded_blocks: dict[CID, bytes]) -> Value:
     """Long content as links to its pieces, which are added to the blocks; None where it is short and in the open."""
     name = {str: "$text", bytes: "$blob", Sealed: "$sealed"}.get(type(content))
     if name is None or (name != "$sealed" and len(content) <= PIECE // 4):
         return None
+    # Cut by bytes, not characters: a piece need not be valid UTF-8 by itself.
     data = _utf8(content) if isinstance(content, str) else content.envelope if name == "$sealed" else content
     if len(data) <= PIECE:
         return {name: data} if name == "$sealed" else None
     cut = [data[at : at + PIECE] for at in range(0, len(data), PIECE)]
     named = [cids.of_raw(piece) for piece in cut]
-    made.update(zip(named, cut, strict=True))
+    encoded_blocks.update(zip(named, cut, strict=True))
     return {name: list(named)}
 
 
@@ -240,14 +243,14 @@ def _pieces(content: Value) -> Pieces | Sealed | None:
         return _envelope(content)
     if not isinstance(named, list) or len(named) < 2:
         raise FormatError("record: content in pieces without a list of them")
-    found = tuple(link for link in named if isinstance(link, CID) and link.raw.startswith(cids.RAW_PREFIX))
-    if len(found) != len(named):
+    links = tuple(link for link in named if isinstance(link, CID) and link.raw.startswith(cids.RAW_PREFIX))
+    if len(links) != len(named):
         raise FormatError("record: a piece of content that is no link to raw bytes")
-    return Pieces(key[1:], found)
+    return Pieces(key[1:], links)
 
 
 def _envelope(value: Value) -> Sealed | None:
-    """An envelope, None where a value is none."""
+    """Return an envelope, None where a value is none."""
     if not isinstance(value, dict) or value.keys() != {"$sealed"}:
         return None
     data = value["$sealed"]
@@ -267,34 +270,35 @@ def _utf8(text: str) -> bytes:
 
 
 def lower(value: Any, depth: int = 0) -> Value:
-    """A value within the AT Protocol's data model; InvalidInputError where a type has no place in a record."""
+    """Return a value within the AT Protocol's data model; InvalidInputError where a type has no place in a record."""
     kind = type(value)
     if depth > _MAX_DEPTH:
         raise InvalidInputError("a record is not nested so deeply", limit=_MAX_DEPTH)
     if kind is str or value is None or kind is bool or kind is bytes or kind is CID:
-        found: Value = value
+        lowered: Value = value
     elif kind is int:
-        found = value if -MAX_INT <= value <= MAX_INT else {"$int": _int_bytes(value)}
+        lowered = value if -MAX_INT <= value <= MAX_INT else {"$int": _int_bytes(value)}
     elif kind is float:
-        found = {"$float": _FLOAT.pack(value)}
+        lowered = {"$float": _FLOAT.pack(value)}
     elif kind is list:
+        # Vectors are common in attributes: eight bytes a number instead of a tagged map each.
         if len(value) > 1 and all(type(item) is float for item in value):
-            found = {"$floats": struct.pack(f">{len(value)}d", *value)}
+            lowered = {"$floats": struct.pack(f">{len(value)}d", *value)}
         else:
-            found = [lower(item, depth + 1) for item in value]
+            lowered = [lower(item, depth + 1) for item in value]
     elif kind is dict:
-        found = {_escape(key): lower(item, depth + 1) for key, item in value.items()}
+        lowered = {_escape(key): lower(item, depth + 1) for key, item in value.items()}
     elif kind is Tagged:
         if not _TAG.fullmatch(value.tag) or type(value.data) is not bytes:
             raise InvalidInputError("a tag is a short word of its own, its data bytes", tag=str(value.tag)[:100])
-        found = {f"${value.tag}": value.data}
+        lowered = {f"${value.tag}": value.data}
     else:
         raise InvalidInputError("a record has no place for a value of this type", type=kind.__name__)
-    return found
+    return lowered
 
 
 def lift(value: Value) -> Any:
-    """The value that `lower` was given; FormatError for what it never gives."""
+    """Return the value that `lower` was given; FormatError for what it never gives."""
     if isinstance(value, list):
         items = [lift(item) for item in value]
         if len(items) > 1 and all(type(item) is float for item in items):

@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 from holdproof import db
 from holdproof.crypto import cid as cids
 from holdproof.crypto.cid import CID
-from holdproof.db import Tx, sql
+from holdproof.db import Row, Tx, sql
 from holdproof.evidence import leaves, logged_tables
 from holdproof.evidence.leaves import Projection
 
@@ -36,13 +36,19 @@ _EVERYONE: Final = "refs"
 
 
 def get(tx: Tx, name: str) -> Ref | None:
-    """Where a name stands, None where it does not."""
+    """Return where a name stands, None where it does not."""
     row = tx.one(_GET, name=name)
-    return None if row is None else Ref(row[0], cids.parse_text(row[1]), *row[2:])
+    return None if row is None else _ref(row)
+
+
+def _ref(row: Row) -> Ref:
+    name, cid, *rest = row
+    return Ref(name, cids.parse_text(cid), *rest)
 
 
 def hold(tx: Tx, name: str) -> Ref | None:
-    """The same, and nobody else moves it, or removes anything, before this transaction ends."""
+    """Return the same, and nobody else moves it, or removes anything, before this transaction ends."""
+    # Shared with other writers, excluded by garbage collection, which takes it alone.
     db.lock_shared(tx, _EVERYONE)
     db.lock_exclusive(tx, f"ref:{name}")
     return get(tx, name)
@@ -63,14 +69,14 @@ _MOVE = sql(
 )
 
 
-def move(tx: Tx, name: str, seen: Ref | None, cid: CID, *, ns: str) -> Ref:
+def move(tx: Tx, name: str, current: Ref | None, cid: CID, *, ns: str) -> Ref:
     """Let a name stand for another block, with its leaf; fails if it is not where it was seen."""
-    row = {"name": name, "cid": str(cid), "rev": seen.rev + 1 if seen else 1, "ns": ns, "updated_at": tx.now}
-    if seen is None:
+    row = {"name": name, "cid": str(cid), "rev": current.rev + 1 if current else 1, "ns": ns, "updated_at": tx.now}
+    if current is None:
         mark = leaves.stamp(tx, "state", REFS, row, ns=ns)
     else:
-        mark = leaves.stamp(tx, "state", REFS, row, leaf_id=seen.leaf_id, leaf_ver=seen.leaf_ver + 1, ns=ns)
-    tx.execute(_ADD if seen is None else _MOVE, **row, **mark._asdict(), expect=1)
+        mark = leaves.stamp(tx, "state", REFS, row, leaf_id=current.leaf_id, leaf_ver=current.leaf_ver + 1, ns=ns)
+    tx.execute(_ADD if current is None else _MOVE, **row, **mark._asdict(), expect=1)
     return Ref(name, cid, int(str(row["rev"])), ns, mark.leaf_id, mark.leaf_ver)
 
 
@@ -78,13 +84,13 @@ _LIST = sql("SELECT name, cid, rev, ns, leaf_id, leaf_ver FROM refs WHERE name >
 
 
 def page(tx: Tx, after: str = "", limit: int = 200) -> list[Ref]:
-    """Some refs, by name."""
-    return [Ref(row[0], cids.parse_text(row[1]), *row[2:]) for row in tx.all(_LIST, after=after, limit=limit)]
+    """Return some refs, by name."""
+    return [_ref(row) for row in tx.all(_LIST, after=after, limit=limit)]
 
 
 def every(tx: Tx) -> Iterator[Ref]:
-    """Every ref, by name."""
+    """Yield every ref, by name."""
     after = ""
-    while found := page(tx, after):
-        after = found[-1].name
-        yield from found
+    while refs := page(tx, after):
+        after = refs[-1].name
+        yield from refs

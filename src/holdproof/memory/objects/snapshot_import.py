@@ -1,12 +1,12 @@
-"""States that come from outside (images, archives): verified before, taken over in one transaction.
+"""Import snapshots from images and archives: verified before, written in one transaction.
 
 Rules:
-- What continues the line that is here is taken over as it is. What is older, stands beside it, or would cover changes
+- What continues the line that is here is imported as it is. What is older, stands beside it, or would cover changes
   that are in no snapshot is an OlderStateError, unless forced.
 - By force the objects become those of the state that came, as a new snapshot after the head that is here; what was in
   no snapshot is kept in one first. Nothing is lost either way.
 - Only what the line needs enters the store, whatever else came with it.
-- A snapshot signed by a key that is not of this store has a leaf that says it was taken over.
+- A snapshot signed by a key that is not of this store has a leaf that says it was imported.
 """
 
 from collections.abc import Iterator
@@ -22,21 +22,25 @@ from holdproof.errors import OlderStateError
 from holdproof.evidence import keys
 from holdproof.memory.objects import commit_chain, commits, refs, tree_transaction
 from holdproof.memory.objects.commit_chain import ChainStep, CommitChain
-from holdproof.memory.objects.commits import IMPORTED, Note
+from holdproof.memory.objects.commits import IMPORTED, CommitNote
 from holdproof.memory.objects.tree_transaction import TreeTransaction
-from holdproof.model.memory import Arrived
+from holdproof.model.memory import SnapshotsImported
 from holdproof.model.times import to_text
 
 _BATCH: Final = 2_000
 
 
-def arrive(tx: Tx, line: CommitChain, signer: Signer, note: Note, *, force: bool = False, ns: str) -> Arrived:
+def import_chain(
+    tx: Tx, line: CommitChain, signer: Signer, note: CommitNote, *, force: bool = False, ns: str
+) -> SnapshotsImported:
     """Take a verified line over."""
+    # Nobody may write objects or take a snapshot between the look and the import.
     refs.hold(tx, tree_transaction.ref_name(ns))
     ref = refs.hold(tx, commits.ref_name(ns))
-    head, newest = None if ref is None else ref.cid, line.head
+    head = None if ref is None else ref.cid
+    newest = line.head
     if newest.cid == head and not unsaved(tx, ns):
-        return Arrived("same", str(newest.cid), newest.commit.rev, 0, 0)
+        return SnapshotsImported("same", str(newest.cid), newest.commit.rev, 0, 0)
     forward = _continues(line, head) and not unsaved(tx, ns)
     if not forward and not force:
         raise OlderStateError(
@@ -51,19 +55,19 @@ def arrive(tx: Tx, line: CommitChain, signer: Signer, note: Note, *, force: bool
     if forward:
         added = _follow(tx, line, ns)
         refs.move(tx, commits.ref_name(ns), ref, newest.cid, ns=ns)
-        return Arrived("forward", str(newest.cid), newest.commit.rev, added, count)
+        return SnapshotsImported("forward", str(newest.cid), newest.commit.rev, added, count)
     if unsaved(tx, ns):
-        commits.create(tx, signer, note._replace(message=f"before {newest.commit.rev} was taken over"), ns=ns)
+        commits.create(tx, signer, note._replace(message=f"before {newest.commit.rev} was imported"), ns=ns)
     added = sum(_record(tx, line, step, ns) for step in line.steps)
     edit = TreeTransaction(tx, ns)
-    edit.become(newest.commit.data)
+    edit.replace_with(newest.commit.data)
     edit.finish()
-    made = commits.create(tx, signer, note._replace(merged=newest.cid), ns=ns)
-    return Arrived("forced", made.cid, made.rev, added + 1, count)
+    snapshot = commits.create(tx, signer, note._replace(merged=newest.cid), ns=ns)
+    return SnapshotsImported("forced", snapshot.cid, snapshot.rev, added + 1, count)
 
 
 def unsaved(tx: Tx, ns: str) -> bool:
-    """Whether there are changes that no snapshot has."""
+    """Return whether there are changes that no snapshot has."""
     head = commits.head(tx, ns)
     return (EMPTY_ROOT if head is None else commits.read(tx, head).data) != tree_transaction.root(tx, ns)
 
@@ -73,9 +77,9 @@ def _continues(line: CommitChain, head: CID | None) -> bool:
 
 
 def _after(line: CommitChain, head: CID | None) -> CommitChain:
-    """The commits of a line that are newer than one of them."""
-    known = next((at for at, step in enumerate(line.steps, 1) if step.cid == head), 0)
-    return line._replace(steps=line.steps[known:])
+    """Return the commits of a line that are newer than one of them."""
+    skip = next((at for at, step in enumerate(line.steps, 1) if step.cid == head), 0)
+    return line._replace(steps=line.steps[skip:])
 
 
 def _put(tx: Tx, line: CommitChain) -> int:
@@ -108,18 +112,19 @@ def _follow(tx: Tx, line: CommitChain, ns: str) -> int:
         if _record(tx, line, step, ns):
             added += 1
             edit = TreeTransaction(tx, ns)
-            edit.become(step.commit.data)
+            edit.replace_with(step.commit.data)
             edit.finish()
     return added
 
 
 def _record(tx: Tx, line: CommitChain, step: ChainStep, ns: str) -> bool:
-    """The row of a commit, if it has none."""
+    """Return the row of a commit, if it has none."""
     if commits.is_known(tx, step.cid, ns=ns):
         return False
     ours = keys.find(tx, didkey.parse(step.commit.did).keyid)
+    # Signed with a key of another store, or a revoked one: its leaf says that it was imported.
     counts = ours is not None and ours.role == "memory" and ours.revoked_from is None
-    note = line.notes.get(step.cid, Note())
+    note = line.notes.get(step.cid, CommitNote())
     at = to_text(tid.parse(step.commit.rev)[0])
     commits.record(tx, step.cid, step.commit, note, at=at, ns=ns, kind="snapshot" if counts else IMPORTED)
     return True

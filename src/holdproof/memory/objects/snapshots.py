@@ -3,7 +3,7 @@
 Rules:
 - A rollback is a new snapshot of an old tree. What was not in any snapshot yet is taken as one first, so nothing is
   lost.
-- A merge takes over what the other line changed since both were one. Where both changed the same object, `resolve`
+- A merge applies what the other line changed since both were one. Where both changed the same object, `resolve`
   decides, or it is a MergeConflictError and nothing is written. Equal changes are no conflict.
 - Merging a state with itself, or with one it has come from, changes nothing; without conflicts the order in which two
   lines are merged does not matter for the tree.
@@ -16,18 +16,19 @@ from itertools import groupby
 from typing import Any, Final
 
 from holdproof.content import blocks
-from holdproof.crypto import mst_diff
+from holdproof.crypto import mst_diff, tid
 from holdproof.crypto.cid import CID
 from holdproof.crypto.mst import EMPTY_ROOT
-from holdproof.crypto.mst_diff import Change
+from holdproof.crypto.mst_diff import TreeChange
 from holdproof.db import Tx, Work, Write, ask, sql
-from holdproof.errors import MergeConflictError, NotFoundError
+from holdproof.errors import FormatError, InvalidInputError, MergeConflictError, NotFoundError
 from holdproof.evidence import keys
 from holdproof.memory.objects import commits, objects, records, snapshot_import, tree_transaction
-from holdproof.memory.objects.commits import NEWEST, Note
+from holdproof.memory.objects.commits import NEWEST, CommitNote
 from holdproof.memory.objects.records import META, OBJECT, Record
 from holdproof.memory.objects.tree_transaction import MAIN, TreeReader, TreeTransaction
-from holdproof.model.memory import Diff, Difference, Object, Snapshot, SnapshotPage
+from holdproof.model.memory import Diff, Difference, Object, Snapshot
+from holdproof.model.page import Page, cut_page
 from holdproof.store.context import Context
 from holdproof.validation import limited
 
@@ -35,7 +36,7 @@ WORK: Final = "work"
 """What stands for the tree as it is now, in a snapshot or not."""
 
 Resolve = Callable[[str, Object | None, Object | None, Object | None], objects.Draft | None]
-"""Settles a conflict: an id, the object both came from, ours, theirs; what shall be, None for nothing."""
+"""Resolve a conflict: takes the id, the base object, ours and theirs; returns the draft to put, None to delete."""
 
 get = commits.get
 
@@ -51,7 +52,7 @@ def create(
 ) -> Work[Snapshot]:
     """Sign the objects as they are now; `expected` is the snapshot that must still be the newest."""
     signer = yield from keys.use(context, "memory")
-    note = Note(author=author, message=message, reason=reason)
+    note = CommitNote(author=author, message=message, reason=reason)
     return (yield from ask(Write(lambda tx: commits.create(tx, signer, note, expected=expected, ns=ns))))
 
 
@@ -61,29 +62,44 @@ _LIST = sql(
 )
 
 
-def list(tx: Tx, *, after: str = "", limit: int = 100, ns: str = MAIN) -> SnapshotPage:
-    """Snapshots, the newest first, a page at a time."""
-    found = tuple(commits.shown(tx, row) for row in tx.all(_LIST, ns=ns, before=after, limit=limited(limit)))
-    return SnapshotPage(found, found[-1].rev if len(found) == limit else None)
+def list(tx: Tx, *, cursor: str | None = None, limit: int = 100, ns: str = MAIN) -> Page[Snapshot]:
+    """List snapshots, the newest first; the cursor is the rev of the last one."""
+    if cursor is not None:
+        _check_cursor(cursor)
+    rows = tx.all(_LIST, ns=ns, before=cursor or "", limit=limited(limit) + 1)
+    return cut_page([commits.to_snapshot(tx, row) for row in rows], limit, lambda snapshot: snapshot.rev)
+
+
+def _check_cursor(cursor: str) -> None:
+    try:
+        tid.parse(cursor)
+    except FormatError as error:
+        raise InvalidInputError("cursor is the next_cursor of a page", field="cursor") from error
 
 
 # --- comparing ---------------------------------------------------------------------------------------------------
 
 
-def diff(tx: Tx, old: str = NEWEST, new: str = WORK, *, after: str = "", limit: int = 100, ns: str = MAIN) -> Diff:
-    """How one state differs from another, object by object: snapshots, or `work` for what is there now."""
+def diff(
+    tx: Tx,
+    old: str = NEWEST,
+    new: str = WORK,
+    *,
+    cursor: str | None = None,
+    limit: int = 100,
+    ns: str = MAIN,
+) -> Diff:
+    """Compare two states object by object: snapshots, or `work` for what is there now."""
     limited(limit)
-    left, right = (tree_transaction.view(tx, _root(tx, state, ns)) for state in (old, new))
-    start = records.key_of(after) if after else ""
-    keys = sorted({change.key.partition("/")[2] for change in mst_diff.diff(right.get, left.root, right.root)})
-    found = []
-    for key in keys:
-        if key > start:
-            found.append(_difference(left, right, key, ns))
-            if len(found) == limit:
-                break
-    more = len(found) == limit and records.key_of(found[-1].id) != keys[-1]
-    return Diff(_named(tx, old, ns), _named(tx, new, ns), tuple(found), found[-1].id if more else None)
+    before = tree_transaction.view(tx, _root(tx, old, ns))
+    after = tree_transaction.view(tx, _root(tx, new, ns))
+    # An object and its volatile fields have two keys in the tree; they differ as one object.
+    keys = sorted({change.key.partition("/")[2] for change in mst_diff.diff(after.get, before.root, after.root)})
+    start = "" if cursor is None else objects.cursor_key(cursor)
+    rest = [key for key in keys if key > start]
+    differences = [_difference(before, after, key, ns) for key in rest[:limit]]
+    follows = differences[-1].id if len(rest) > limit else None
+    return Diff(_named(tx, old, ns), _named(tx, new, ns), tuple(differences), follows)
 
 
 def _named(tx: Tx, state: str, ns: str) -> str:
@@ -94,8 +110,9 @@ def _root(tx: Tx, state: str, ns: str) -> CID:
     return tree_transaction.root(tx, ns) if state == WORK else commits.root_of(tx, state, ns=ns)
 
 
-def _difference(left: TreeReader, right: TreeReader, key: str, ns: str) -> Difference:
-    before, after = objects.seen(left, key, ns), objects.seen(right, key, ns)
+def _difference(old: TreeReader, new: TreeReader, key: str, ns: str) -> Difference:
+    before = objects.find_object(old, key, ns)
+    after = objects.find_object(new, key, ns)
     was, now = (_facts(each) for each in (before, after))
     named = [name for name in was | now if was.get(name) != now.get(name)]
     if before is None or after is None:
@@ -105,9 +122,9 @@ def _difference(left: TreeReader, right: TreeReader, key: str, ns: str) -> Diffe
     return Difference(records.id_of(key), change, {name: (was.get(name), now.get(name)) for name in named})
 
 
-def _facts(found: Object | None) -> dict[str, Any]:
+def _facts(item: Object | None) -> dict[str, Any]:
     names = ("type", "parent", "children", "attributes", "content", "version", "meta", "subject")
-    return {} if found is None else {name: getattr(found, name) for name in names}
+    return {} if item is None else {name: getattr(item, name) for name in names}
 
 
 # --- going back --------------------------------------------------------------------------------------------------
@@ -123,11 +140,11 @@ def rollback(
         target = commits.get(tx, to, ns=ns)
         edit = TreeTransaction(tx, ns)
         if snapshot_import.unsaved(tx, ns) or commits.head(tx, ns) is None:
-            before = Note(author=author, message=f"before the return to {target.rev}", reason=reason)
+            before = CommitNote(author=author, message=f"before the return to {target.rev}", reason=reason)
             commits.create(tx, signer, before, ns=ns)
-        edit.become(commits.root_of(tx, target.cid, ns=ns))
+        edit.replace_with(commits.root_of(tx, target.cid, ns=ns))
         edit.finish()
-        note = Note(author=author, message=message or f"return to {target.rev}", reason=reason)
+        note = CommitNote(author=author, message=message or f"return to {target.rev}", reason=reason)
         return commits.create(tx, signer, note, ns=ns)
 
     return (yield from ask(Write(back)))
@@ -147,7 +164,7 @@ def merge(
     reason: str = "",
     ns: str = MAIN,
 ) -> Work[Snapshot]:
-    """Take over what another snapshot changed since `base` (where both lines were one), as a new snapshot.
+    """Merge what another snapshot changed since `base` (the common ancestor by default) into a new snapshot.
 
     `resolve` may run more than once; without it an object that both changed is a MergeConflictError.
     """
@@ -159,79 +176,84 @@ def merge(
         edit = TreeTransaction(tx, ns)
         _bring(edit, start, commits.read(tx, theirs).data, resolve)
         edit.finish()
-        note = Note(author=author, message=message or f"merge of {other}", reason=reason, merged=theirs)
+        note = CommitNote(author=author, message=message or f"merge of {other}", reason=reason, merged=theirs)
         return commits.create(tx, signer, note, ns=ns)
 
     return (yield from ask(Write(bring)))
 
 
 def _bring(edit: TreeTransaction, base: CID, theirs: CID, resolve: Resolve | None) -> None:
-    """Three-way: what they changed since the base is taken over where we left it as it was."""
-    old, new = tree_transaction.view(edit.tx, base), tree_transaction.view(edit.tx, theirs)
+    """Merge three ways: apply what they changed since the base wherever we left it as it was."""
+    old = tree_transaction.view(edit.tx, base)
+    new = tree_transaction.view(edit.tx, theirs)
     conflicts = []
     for key, changes in _by_object(mst_diff.diff(edit.get, base, theirs)):
+        # A change clashes only where we changed the same key since the base, to something else.
         both = [each for each in changes if _clashes(edit, each)]
         if not both:
-            edit.take([each for each in changes if not _is_newer(edit, each)])
+            edit.apply_changes([each for each in changes if not _is_newer(edit, each)])
         elif all(each.key.startswith(META) for each in both):  # volatile: what is here now is as good as theirs
-            gone = any(each.key.startswith(OBJECT) and each.new is None for each in changes)
-            edit.take(changes if gone else [each for each in changes if each not in both])
+            is_deleted = any(each.key.startswith(OBJECT) and each.new is None for each in changes)
+            edit.apply_changes(changes if is_deleted else [each for each in changes if each not in both])
         elif resolve is None:
             conflicts.append(records.id_of(key))
         else:
-            sides = (objects.seen(view, key, edit.ns) for view in (old, edit, new))
-            objects.settle(edit, records.id_of(key), resolve(records.id_of(key), *sides))
+            sides = (objects.find_object(view, key, edit.ns) for view in (old, edit, new))
+            objects.put_or_delete(edit, records.id_of(key), resolve(records.id_of(key), *sides))
     if conflicts:
         raise MergeConflictError(
             f"{len(conflicts)} objects were changed on both sides: {', '.join(conflicts[:5])}", ids=conflicts
         )
 
 
-def _clashes(edit: TreeTransaction, theirs: Change) -> bool:
-    """Whether we changed what they changed, to something else; the same in another version is the same."""
+def _clashes(edit: TreeTransaction, theirs: TreeChange) -> bool:
+    """Return whether we changed what they changed, to something else; the same in another version is the same."""
     here = edit.find(theirs.key)
     if here in (theirs.old, theirs.new):
         return False
     if here is None or theirs.new is None or not theirs.key.startswith(OBJECT):
         return True
-    ours, other = edit.record(here), edit.record(theirs.new)
+    ours = edit.record(here)
+    other = edit.record(theirs.new)
     if records.is_sealed(ours.content) and records.is_sealed(other.content):
-        ours, other = _opened(edit, ours), _opened(edit, other)  # the same, sealed twice, has two envelopes
+        ours = _opened(edit, ours)
+        other = _opened(edit, other)  # the same, sealed twice, has two envelopes
     return ours != other._replace(version=ours.version)
 
 
 def _opened(edit: TreeTransaction, record: Record) -> Record:
-    """A sealed record as it was put; where it cannot be opened, as it is."""
+    """Return a sealed record as it was put; where it cannot be opened, as it is."""
     try:
         return edit.whole(record)
     except NotFoundError:
         return record
 
 
-def _is_newer(edit: TreeTransaction, theirs: Change) -> bool:
-    """Whether we have what they have in a newer version."""
+def _is_newer(edit: TreeTransaction, theirs: TreeChange) -> bool:
+    """Return whether we have what they have in a newer version."""
     here = edit.find(theirs.key)
     if here in (None, theirs.old, theirs.new) or theirs.new is None or not theirs.key.startswith(OBJECT):
         return False
     return edit.record(here).version > edit.record(theirs.new).version
 
 
-def _by_object(changes: Iterator[Change]) -> Iterator[tuple[str, builtins.list[Change]]]:
-    """The changes of each object together, whether of its record or of what is volatile."""
+def _by_object(changes: Iterator[TreeChange]) -> Iterator[tuple[str, builtins.list[TreeChange]]]:
+    """Yield the changes of each object together, whether of its record or of what is volatile."""
     ordered = sorted(changes, key=lambda each: each.key.partition("/")[2])
     for key, group in groupby(ordered, lambda each: each.key.partition("/")[2]):
         yield key, [*group]
 
 
 def ancestor(tx: Tx, other: CID, ns: str) -> CID:
-    """The root of the newest commit that both lines come from; the empty tree where they have none in common."""
+    """Return the root of the newest commit that both lines come from; the empty tree where they have none in common."""
+    # Our line as a set, theirs step by step: the first commit in both is the newest common one.
     ours = {*_line(tx, commits.head(tx, ns))}
-    found = next((cid for cid in _line(tx, other) if cid in ours), None)
-    return EMPTY_ROOT if found is None else commits.read(tx, found).data
+    common = next((cid for cid in _line(tx, other) if cid in ours), None)
+    return EMPTY_ROOT if common is None else commits.read(tx, common).data
 
 
 def _line(tx: Tx, cid: CID | None) -> Iterator[CID]:
-    """A commit and those before it, as far as they are here."""
+    """Yield a commit and those before it, as far as they are here."""
     while cid is not None:
         yield cid
         data = blocks.find(tx, cid)

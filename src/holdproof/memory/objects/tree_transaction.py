@@ -22,7 +22,7 @@ from holdproof.memory.objects import object_encryption, records, refs
 from holdproof.memory.objects.object_encryption import Open
 from holdproof.memory.objects.records import META, OBJECT, Record, Sealed
 from holdproof.memory.objects.refs import Ref
-from holdproof.memory.search import object_vectors, search_index
+from holdproof.memory.search import search_index, vectors
 from holdproof.memory.search.search_index import Text
 from holdproof.validation import name
 
@@ -31,22 +31,22 @@ _ASKED: Final = 500
 
 
 def ref_name(ns: Any) -> str:
-    """The ref of a namespace's tree."""
+    """Return the ref of a namespace's tree."""
     return f"work/{name('namespace', ns)}"
 
 
 def root(tx: Tx, ns: str) -> CID:
-    """The root of a namespace's tree as it is now."""
-    found = refs.get(tx, ref_name(ns))
-    return EMPTY_ROOT if found is None else found.cid
+    """Return the root of a namespace's tree as it is now."""
+    ref = refs.get(tx, ref_name(ns))
+    return EMPTY_ROOT if ref is None else ref.cid
 
 
 def view(tx: Tx, top: CID) -> "TreeReader":
-    """A tree of the store, to read from."""
+    """Return a tree of the store, to read from."""
     return TreeReader(blocks.getter(tx), top, partial(encryption.open, tx))
 
 
-class Newest(NamedTuple):
+class LatestVersion(NamedTuple):
     """The newest version of an object: which one it is in its history, and which it calls itself; 0 for none."""
 
     n: int = 0
@@ -58,38 +58,39 @@ class TreeReader:
 
     def __init__(self, get: Get, top: CID, open: Open = object_encryption.no_key) -> None:
         self.open = open
-        self.get, self.root = Nodes(lambda cid: EMPTY_BLOCK if cid == EMPTY_ROOT else get(cid)), top
+        self.get = Nodes(lambda cid: EMPTY_BLOCK if cid == EMPTY_ROOT else get(cid))
+        self.root = top
 
     def find(self, key: str) -> CID | None:
-        """The block that a key stands for."""
+        """Return the block that a key stands for."""
         if self.root == EMPTY_ROOT:
             return None
         return mst.find(self.get, self.root, key)
 
     def record(self, cid: CID, key: str | None = None) -> Record:
-        """A record, hashed; with a key, only if it is that object's."""
-        found = records.decode(blocks.held(self.get, cid))
-        if key is not None and records.key_of(found.id) != key:
-            raise FormatError("record: of another object than its key says", key=key, id=found.id)
-        return found
+        """Return a record, hashed; with a key, only if it is that object's."""
+        record = records.decode(blocks.require(self.get, cid))
+        if key is not None and records.key_of(record.id) != key:
+            raise FormatError("record: of another object than its key says", key=key, id=record.id)
+        return record
 
     def whole(self, record: Record) -> Record:
-        """The record as it was put: its content from its pieces, unsealed."""
+        """Return the record as it was put: its content from its pieces, unsealed."""
         return object_encryption.opened(records.whole(record, self.get), self.open)
 
     def holder(self, record: Record) -> str | None:
-        """Whose record it is, by handle; None where it is nobody's."""
+        """Return whose record it is, by handle; None where it is nobody's."""
         if record.subject is not None or not records.is_sealed(record.content):
             return record.subject
-        found = records.whole(record, self.get).content
-        return encryption.subject_of(found.envelope) if isinstance(found, Sealed) else None
+        content = records.whole(record, self.get).content
+        return encryption.subject_of(content.envelope) if isinstance(content, Sealed) else None
 
     def meta(self, key: str) -> dict[str, Any]:
-        """The volatile fields of an object, none where it has none."""
+        """Return the volatile fields of an object, none where it has none."""
         cid = self.find(META + key)
         if cid is None:
             return {}
-        id, meta = records.decode_meta(blocks.held(self.get, cid))
+        id, meta = records.decode_meta(blocks.require(self.get, cid))
         if records.key_of(id) != key:
             raise FormatError("record: volatile data of another object than its key says", key=key, id=id)
         return object_encryption.opened_meta(meta, self.open)
@@ -100,6 +101,7 @@ class TreeTransaction(TreeReader):
 
     def __init__(self, tx: Tx, ns: str) -> None:
         self.ns = ns
+        # Held until the end of the transaction: the tree cannot move under the edit.
         self.ref: Ref | None = refs.hold(tx, ref_name(ns))
         top = EMPTY_ROOT if self.ref is None else self.ref.cid
         super().__init__(blocks.getter(tx), top, partial(encryption.open, tx))
@@ -107,32 +109,32 @@ class TreeTransaction(TreeReader):
         self.changes: dict[str, CID | None] = {}
         self.blocks: dict[CID, bytes] = {}
         self.known: dict[CID, Record] = {}
-        self._newest: dict[str, Newest] = {}
+        self._newest: dict[str, LatestVersion] = {}
         self.metas: dict[CID, Mapping[str, Any]] = {}
 
     def now(self, key: str) -> CID | None:
-        """What a key stands for, with what this edit has changed so far."""
+        """Return what a key stands for, with what this edit has changed so far."""
         return self.changes[key] if key in self.changes else self.find(key)
 
-    def recall(self, keys: Iterable[str]) -> None:
+    def preload_versions(self, keys: Iterable[str]) -> None:
         """Look up the newest versions of many objects at once, before each is asked for."""
         unknown = [key for key in dict.fromkeys(keys) if key not in self._newest]
         for start in range(0, len(unknown), _ASKED):
             part = unknown[start : start + _ASKED]
-            self._newest.update(dict.fromkeys(part, Newest()))
+            self._newest.update(dict.fromkeys(part, LatestVersion()))
             rows = self.tx.all(_NEWEST, ns=self.ns, keys=json.dumps(part))
-            self._newest.update((key, Newest(n, version)) for key, n, version in rows)
+            self._newest.update((key, LatestVersion(n, version)) for key, n, version in rows)
 
-    def newest(self, key: str) -> Newest:
-        """The number of an object's newest version, and the one it has itself."""
-        self.recall([key])
+    def newest(self, key: str) -> LatestVersion:
+        """Return the number of an object's newest version, and the one it has itself."""
+        self.preload_versions([key])
         return self._newest[key]
 
     def put(self, record: Record) -> CID:
         """Let an object be this record, sealed if it is a subject's."""
-        made = records.encode(object_encryption.close(self.tx, record))
-        cid = next(reversed(made))
-        self.blocks.update(made)
+        encoded = records.encode(object_encryption.close(self.tx, record))
+        cid = next(reversed(encoded))
+        self.blocks.update(encoded)
         self.known[cid] = record
         self.changes[OBJECT + records.key_of(record.id)] = cid
         return cid
@@ -148,64 +150,68 @@ class TreeTransaction(TreeReader):
         elif self.now(key) is not None:
             self.changes[key] = None
 
-    def become(self, target: CID) -> None:
+    def replace_with(self, target: CID) -> None:
         """Let the whole tree be another that the store holds."""
-        self.take(mst_diff.diff(self.get, self.root, target))
+        self.apply_changes(mst_diff.diff(self.get, self.root, target))
 
-    def take(self, changes: Iterable[mst_diff.Change]) -> None:
+    def apply_changes(self, changes: Iterable[mst_diff.TreeChange]) -> None:
         """Let keys stand for blocks that the store holds."""
         self.changes.update({change.key: change.new for change in changes})
 
     def finish(self) -> CID:
         """Write everything; the new root. Without a change nothing is written."""
-        wanted = {key: cid for key, cid in self.changes.items() if self.find(key) != cid}
-        if not wanted:
+        changed = {key: cid for key, cid in self.changes.items() if self.find(key) != cid}
+        if not changed:
             return self.root
-        made = mst_edit.apply(self.get, self.root, wanted)
-        blocks.put(self.tx, {**self.blocks, **made.blocks})
-        refs.move(self.tx, ref_name(self.ns), self.ref, made.root, ns=self.ns)
-        self._write_history({key[len(OBJECT) :]: cid for key, cid in wanted.items() if key.startswith(OBJECT)})
-        self._write_vectors({key[len(META) :]: cid for key, cid in wanted.items() if key.startswith(META)})
-        self.root, self.changes = made.root, {}
-        return made.root
+        # BlockMap before the ref: on no database is there a moment at which the ref names a block that is not there.
+        edit = mst_edit.apply(self.get, self.root, changed)
+        blocks.put(self.tx, {**self.blocks, **edit.blocks})
+        refs.move(self.tx, ref_name(self.ns), self.ref, edit.root, ns=self.ns)
+        self._write_history({key[len(OBJECT) :]: cid for key, cid in changed.items() if key.startswith(OBJECT)})
+        self._write_vectors({key[len(META) :]: cid for key, cid in changed.items() if key.startswith(META)})
+        self.root = edit.root
+        self.changes = {}
+        return edit.root
 
     def _write_history(self, changed: Mapping[str, CID | None]) -> None:
-        self.recall(changed)
+        self.preload_versions(changed)
         rows: list[dict[str, Any]] = []
-        gone: list[dict[str, Any]] = []
-        found: list[Text] = []
+        deleted: list[dict[str, Any]] = []
+        texts: list[Text] = []
         for key, cid in changed.items():
             n, last = self._newest[key]
             row: dict[str, Any] = {"ns": self.ns, "key": key, "n": n + 1, "at": self.tx.now}
             if cid is None:  # keeps the number of the version that went, so that versions go on from there
-                gone.append({**row, "cid": None, "version": last})
-                self._newest[key] = Newest(n + 1, last)
+                deleted.append({**row, "cid": None, "version": last})
+                self._newest[key] = LatestVersion(n + 1, last)
                 continue
             record = self.known.get(cid) or self.record(cid, key)
+            # Erasing a subject must find every record of theirs, also those that came with an import.
             if (handle := self.holder(record)) is not None:
                 encryption.mark(self.tx, handle, str(cid), "objects")
             row |= {"cid": str(cid), "version": record.version, "type": record.type}
             row["parent"] = None if record.parent is None else records.key_of(record.parent)
             rows.append(row)
-            found.append(Text(key, row["cid"], search_index.body(record, self.get)))
-            self._newest[key] = Newest(n + 1, record.version)
-        self.tx.many(_VERSION, rows + gone)
+            texts.append(Text(key, row["cid"], search_index.body(record, self.get)))
+            self._newest[key] = LatestVersion(n + 1, record.version)
+        self.tx.many(_VERSION, rows + deleted)
         self.tx.many(_INDEX, rows)
-        self.tx.many(_UNINDEX, gone)
-        search_index.put(self.tx, self.ns, found)
-        search_index.remove(self.tx, self.ns, [row["key"] for row in gone])
+        self.tx.many(_UNINDEX, deleted)
+        search_index.put(self.tx, self.ns, texts)
+        search_index.remove(self.tx, self.ns, [row["key"] for row in deleted])
 
     def _write_vectors(self, changed: Mapping[str, CID | None]) -> None:
-        rows, gone = [], []
+        rows = []
+        removed = []
         for key, cid in changed.items():
-            found = None if cid is None else object_vectors.packed(self._volatile(cid))
+            vector = None if cid is None else vectors.packed(self._volatile(cid))
             place = {"ns": self.ns, "key": key}
-            if found is None:
-                gone.append(place)
+            if vector is None:
+                removed.append(place)
             else:
-                rows.append({**place, "cid": str(cid), **found._asdict()})
-        self.tx.many(object_vectors.PUT, rows)
-        self.tx.many(object_vectors.REMOVE, gone)
+                rows.append({**place, "cid": str(cid), **vector._asdict()})
+        self.tx.many(vectors.PUT, rows)
+        self.tx.many(vectors.REMOVE, removed)
 
     def index_vectors(self, keys: Iterable[str]) -> None:
         """Write the vectors of objects anew, as the tree has them."""
@@ -215,7 +221,7 @@ class TreeTransaction(TreeReader):
         """Volatile fields that are in the open."""
         if cid in self.metas:
             return self.metas[cid]
-        meta = records.decode_meta(blocks.held(self.get, cid))[1]
+        meta = records.decode_meta(blocks.require(self.get, cid))[1]
         return {} if isinstance(meta, Sealed) else meta
 
 

@@ -13,7 +13,7 @@ Rules:
 
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from holdproof.crypto import mst
 from holdproof.db import Call, Read, Row, Tx, Work, Write, ask, sql
@@ -21,20 +21,16 @@ from holdproof.errors import (
     ConfigError,
     EmbeddingMismatchError,
     InvalidInputError,
-    MissingExtraError,
     NotFoundError,
 )
 from holdproof.memory.objects import objects, records
 from holdproof.memory.objects.records import OBJECT
 from holdproof.memory.objects.tree_transaction import MAIN, TreeTransaction
-from holdproof.memory.search import object_vectors, search_index
-from holdproof.memory.search.object_vectors import FIELD, MADE_OF
+from holdproof.memory.search import search_index
+from holdproof.memory.search.vectors import FIELD, MADE_OF, load_exact, packed
 from holdproof.model.memory import Near, Object
 from holdproof.store.context import Context, Embedder
 from holdproof.validation import limited
-
-if TYPE_CHECKING:
-    from holdproof.memory.search.vector_scan import Best
 
 _PAGE: Final = 2_000
 _EMBEDDED: Final = 64
@@ -60,22 +56,23 @@ def nearest(
     if sum(each is not None for each in (vector, like, near)) != 1:
         raise InvalidInputError("give a vector, a text or the id of an object: one of them")
     limited(limit)
-    asked: Any = vector
+    query: Any = vector
     if like is not None:
-        asked = yield from _embedded(embedder or context.embedder, like)
+        query = yield from _embedded(embedder or context.embedder, like)
     elif near is not None:
-        asked = yield from ask(Read(lambda tx: _of(tx, near, ns)))
-    best = _best(asked, limit + (near is not None))
-    if best is None:
+        query = yield from ask(Read(lambda tx: _of(tx, near, ns)))
+    exact = load_exact()
+    unit = exact.direction(exact.as_numbers(query))
+    if unit is None:
         return ()
-    return (yield from ask(Read(lambda tx: _look(tx, best, limit, near, ns))))
+    return (yield from ask(Read(lambda tx: _look(tx, unit, limit, near, ns))))
 
 
 def _of(tx: Tx, id: str, ns: str) -> list[float]:
-    found = objects.get(tx, id, ns=ns).meta.get(FIELD)
-    if not isinstance(found, list):
+    vector = objects.get(tx, id, ns=ns).meta.get(FIELD)
+    if not isinstance(vector, list):
         raise NotFoundError(f"{id} has no vector", id=id)
-    return found
+    return vector
 
 
 def _embedded(embedder: Embedder | None, text: str) -> Work[Any]:
@@ -87,36 +84,29 @@ def _embedded(embedder: Embedder | None, text: str) -> Work[Any]:
     return (yield from ask(making))
 
 
-def _best(asked: Any, limit: int) -> "Best | None":
-    try:
-        from holdproof.memory.search.vector_scan import best  # noqa: PLC0415 (an optional extra)
-    except ImportError as error:
-        raise MissingExtraError("vectors need numpy: pip install 'holdproof[vectors]'") from error
-    return best(asked, limit)
-
-
-def _look(tx: Tx, best: "Best", limit: int, near: str | None, ns: str) -> tuple[Near, ...]:
-    """Compare every vector of that length, a page at a time, and read what is nearest."""
+def _look(tx: Tx, unit: Any, limit: int, near: str | None, ns: str) -> tuple[Near, ...]:
+    """Compare every vector of that length, a page at a time, and read what is nearest through the tree."""
     lengths = [length for (length,) in tx.all(_LENGTHS, ns=ns)]
-    if lengths and best.dimensions not in lengths:
+    if lengths and len(unit) not in lengths:
         raise EmbeddingMismatchError(
-            f"the vectors here have {' or '.join(map(str, lengths))} numbers, not {best.dimensions}",
+            f"the vectors here have {' or '.join(map(str, lengths))} numbers, not {len(unit)}",
             dimensions=lengths,
         )
+    # An object is nearest to itself: one more is asked for, and the object itself left out below.
+    most = limit + (near is not None)
+    ranking = load_exact().nearest(_pages(tx, len(unit), ns), unit, most)
     view = objects.view_at(tx, None, ns)
-    found = (
-        Near(objects.read(view, key, ns), distance)
-        for key, distance in best.of(_pages(tx, best.dimensions, ns))
-        if view.find(OBJECT + key) is not None
+    matches = (
+        Near(objects.read(view, key, ns), distance) for key, distance in ranking if view.find(OBJECT + key) is not None
     )
-    return tuple(islice((each for each in found if each.object.id != near), limit))
+    return tuple(islice((each for each in matches if each.object.id != near), limit))
 
 
 def _pages(tx: Tx, dimensions: int, ns: str) -> Iterator[list[Row]]:
     after = ""
     while page := tx.all(_ROWS, ns=ns, dimensions=dimensions, after=after, limit=_PAGE):
         yield page
-        after = page[-1][0]
+        after, _ = page[-1]
 
 
 # --- embedding ---------------------------------------------------------------------------------------------------
@@ -135,54 +125,58 @@ def embed(context: Context, *, embedder: Embedder | None = None, anew: bool = Fa
 
     A model of another length is refused where there are vectors of its predecessor, unless all are made `anew`.
     """
-    chosen, count, after = embedder or context.embedder, 0, ""
+    chosen = embedder or context.embedder
+    count = 0
+    after = ""
     while True:
         page, last = yield from ask(Read(lambda tx: _wanting(tx, after, anew, ns)))  # noqa: B023
-        made: list[tuple[_Text, list[float]]] = []
+        # The embedder may be a model on a network: it runs between two transactions, never inside one.
+        vectors: list[tuple[_Text, list[float]]] = []
         for each in page:
             numbers = yield from _embedded(chosen, each.text)
-            made.append((each, [float(number) for number in numbers]))
-        if made:
-            count += yield from ask(Write(lambda tx: _keep(tx, made, anew, ns)))  # noqa: B023
+            vectors.append((each, [float(number) for number in numbers]))
+        if vectors:
+            count += yield from ask(Write(lambda tx: _keep(tx, vectors, anew, ns)))  # noqa: B023
         if last is None:
             return count
         after = last
 
 
 def _wanting(tx: Tx, after: str, anew: bool, ns: str) -> tuple[list[_Text], str | None]:
-    """Some objects without a vector of what they say now, and where the next ones begin."""
+    """Return some objects without a vector of what they say now, and where the next ones begin."""
     view = objects.view_at(tx, None, ns)
     start = OBJECT + after + "\x00" if after else OBJECT
     page = [*islice(mst.walk(view.get, view.root, start=start, end=OBJECT + "\x7f"), _EMBEDDED)]
-    found = (objects.read(view, key[len(OBJECT) :], ns) for key, _ in page)
-    wanted = [_Text(each.id, each.cid, text) for each in found if _wants(each, anew) and (text := _text(each))]
-    return wanted, page[-1][0][len(OBJECT) :] if len(page) == _EMBEDDED else None
+    items = (objects.read(view, key[len(OBJECT) :], ns) for key, _ in page)
+    texts = [_Text(each.id, each.cid, text) for each in items if _wants(each, anew) and (text := _text(each))]
+    return texts, page[-1][0][len(OBJECT) :] if len(page) == _EMBEDDED else None
 
 
-def _wants(found: Object, anew: bool) -> bool:
-    """Whether it lacks a vector; who is a subject's gets none, for it would tell of what is sealed."""
-    if found.subject is not None:
+def _wants(item: Object, anew: bool) -> bool:
+    """Return whether it lacks a vector; who is a subject's gets none, for it would tell of what is sealed."""
+    if item.subject is not None:
         return False
-    ours = MADE_OF in found.meta
-    return FIELD not in found.meta or (ours and (anew or found.meta[MADE_OF] != found.cid))
+    ours = MADE_OF in item.meta
+    return FIELD not in item.meta or (ours and (anew or item.meta[MADE_OF] != item.cid))
 
 
-def _text(found: Object) -> str:
-    return "\n".join(search_index.texts([found.content, found.attributes])).strip()
+def _text(item: Object) -> str:
+    return "\n".join(search_index.texts([item.content, item.attributes])).strip()
 
 
 _OURS = sql("SELECT key, dimensions FROM object_vectors WHERE ns = :ns AND dimensions <> :dimensions LIMIT :limit")
 
 
-def _keep(tx: Tx, made: Iterable[tuple[_Text, list[float]]], anew: bool, ns: str) -> int:
+def _keep(tx: Tx, vectors: Iterable[tuple[_Text, list[float]]], anew: bool, ns: str) -> int:
     """Keep vectors of objects that still say what was embedded."""
     edit = TreeTransaction(tx, ns)
     count = 0
-    for each, vector in made:
+    for each, vector in vectors:
         key = records.key_of(each.id)
+        # It was changed while the embedder worked: the next run embeds what it says now.
         if str(edit.find(OBJECT + key)) != each.cid:
             continue
-        if object_vectors.packed({FIELD: vector}) is None:
+        if packed({FIELD: vector}) is None:
             raise InvalidInputError("the embedder gave no vector: finite numbers, not all zero", id=each.id)
         if not anew:
             _check_length(edit, len(vector), ns)

@@ -42,16 +42,17 @@ class Text(NamedTuple):
     body: str
 
 
-def put(tx: Tx, ns: str, found: Iterable[Text]) -> None:
+def put(tx: Tx, ns: str, texts: Iterable[Text]) -> None:
     """Write the words of objects, many in one statement: FTS5 writes a segment of its own for every one of these."""
     batch: list[Text] = []
     size = 0
-    for text in found:
+    for text in texts:
         batch.append(text)
         size += len(text.body)
         if size > _BATCH_SIZE or len(batch) == _BATCH:
             tx.execute(_PUT, ns=ns, rows=json.dumps(batch))
-            batch, size = [], 0
+            batch = []
+            size = 0
     if batch:
         tx.execute(_PUT, ns=ns, rows=json.dumps(batch))
 
@@ -63,25 +64,26 @@ def remove(tx: Tx, ns: str, keys: list[str]) -> None:
 
 
 def words(text: str) -> list[str]:
-    """The words of a text: letters and digits, whatever case."""
+    """Return the words of a text: letters and digits, whatever case."""
+    # Both databases get words that are already folded and cut: their own tokenizers disagree on nearly everything.
     folded = text.casefold()
-    found = folded.translate(_SPACES).split() if folded.isascii() else _WORD.findall(folded)
-    return found if len(folded) <= _LONGEST else [word[:_LONGEST] for word in found]
+    tokens = folded.translate(_SPACES).split() if folded.isascii() else _WORD.findall(folded)
+    return tokens if len(folded) <= _LONGEST else [word[:_LONGEST] for word in tokens]
 
 
 def body(record: Record, get: Get) -> str:
-    """All words of a record's content and attributes, up to the bound; none of what is sealed."""
+    """Return all words of a record's content and attributes, up to the bound; none of what is sealed."""
     if record.subject is not None or records.is_sealed(record.content):
         return ""
     whole = records.whole(record, get)
-    found = [*texts([whole.content, whole.attributes])]
-    if sum(map(len, found)) <= MOST_BYTES // 16:  # whatever its letters become in lower case and UTF-8
-        return " ".join(words("\n".join(found)))
-    return " ".join(_bounded(found))
+    parts = [*texts([whole.content, whole.attributes])]
+    if sum(map(len, parts)) <= MOST_BYTES // 16:  # whatever its letters become in lower case and UTF-8
+        return " ".join(words("\n".join(parts)))
+    return " ".join(_bounded(parts))
 
 
 def _bounded(texts: list[str]) -> Iterator[str]:
-    """The first words of long texts, whole ones only; what is beyond the bound is not even looked at."""
+    """Yield the first words of long texts, whole ones only; what is beyond the bound is not even looked at."""
     size = 0
     for text in texts:
         for match in _WORD.finditer(text.casefold()):
@@ -93,7 +95,7 @@ def _bounded(texts: list[str]) -> Iterator[str]:
 
 
 def texts(value: Any) -> Iterator[str]:
-    """Every text in a value, maps in the order of their keys."""
+    """Yield every text in a value, maps in the order of their keys."""
     if isinstance(value, str):
         yield value
     elif isinstance(value, list | dict):

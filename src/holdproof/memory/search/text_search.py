@@ -38,21 +38,22 @@ _SEARCH = sql(
 
 
 def search(tx: Tx, text: str, *, limit: int = 20, ns: str = MAIN) -> tuple[Object, ...]:
-    """The objects that have all words of a text, as they are now, the best first."""
+    """Return the objects that have all words of a text, as they are now, the best first."""
     if len(text) > _LONGEST:
         raise InvalidInputError(f"what is searched for is a text of at most {_LONGEST:,} characters")
-    wanted = dict.fromkeys(search_index.words(text))
-    if not wanted or len(wanted) > MOST_WORDS:
+    words = dict.fromkeys(search_index.words(text))
+    if not words or len(words) > MOST_WORDS:
         raise InvalidInputError(f"a search has 1 to {MOST_WORDS} words, of letters and digits", text=text[:100])
     view = objects.view_at(tx, None, ns)
-    quoted = " ".join(f'"{word}"' for word in wanted)  # nothing but words for either database
-    found = [key for (key,) in tx.all(_SEARCH, words=quoted, ns=ns, limit=limited(limit))]
-    return tuple(objects.read(view, key, ns) for key in found if view.find(OBJECT + key) is not None)
+    quoted = " ".join(f'"{word}"' for word in words)  # nothing but words for either database
+    keys = [key for (key,) in tx.all(_SEARCH, words=quoted, ns=ns, limit=limited(limit))]
+    return tuple(objects.read(view, key, ns) for key in keys if view.find(OBJECT + key) is not None)
 
 
 def reindex(*, ns: str = MAIN) -> Work[int]:
     """Write words and vectors of every object anew, for a store that was made before there were any; how many."""
-    count, after = 0, ""
+    count = 0
+    after = ""
     while True:
         done, last = yield from ask(Write(lambda tx: _page(tx, after, ns)))  # noqa: B023
         count += done
@@ -65,10 +66,10 @@ def _page(tx: Tx, after: str, ns: str) -> tuple[int, str | None]:
     edit = TreeTransaction(tx, ns)  # nobody changes objects meanwhile
     start = OBJECT + after + "\x00" if after else OBJECT
     page = [*islice(mst.walk(edit.get, edit.root, start=start, end=OBJECT + "\x7f"), _PAGE)]
-    found = [Text(key[len(OBJECT) :], str(cid), search_index.body(edit.record(cid), edit.get)) for key, cid in page]
-    search_index.put(tx, ns, found)
-    edit.index_vectors([each.key for each in found])
-    return len(page), found[-1].key if len(page) == _PAGE else None
+    texts = [Text(key[len(OBJECT) :], str(cid), search_index.body(edit.record(cid), edit.get)) for key, cid in page]
+    search_index.put(tx, ns, texts)
+    edit.index_vectors([each.key for each in texts])
+    return len(page), texts[-1].key if len(page) == _PAGE else None
 
 
 _SEGMENTS = sql_sqlite("SELECT count(DISTINCT segid) FROM object_search_idx")
@@ -81,10 +82,12 @@ def forget() -> Work[None]:
 
     A few pages a transaction, so that others get on; PostgreSQL's vacuum does the same by itself.
     """
-    left = yield from ask(Write(lambda tx: _merge(tx, -_PAGES)))
+    # A negative number starts a full merge in FTS5; positive ones continue it.
+    segments = yield from ask(Write(lambda tx: _merge(tx, -_PAGES)))
     tries = 0
-    while left > 1 and tries < _PAGES:
-        left, tries = (yield from ask(Write(lambda tx: _merge(tx, _PAGES)))), tries + 1
+    while segments > 1 and tries < _PAGES:
+        segments = yield from ask(Write(lambda tx: _merge(tx, _PAGES)))
+        tries = tries + 1
 
 
 def _merge(tx: Tx, pages: int) -> int:

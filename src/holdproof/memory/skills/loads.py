@@ -36,12 +36,13 @@ class Examined(NamedTuple):
 def examine(path: str, *, ns: str = MAIN) -> Work[Examined]:
     """Read a skill's file once and compare it with what was approved; nothing is recorded."""
     name = skill_files.absolute(path)
-    held = yield from ask(Read(lambda tx: skills.standing(tx, name, ns=ns)))
-    skill = held.skill
+    record = yield from ask(Read(lambda tx: skills.standing(tx, name, ns=ns)))
+    skill = record.skill
+    # A locked skill is not even read: whatever the file says now, a person has to approve it anew.
     if skill.state is SkillState.LOCKED:
         return Examined(skill)
     if skill.state is SkillState.APPROVED and skill.approval is not None:
-        return (yield from ask(Call(partial(_compare, skill, skill.approval, held.blocks))))
+        return (yield from ask(Call(partial(_compare, skill, skill.approval, record.blocks))))
     there: bool = yield from ask(Call(lambda: skill_files.exists(name)))
     if skill.state is SkillState.UNLISTED and not there:
         missing = NotFoundError(f"{name}: no such file", path=name)
@@ -63,11 +64,11 @@ def _compare(skill: Skill, approval: Approval, blocks: tuple[Block, ...]) -> Exa
         return Examined(Skill(skill.path, SkillState.MISSING, approval, None, error.message), error=error)
     except NotAFileError as error:
         return Examined(skill, problem=str(error))
-    found = skill_blocks.divide(data, approval.rules)
-    if found.root == approval.root:
+    fingerprint = skill_blocks.divide(data, approval.rules)
+    if fingerprint.root == approval.root:
         return Examined(skill, LoadedSkill(skill.path, data, approval))
-    changes = skill_blocks.compare(blocks, found.blocks)
-    return Examined(skill, None, f"it is not the file that was approved: {changes[0]}", changes, found.root)
+    changes = skill_blocks.compare(blocks, fingerprint.blocks)
+    return Examined(skill, None, f"it is not the file that was approved: {changes[0]}", changes, fingerprint.root)
 
 
 # --- locking it --------------------------------------------------------------------------------------------------
@@ -79,18 +80,21 @@ _LOCK = sql(
 )
 
 
-def lock(tx: Tx, found: Examined, *, ns: str = MAIN) -> tuple[SkillLockdown, bool]:
+def lock(tx: Tx, examination: Examined, *, ns: str = MAIN) -> tuple[SkillLockdown, bool]:
     """Record what was found, with its leaf; the lockdown, and whether it is new: one that stands stays the one."""
-    path, against = found.skill.path, found.skill.approval.n if found.skill.approval else 0
+    path = examination.skill.path
+    against = examination.skill.approval.n if examination.skill.approval else 0
     standing = skills.locked(tx, path, against=against, ns=ns)
     if standing is not None:
         return standing, False
-    made = SkillLockdown(tx.new_id(), path, against, found.problem, found.changes, found.root, tx.now, ns)
-    facts = {**made.to_dict(), "changes": json.dumps(made.changes, ensure_ascii=False)}
+    lockdown = SkillLockdown(
+        tx.new_id(), path, against, examination.problem, examination.changes, examination.root, tx.now, ns
+    )
+    facts = {**lockdown.to_dict(), "changes": json.dumps(lockdown.changes, ensure_ascii=False)}
     mark = leaves.stamp(tx, "skill", skills.LOCKDOWNS, facts, ns=ns)
     tx.execute(_LOCK, **facts, **mark._asdict(), expect=1)
     tx.notify(f"skills:{ns}")
-    return made, True
+    return lockdown, True
 
 
 _IN_FORCE = sql(
@@ -100,6 +104,6 @@ _IN_FORCE = sql(
 
 
 def in_force(tx: Tx, *, limit: int = 10) -> tuple[str, ...]:
-    """The skills that are locked, in every namespace, a line each; the first few."""
+    """Return the skills that are locked, in every namespace, a line each; the first few."""
     rows = tx.all(_IN_FORCE, limit=limit)
     return tuple(f"skill {path} is LOCKED since {since}: {reason}" for path, reason, since in rows)

@@ -43,19 +43,23 @@ _ORG_END: Final = re.compile(rb"[ \t]*#\+end_([a-z]+)[ \t\r]*$", re.IGNORECASE)
 
 
 def _org(lines: Lines) -> Iterator[Mark]:
-    """A headline is a line; a code block goes to its end, or to the next headline, as Org has it."""
-    inside, fresh = b"", True
+    """Divide Org: a headline is a line; a code block goes to its end, or to the next headline, as Org has it."""
+    inside = b""
+    fresh = True
     for at, line in enumerate(lines):
         if headline := _ORG_HEADLINE.match(line):
             yield Mark(at, "headline", headline[1])
-            inside, fresh = b"", True
+            inside = b""
+            fresh = True
         elif inside:
             end = _ORG_END.match(line)
             if end is not None and end[1].lower() == inside:
-                inside, fresh = b"", True
+                inside = b""
+                fresh = True
         elif begin := _ORG_BEGIN.match(line):
             yield Mark(at, "code", begin[2])
-            inside, fresh = begin[1].lower(), False
+            inside = begin[1].lower()
+            fresh = False
         elif fresh:
             yield Mark(at, "text")
             fresh = False
@@ -68,9 +72,10 @@ _DASHES: Final = re.compile(rb"---[ \t\r]*\n?$")
 
 
 def _markdown(lines: Lines) -> Iterator[Mark]:
-    """A fence is closed by its own kind and at least its own length, so a fence may stand inside a longer one."""
+    """Divide Markdown; a fence is closed by its own kind and length at least, so it may stand inside a longer one."""
     marks: list[Mark] = []
-    fence, fresh = b"", True
+    fence = b""
+    fresh = True
     start = _front_matter(lines)
     if start:
         marks.append(Mark(0, "text", b"front matter"))
@@ -78,13 +83,16 @@ def _markdown(lines: Lines) -> Iterator[Mark]:
         if fence:
             stripped = line.strip()
             if len(stripped) >= len(fence) and not stripped.strip(fence[:1]):
-                fence, fresh = b"", True
+                fence = b""
+                fresh = True
         elif opened := _FENCE.match(line):
-            fence, fresh = opened[1] or opened[3], False
+            fence = opened[1] or opened[3]
+            fresh = False
             marks.append(Mark(at, "code", opened[2] or opened[4] or b""))
         elif headline := _ATX.match(line):
             marks.append(Mark(at, "headline", headline[1] or b""))
             fresh = True
+        # An underline makes a headline of the line before it, which was marked as text already.
         elif not fresh and _SETEXT.match(line) and lines[at - 1].strip():
             if marks[-1].at == at - 1:
                 marks.pop()
@@ -97,7 +105,7 @@ def _markdown(lines: Lines) -> Iterator[Mark]:
 
 
 def _front_matter(lines: Lines) -> int:
-    """How many lines of metadata a file begins with."""
+    """Return how many lines of metadata a file begins with."""
     if not lines or not _DASHES.match(lines[0]):
         return 0
     return next((at + 1 for at in range(1, len(lines)) if _DASHES.match(lines[at])), 0)
@@ -108,16 +116,17 @@ _INNER: Final = b" \t\r\n\f#)]}\"'"
 
 
 def _python(lines: Lines) -> Iterator[Mark]:
-    """Functions and classes of the module with their decorators, and what stands between."""
+    """Divide Python: functions and classes of the module with their decorators, and what stands between."""
     marks: list[Mark] = []
     decorated = defined = False
     for at, line in enumerate(lines):
-        if found := _DEFINED.match(line):
+        if definition := _DEFINED.match(line):
             if decorated:
-                marks[-1] = marks[-1]._replace(title=found[1])
+                marks[-1] = marks[-1]._replace(title=definition[1])
             else:
-                marks.append(Mark(at, "code", found[1]))
-            decorated, defined = False, True
+                marks.append(Mark(at, "code", definition[1]))
+            decorated = False
+            defined = True
         elif line.startswith(b"@"):
             if not decorated:
                 marks.append(Mark(at, "code", b"module"))
@@ -129,7 +138,7 @@ def _python(lines: Lines) -> Iterator[Mark]:
 
 
 def _whole(lines: Lines) -> Iterator[Mark]:
-    """Any other file is one block."""
+    """Leave any other file whole, as one block."""
     return iter([Mark(0, "text")] if lines else [])
 
 
@@ -143,7 +152,7 @@ _SUFFIXES: Final = {".org": "org/1", ".md": "markdown/1", ".markdown": "markdown
 
 
 def rules_of(path: str) -> str:
-    """The rules for a file, by its name."""
+    """Return the rules for a file, by its name."""
     return _SUFFIXES.get(PurePath(path).suffix.lower(), "whole/1")
 
 
@@ -151,7 +160,7 @@ def rules_of(path: str) -> str:
 
 
 def parts(data: bytes, rules: str) -> Iterator[tuple[Mark, bytes]]:
-    """Every block with its bytes, in their order."""
+    """Yield every block with its bytes, in their order."""
     if rules not in _RULES:
         raise InvalidInputError(f"this version does not know the rules {rules!r}", rules=rules)
     lines = _LINE.findall(data)
@@ -162,7 +171,7 @@ def parts(data: bytes, rules: str) -> Iterator[tuple[Mark, bytes]]:
 
 
 def divide(data: bytes, rules: str) -> Fingerprint:
-    """What a file is by its blocks."""
+    """Return what a file is by its blocks."""
     blocks = tuple(
         Block(mark.kind, _title(mark.title), mark.at + 1, len(part), merkle.leaf_hash(part).hex())
         for mark, part in parts(data, rules)
@@ -171,12 +180,12 @@ def divide(data: bytes, rules: str) -> Fingerprint:
 
 
 def root_of(hashes: Sequence[str]) -> str:
-    """The root over the hashes of blocks."""
+    """Return the root over the hashes of blocks."""
     return merkle.root([bytes.fromhex(each) for each in hashes]).hex()
 
 
 def _title(title: bytes) -> str:
-    """A title that can be shown and kept whatever the file holds."""
+    """Return a title that can be shown and kept whatever the file holds."""
     text = title.strip().decode(errors="replace")[:_MOST_TITLE]
     return "".join(char if char.isprintable() else "\ufffd" for char in text)
 
@@ -184,33 +193,36 @@ def _title(title: bytes) -> str:
 # --- what has changed --------------------------------------------------------------------------------------------
 
 
-def compare(approved: Sequence[Block], found: Sequence[Block]) -> tuple[str, ...]:
-    """What is not as it was approved, block by block, a line each; the first few."""
+def compare(approved: Sequence[Block], current: Sequence[Block]) -> tuple[str, ...]:
+    """Return what is not as it was approved, block by block, a line each; the first few."""
     start = 0
-    while start < min(len(approved), len(found)) and approved[start].hash == found[start].hash:
+    while start < min(len(approved), len(current)) and approved[start].hash == current[start].hash:
         start += 1
     end = 0
-    while end < min(len(approved), len(found)) - start and approved[-1 - end].hash == found[-1 - end].hash:
+    while end < min(len(approved), len(current)) - start and approved[-1 - end].hash == current[-1 - end].hash:
         end += 1
-    old, new = approved[start : len(approved) - end], found[start : len(found) - end]
-    told = list(_tell(old, new))
-    more = [f"and {len(told) - MOST_TOLD} more"] if len(told) > MOST_TOLD else []
-    return tuple(told[:MOST_TOLD] + more)
+    old = approved[start : len(approved) - end]
+    new = current[start : len(current) - end]
+    lines = list(_tell(old, new))
+    more = [f"and {len(lines) - MOST_TOLD} more"] if len(lines) > MOST_TOLD else []
+    return tuple(lines[:MOST_TOLD] + more)
 
 
 def _tell(old: Sequence[Block], new: Sequence[Block]) -> Iterator[str]:
     """Between what is the same before and after: changed in place, gone, added, or only moved."""
-    was, now = {block.hash for block in old}, {block.hash for block in new}
-    gone = [block for block in old if block.hash not in now]
-    come = [block for block in new if block.hash not in was]
-    for before, after in zip(gone, come, strict=False):
+    was = {block.hash for block in old}
+    now = {block.hash for block in new}
+    # By hash, so that a block that only moved is neither removed nor added.
+    removed = [block for block in old if block.hash not in now]
+    added = [block for block in new if block.hash not in was]
+    for before, after in zip(removed, added, strict=False):
         place = f", now at line {after.line}" if after.line != before.line else ""
         yield f"{_named(before)} was changed{place}"
-    for block in gone[len(come) :]:
+    for block in removed[len(added) :]:
         yield f"{_named(block)} is gone"
-    for block in come[len(gone) :]:
+    for block in added[len(removed) :]:
         yield f"{_named(block)} was added"
-    if not gone and not come:
+    if not removed and not added:
         for before, after in zip(old, new, strict=False):
             if before.hash != after.hash:
                 yield f"{_named(before)} was moved"

@@ -28,7 +28,7 @@ class NotAFileError(Exception):
 
 
 def absolute(path: str | os.PathLike[str]) -> str:
-    """The name a skill goes by: its absolute path, as it is written."""
+    """Return the name a skill goes by: its absolute path, as it is written."""
     text = os.path.abspath(os.fspath(path))
     if not text.isprintable() or len(text.encode(errors="replace")) > _MOST_PATH:
         raise InvalidInputError(f"a skill has a printable path of at most {_MOST_PATH} bytes", path=ascii(text)[:200])
@@ -36,18 +36,18 @@ def absolute(path: str | os.PathLike[str]) -> str:
 
 
 def place_of(path: str) -> str:
-    """Where a file lies, without links on the way; the file itself is not looked at."""
+    """Return where a file lies, without links on the way; the file itself is not looked at."""
     folder, name = os.path.split(path)
     return absolute(os.path.join(os.path.realpath(folder), name))
 
 
 def exists(path: str) -> bool:
-    """Whether there is anything at all, be it a link that leads nowhere."""
+    """Return whether there is anything at all, be it a link that leads nowhere."""
     return os.path.lexists(path)
 
 
 def read(place: str, *, most: int = MOST_BYTES) -> bytes:
-    """The bytes of a file; NotFoundError if there is none, NotAFileError if it is anything else."""
+    """Return the bytes of a file; NotFoundError if there is none, NotAFileError if it is anything else."""
     try:
         return _read(place, most)
     except FileNotFoundError as error:
@@ -78,15 +78,16 @@ def _read(place: str, most: int) -> bytes:
         os.close(handle)
 
 
-def _refuse_odd(found: os.stat_result) -> None:
-    if stat.S_ISLNK(found.st_mode):
+def _refuse_odd(status: os.stat_result) -> None:
+    if stat.S_ISLNK(status.st_mode):
         raise NotAFileError("it is a link")
-    if not stat.S_ISREG(found.st_mode):
+    if not stat.S_ISREG(status.st_mode):
         raise NotAFileError("it is no regular file")
 
 
 def _whole(handle: int, most: int) -> bytes:
-    pieces, size = [], 0
+    pieces = []
+    size = 0
     while size <= most and (piece := os.read(handle, min(_CHUNK, most + 1 - size))):
         pieces.append(piece)
         size += len(piece)

@@ -2,10 +2,10 @@
 
 Rules:
 - An approval is a row with a leaf and a signature, in one transaction; nothing is ever overwritten, the newest counts.
-- Approving is guarded by number: whoever was overtaken since the file was read is refused.
+- Statements about a path are numbered: an approval is refused if another one was recorded since the file was read.
 - What is loaded is read once, through no link, hashed, compared with the approved root, and those bytes are the answer:
   whatever becomes of the file meanwhile, nothing else is ever handed out.
-- Another root, a link, a pipe, a revoked or unlisted skill, or an approval that does not hold (skillproofs.py) locks
+- Another root, a link, a pipe, a revoked or unlisted skill, or an approval that does not hold (proofs.py) locks
   the skill: a row with a leaf that names what changed. It stays locked, whatever the file says later, until something
   is said of it anew.
 - A file that is gone is not found, and locks nothing: there is nothing to act by.
@@ -32,13 +32,13 @@ from holdproof.evidence.leaves import Projection
 from holdproof.memory.skills import proofs, skill_blocks, skill_files
 from holdproof.memory.skills.proofs import Ring
 from holdproof.memory.skills.skill_files import NotAFileError
+from holdproof.model.page import Page, cut_page
 from holdproof.model.skills import (
     Approval,
     Block,
     Fingerprint,
     Skill,
     SkillLockdown,
-    SkillPage,
     SkillState,
 )
 from holdproof.store.context import Context
@@ -48,7 +48,7 @@ MAIN: Final = "main"
 MOST_BLOCKS: Final = 10_000
 _MOST_WORDS: Final = 1_000
 
-APPROVALS: Final = Projection("skill_approvals", 1, ("id", *proofs.SAID, "blocks", "keyid", "statement"))
+APPROVALS: Final = Projection("skill_approvals", 1, ("id", *proofs.SIGNED, "blocks", "keyid", "statement"))
 LOCKDOWNS: Final = Projection(
     "skill_lockdowns", 1, ("id", "ns", "path", "against", "reason", "changes", "root", "locked_at")
 )
@@ -72,6 +72,21 @@ _LOCKED = sql(
 )
 
 
+class _ApprovalRow(NamedTuple):
+    """A row of `skill_approvals` as a value, with what proves it."""
+
+    approval: Approval
+    blocks: str
+    statement: str
+    log_index: int | None
+
+    @classmethod
+    def of(cls, row: Row) -> "_ApprovalRow":
+        """Split a row that was selected as `_COLUMNS`, blocks, statement and the index of its leaf."""
+        *columns, blocks, statement, log_index = row
+        return cls(Approval(*columns), blocks, statement, log_index)
+
+
 class Standing(NamedTuple):
     """What the database holds of a skill, and the blocks that were approved."""
 
@@ -80,25 +95,27 @@ class Standing(NamedTuple):
 
 
 def standing(tx: Tx, path: str, *, ns: str = MAIN, ring: Ring | None = None) -> Standing:
-    """What the database holds of a skill, checked: row, statement, signature and key."""
-    row = tx.one(_STANDING, ns=ns, path=path)
-    lockdown = locked(tx, path, against=0 if row is None else row[2], ns=ns)
+    """Return what the database holds of a skill, after checking row, statement, signature and key."""
+    columns = tx.one(_STANDING, ns=ns, path=path)
+    row = None if columns is None else _ApprovalRow.of(columns)
+    lockdown = locked(tx, path, against=0 if row is None else row.approval.n, ns=ns)
     if row is None:
         return Standing(Skill(path, SkillState.LOCKED if lockdown else SkillState.UNLISTED, None, lockdown))
-    flaw, blocks = "", tuple[Block, ...]()
+    flaw = ""
+    blocks = tuple[Block, ...]()
     try:
         blocks = check(row, ring or read_ring(tx))
     except (ProofError, RevokedKeyError) as error:
         flaw = error.message
-    state = SkillState.INVALID if flaw else _STATES.get(row[3], SkillState.INVALID)
-    return Standing(Skill(path, SkillState.LOCKED if lockdown else state, Approval(*row[:13]), lockdown, flaw), blocks)
+    state = SkillState.INVALID if flaw else _STATES.get(row.approval.action, SkillState.INVALID)
+    return Standing(Skill(path, SkillState.LOCKED if lockdown else state, row.approval, lockdown, flaw), blocks)
 
 
 _STATES: Final = {"approve": SkillState.APPROVED, "revoke": SkillState.REVOKED}
 
 
 def locked(tx: Tx, path: str, *, against: int, ns: str = MAIN) -> SkillLockdown | None:
-    """The lockdown of a skill that was found against what was said last, if there is one."""
+    """Return the lockdown of a skill that was found against what was said last, if there is one."""
     row = tx.one(_LOCKED, ns=ns, path=path, against=against)
     if row is None:
         return None
@@ -107,21 +124,21 @@ def locked(tx: Tx, path: str, *, against: int, ns: str = MAIN) -> SkillLockdown 
 
 
 def read_ring(tx: Tx) -> Ring:
-    """Whose signatures count."""
-    known = {key.keyid: key for key in keys.keyring(tx) if key.role == "memory"}
-    return Ring(known, frozenset(keys.flaws(tx)), frozenset(keys.origins(tx)))
+    """Return whose signatures count."""
+    by_keyid = {key.keyid: key for key in keys.keyring(tx) if key.role == "memory"}
+    return Ring(by_keyid, frozenset(keys.flaws(tx)), frozenset(keys.origins(tx)))
 
 
-def check(row: Row, ring: Ring) -> tuple[Block, ...]:
-    """The blocks of an approval that holds; ProofError or RevokedKeyError if it does not."""
-    facts = dict(zip((*Approval.__slots__, "blocks", "statement"), row[:15], strict=True))
-    blocks = read_blocks(row[13])
-    proofs.check(facts, blocks, index=row[15], ring=ring)
+def check(row: _ApprovalRow, ring: Ring) -> tuple[Block, ...]:
+    """Return the blocks of an approval that holds; ProofError or RevokedKeyError if it does not."""
+    blocks = read_blocks(row.blocks)
+    columns = {name: getattr(row.approval, name) for name in Approval.__slots__}
+    proofs.check({**columns, "statement": row.statement}, blocks, index=row.log_index, ring=ring)
     return blocks
 
 
 def read_blocks(text: str) -> tuple[Block, ...]:
-    """The blocks of an approval; ProofError if somebody put something else there."""
+    """Return the blocks of an approval; ProofError if somebody put something else there."""
     try:
         blocks = tuple(Block(*each) for each in json.loads(text))
         skill_blocks.root_of([block.hash for block in blocks])
@@ -136,7 +153,7 @@ def _write_blocks(blocks: tuple[Block, ...]) -> str:
 
 
 def status(tx: Tx, path: str, *, ns: str = MAIN) -> Skill:
-    """What is known of a skill; its file is not looked at."""
+    """Return what is known of a skill; its file is not looked at."""
     return standing(tx, skill_files.absolute(path), ns=ns).skill
 
 
@@ -146,12 +163,12 @@ _PATHS = sql(
 )
 
 
-def list(tx: Tx, *, after: str = "", limit: int = 100, ns: str = MAIN) -> SkillPage:
-    """Every skill that something was ever said or found of, by path, a page at a time; no file is looked at."""
-    paths = [row[0] for row in tx.all(_PATHS, ns=ns, after=after, limit=limited(limit))]
+def list(tx: Tx, *, cursor: str | None = None, limit: int = 100, ns: str = MAIN) -> Page[Skill]:
+    """List every skill that was ever approved, revoked or locked, by path; no file is read."""
+    rows = tx.all(_PATHS, ns=ns, after=cursor or "", limit=limited(limit) + 1)
+    cut = cut_page([path for (path,) in rows], limit, str)
     ring = read_ring(tx)
-    found = tuple(standing(tx, path, ns=ns, ring=ring).skill for path in paths)
-    return SkillPage(found, paths[-1] if len(paths) == limit else None)
+    return Page([standing(tx, path, ns=ns, ring=ring).skill for path in cut.items], cut.next_cursor)
 
 
 # --- saying it ---------------------------------------------------------------------------------------------------
@@ -166,7 +183,7 @@ class Reading(NamedTuple):
 
 
 def fingerprint(path: str) -> Work[Fingerprint]:
-    """What a file is by its blocks, for whoever is to approve it; nothing is recorded."""
+    """Read a file and return its blocks and root, for a review before approval; nothing is recorded."""
     read: Reading = yield from ask(Call(partial(_look, skill_files.absolute(path))))
     return read.fingerprint
 
@@ -176,13 +193,16 @@ def approve(
 ) -> Work[Approval]:
     """Approve a file as it is now; with `root`, only if it still is the one that was looked at."""
     name = skill_files.absolute(path)
+    # The number is read before the file: if somebody approves meanwhile, this approval is a ConflictError.
     newest = yield from ask(Read(lambda tx: _newest(tx, name, ns)))
     read: Reading = yield from ask(Call(partial(_look, name)))
-    found = read.fingerprint
-    if root is not None and root != found.root:
-        raise ConflictError(f"{name} is not the file with that root any more", path=name, root=found.root)
-    said = {"action": "approve", "place": read.place, "rules": found.rules, "root": found.root, "size": found.size}
-    return (yield from _say(context, name, said, found.blocks, n=newest + 1, by=by, comment=comment, ns=ns))
+    current = read.fingerprint
+    if root is not None and root != current.root:
+        raise ConflictError(f"{name} is not the file with that root any more", path=name, root=current.root)
+    columns: dict[str, Any] = {"action": "approve", "place": read.place}
+    columns |= {"rules": current.rules, "root": current.root, "size": current.size}
+    statement = _Statement(name, newest + 1, columns, current.blocks, by, comment, ns)
+    return (yield from _record_statement(context, statement))
 
 
 def _look(name: str) -> Reading:
@@ -191,10 +211,10 @@ def _look(name: str) -> Reading:
         data = skill_files.read(place)
     except NotAFileError as error:
         raise InvalidInputError(f"{name} cannot be approved: {error}", path=name) from error
-    found = skill_blocks.divide(data, skill_blocks.rules_of(name))
-    if len(found.blocks) > MOST_BLOCKS:
+    fingerprint = skill_blocks.divide(data, skill_blocks.rules_of(name))
+    if len(fingerprint.blocks) > MOST_BLOCKS:
         raise InvalidInputError(f"{name} cannot be approved: more than {MOST_BLOCKS} blocks", path=name)
-    return Reading(place, data, found)
+    return Reading(place, data, fingerprint)
 
 
 def revoke(context: Context, path: str, *, by: str, comment: str = "", ns: str = MAIN) -> Work[Approval]:
@@ -203,27 +223,33 @@ def revoke(context: Context, path: str, *, by: str, comment: str = "", ns: str =
     last = (yield from ask(Read(lambda tx: standing(tx, name, ns=ns)))).skill.approval
     if last is None or last.action == "revoke":
         raise NotFoundError(f"{name} is not approved", path=name)
-    said = {"action": "revoke", "place": last.place, "rules": last.rules, "root": last.root, "size": last.size}
-    return (yield from _say(context, name, said, (), n=last.n + 1, by=by, comment=comment, ns=ns))
+    columns = {"action": "revoke", "place": last.place, "rules": last.rules, "root": last.root, "size": last.size}
+    statement = _Statement(name, last.n + 1, columns, (), by, comment, ns)
+    return (yield from _record_statement(context, statement))
 
 
-def _say(
-    context: Context,
-    path: str,
-    said: Mapping[str, Any],
-    blocks: tuple[Block, ...],
-    *,
-    n: int,
-    by: str,
-    comment: str,
-    ns: str,
-) -> Work[Approval]:
+class _Statement(NamedTuple):
+    """An approval or a revocation that is to be signed and recorded."""
+
+    path: str
+    n: int
+    columns: Mapping[str, Any]
+    blocks: tuple[Block, ...]
+    by: str
+    comment: str
+    ns: str
+
+
+def _record_statement(context: Context, statement: _Statement) -> Work[Approval]:
+    """Sign a statement outside the transaction, then write its row and leaf."""
     signer: Signer = yield from keys.use(context, "memory")
     origin, now = yield from ask(Read(lambda tx: (tree.state(tx).origin, tx.now)))
-    row = {**said, "path": path, "n": n, "ns": _words("the namespace", ns, least=1)}
-    row |= {"approved_by": _words("by", by, least=1), "comment": _words("comment", comment), "approved_at": now}
-    statement: str = yield from ask(Call(lambda: proofs.sign(row, origin, signer)))
-    row |= {"blocks": _write_blocks(blocks), "keyid": signer.keyid, "statement": statement}
+    row = {**statement.columns, "path": statement.path, "n": statement.n, "approved_at": now}
+    row["ns"] = _words("the namespace", statement.ns, least=1)
+    row["approved_by"] = _words("by", statement.by, least=1)
+    row["comment"] = _words("comment", statement.comment)
+    envelope: str = yield from ask(Call(lambda: proofs.sign(row, origin, signer)))
+    row |= {"blocks": _write_blocks(statement.blocks), "keyid": signer.keyid, "statement": envelope}
     return (yield from ask(Write(lambda tx: _record(tx, row))))
 
 
@@ -245,21 +271,21 @@ _ADD = sql(
 
 
 def _newest(tx: Tx, path: str, ns: str) -> int:
-    row = tx.one(_NEWEST, ns=ns, path=path)
-    assert row is not None, "an aggregate has one row"
-    return int(row[0])
+    [(number,)] = tx.all(_NEWEST, ns=ns, path=path)
+    return int(number)
 
 
 def _record(tx: Tx, row: Mapping[str, Any]) -> Approval:
     """Row and leaf; refused if something was said since, or the key went meanwhile."""
     if not keys.is_registered(tx, row["keyid"], "memory"):
         raise UnknownKeyError("the memory key is not in the keyring any more", keyid=row["keyid"])
-    made = {"id": tx.new_id(), **row}
-    mark = leaves.stamp(tx, "skill", APPROVALS, made, ns=row["ns"])
-    if tx.count(_ADD, **made, **mark._asdict()) == 0:
+    columns = {"id": tx.new_id(), **row}
+    mark = leaves.stamp(tx, "skill", APPROVALS, columns, ns=row["ns"])
+    # The insert itself checks that no newer statement exists: there is no gap between check and write.
+    if tx.count(_ADD, **columns, **mark._asdict()) == 0:
         raise ConflictError(f"something was said of {row['path']} meanwhile; look again", path=row["path"])
     tx.notify(f"skills:{row['ns']}")
-    return Approval(*(made[name] for name in Approval.__slots__))
+    return Approval(*(columns[name] for name in Approval.__slots__))
 
 
 # --- checking what was said --------------------------------------------------------------------------------------
@@ -271,12 +297,13 @@ _ROWS = sql(
 
 
 def flaws(tx: Tx, after: str, *, limit: int = 100) -> tuple[int, dict[str, Exception], str | None]:
-    """Of a page of approvals: how many there are, which do not hold and why, and after which the next page begins."""
-    rows, ring = tx.all(_ROWS, after=after, limit=limit), read_ring(tx)
+    """Verify a page of approvals: how many there are, which do not hold and why, and where the next page begins."""
+    rows = [_ApprovalRow.of(row) for row in tx.all(_ROWS, after=after, limit=limit)]
+    ring = read_ring(tx)
     wrong: dict[str, Exception] = {}
     for row in rows:
         try:
             check(row, ring)
         except (ProofError, RevokedKeyError) as error:
-            wrong[row[0]] = error
-    return len(rows), wrong, rows[-1][0] if len(rows) == limit else None
+            wrong[row.approval.id] = error
+    return len(rows), wrong, rows[-1].approval.id if len(rows) == limit else None

@@ -27,7 +27,7 @@ from holdproof.crypto import dagcbor_fast, mlist
 from holdproof.crypto.cid import CID
 from holdproof.db import Tx, sql
 from holdproof.errors import FormatError, InvalidInputError, NotFoundError, ProofError
-from holdproof.model.threads import Part, Run
+from holdproof.model.threads import EncodedList, EncodedValue
 
 STEP: Final = 8
 PLAIN: Final = "dag-cbor"
@@ -42,21 +42,21 @@ Digest = bytes
 Get = Callable[[Digest], bytes | None]
 
 
-class InPlace(NamedTuple):
+class InlineRef(NamedTuple):
     """A value that stands in its reference."""
 
     tag: str
     data: bytes
 
 
-class Block(NamedTuple):
+class BlockRef(NamedTuple):
     """A value in a block."""
 
     tag: str
     digest: Digest
 
 
-class Listed(NamedTuple):
+class ListRef(NamedTuple):
     """A list: of its first `size` elements the root, of the others the hashes."""
 
     tag: str
@@ -65,7 +65,7 @@ class Listed(NamedTuple):
     tail: tuple[Digest, ...]
 
 
-Ref = InPlace | Block | Listed
+Ref = InlineRef | BlockRef | ListRef
 
 # --- blocks ------------------------------------------------------------------------------------------------------
 
@@ -83,11 +83,12 @@ _HELD = sql(
 )
 
 
-class Space:
+class ThreadBlocks:
     """The blocks of one thread, within a transaction."""
 
     def __init__(self, tx: Tx, thread: int) -> None:
-        self.tx, self.thread = tx, thread
+        self.tx = tx
+        self.thread = thread
         self.fresh: dict[Digest, bytes] = {}
 
     def add(self, digest: Digest, data: bytes) -> None:
@@ -105,39 +106,38 @@ class Space:
             self.fresh = {}
 
     def find(self, digest: Digest) -> bytes | None:
-        """A block as it is stored; None where there is none."""
+        """Return a block as it is stored; None where there is none."""
         if digest in self.fresh:
             return self.fresh[digest]
-        row = self.tx.one(_ONE, thread=self.thread, h=digest)
-        return None if row is None else row[0]
+        return next((data for (data,) in self.tx.all(_ONE, thread=self.thread, h=digest)), None)
 
     def node(self, cid: CID) -> bytes | None:
-        """A node of a list, as Merkle lists ask for it; they hash it themselves."""
+        """Return a node of a list, as Merkle lists ask for it; they hash it themselves."""
         return self.find(cid.digest)
 
-    def missing(self, wanted: Iterable[Digest]) -> list[Digest]:
-        """Which of these blocks are not there."""
-        asked = [digest for digest in dict.fromkeys(wanted) if digest not in self.fresh]
-        held = {row[0] for part in _parts(asked) for row in self.tx.all(_HELD, thread=self.thread, wanted=part)}
-        return [digest for digest in asked if digest not in held]
+    def missing(self, digests: Iterable[Digest]) -> list[Digest]:
+        """Return which of these blocks are not there."""
+        unwritten = [digest for digest in dict.fromkeys(digests) if digest not in self.fresh]
+        present = {h for part in _parts(unwritten) for (h,) in self.tx.all(_HELD, thread=self.thread, wanted=part)}
+        return [digest for digest in unwritten if digest not in present]
 
-    def read(self, wanted: Iterable[Digest]) -> dict[Digest, bytes]:
-        """These blocks, hashed; ProofError where one is missing or another."""
-        asked = list(dict.fromkeys(wanted))
-        found = {
-            row[0]: row[1] for part in _parts(asked) for row in self.tx.all(_SOME, thread=self.thread, wanted=part)
-        }
-        for digest in asked:
-            if digest not in found:
+    def read(self, digests: Iterable[Digest]) -> dict[Digest, bytes]:
+        """Return these blocks, hashed; ProofError where one is missing or another."""
+        unique = list(dict.fromkeys(digests))
+        blocks: dict[Digest, bytes] = {}
+        for part in _parts(unique):
+            blocks.update(self.tx.all(_SOME, thread=self.thread, wanted=part))
+        for digest in unique:
+            if digest not in blocks:
                 raise ProofError("a block of a thread is missing", sha256=digest.hex())
-            if sha256(found[digest]).digest() != digest:
+            if sha256(blocks[digest]).digest() != digest:
                 raise ProofError("a block of a thread is damaged or was exchanged", sha256=digest.hex())
-        return found
+        return blocks
 
 
-def _parts(asked: list[Digest]) -> Iterator[str]:
-    for start in range(0, len(asked), _ASKED):
-        yield json.dumps([digest.hex() for digest in asked[start : start + _ASKED]])
+def _parts(digests: list[Digest]) -> Iterator[str]:
+    for start in range(0, len(digests), _ASKED):
+        yield json.dumps([digest.hex() for digest in digests[start : start + _ASKED]])
 
 
 # --- lists -------------------------------------------------------------------------------------------------------
@@ -146,86 +146,90 @@ def _parts(asked: list[Digest]) -> Iterator[str]:
 T = TypeVar("T")
 
 
-class Memo(Generic[T]):
+class LruCache(Generic[T]):
     """The last few of what a hash says all about: so it never has to be forgotten in time."""
 
     def __init__(self, most: int) -> None:
-        self._most, self._lock = most, threading.Lock()
+        self._most = most
+        self._lock = threading.Lock()
         self._known: OrderedDict[Digest, T] = OrderedDict()
 
     def get(self, root: Digest) -> T | None:
-        """What is remembered under a hash."""
+        """Return what is remembered under a hash."""
         with self._lock:
-            found = self._known.get(root)
-            if found is not None:
+            value = self._known.get(root)
+            if value is not None:
                 self._known.move_to_end(root)
-            return found
+            return value
 
-    def keep(self, root: Digest, known: T) -> None:
+    def keep(self, root: Digest, value: T) -> None:
         """Remember it."""
         with self._lock:
-            self._known[root] = known
+            self._known[root] = value
             self._known.move_to_end(root)
             while len(self._known) > self._most:
                 self._known.popitem(last=False)
 
 
-_MEMO: Final[Memo[tuple[Digest, ...]]] = Memo(256)
+_MEMO: Final[LruCache[tuple[Digest, ...]]] = LruCache(256)
 
 
-def hashes(space: Space, listed: Listed) -> tuple[Digest, ...]:
-    """The hashes of all elements of a list."""
+def hashes(space: ThreadBlocks, listed: ListRef) -> tuple[Digest, ...]:
+    """Return the hashes of all elements of a list."""
     if listed.root is None:
         return listed.tail
-    known = _MEMO.get(listed.root)
-    if known is None:
-        known = walked(space, listed.root)
-        _MEMO.keep(listed.root, known)
-    if len(known) != listed.size:
+    head = _MEMO.get(listed.root)
+    if head is None:
+        head = read_leaves(space, listed.root)
+        _MEMO.keep(listed.root, head)
+    # A root determines its leaves, not their number as the reference claims it: a forged reference is caught here.
+    if len(head) != listed.size:
         raise FormatError("a list of a thread has another length than its reference says", sha256=listed.root.hex())
-    return known + listed.tail
+    return head + listed.tail
 
 
-def walked(space: Space, root: Digest) -> tuple[Digest, ...]:
-    """The hashes below a root, read from its blocks."""
-    found = tuple(mlist.walk(space.node, _cid(root)))
-    if not all(isinstance(each, bytes) and len(each) == _HASH for each in found):
+def read_leaves(space: ThreadBlocks, root: Digest) -> tuple[Digest, ...]:
+    """Return the hashes below a root, read from its blocks."""
+    leaves = tuple(mlist.walk(space.node, _cid(root)))
+    if not all(isinstance(each, bytes) and len(each) == _HASH for each in leaves):
         raise FormatError("a list of a thread holds what is no hash", sha256=root.hex())
-    return cast("tuple[Digest, ...]", found)
+    return cast("tuple[Digest, ...]", leaves)
 
 
 def _cid(digest: Digest) -> CID:
     return CID(cids.CBOR_PREFIX + digest)
 
 
-def _grown(space: Space, run: Run, before: Ref | None) -> Listed:
-    """The reference of a list; what it has in common with the one before is not written again."""
-    wanted = run.digests
-    known: tuple[Digest, ...] = hashes(space, before) if isinstance(before, Listed) else ()
-    size = len(wanted) - len(wanted) % STEP
-    same = wanted[: len(known)] == known
-    _elements(space, run, wanted[len(known) :] if same else {*wanted}.difference(known))
-    made: mlist.List | None = None
+def _store_list(space: ThreadBlocks, run: EncodedList, before: Ref | None) -> ListRef:
+    """Return the reference of a list; what it has in common with the one before is not written again."""
+    digests = run.digests
+    old: tuple[Digest, ...] = hashes(space, before) if isinstance(before, ListRef) else ()
+    # Only full groups of eight enter the tree; the rest stays in the reference, so most appends write no node.
+    size = len(digests) - len(digests) % STEP
+    # The usual case is a list that has grown at its end: then only the new elements are looked at.
+    same = digests[: len(old)] == old
+    _elements(space, run, digests[len(old) :] if same else {*digests}.difference(old))
+    tree: mlist.List | None = None
     root: Digest | None = None
-    closed = before.size if isinstance(before, Listed) else 0
-    if isinstance(before, Listed) and 0 < closed <= size and wanted[:closed] == known[:closed]:
+    closed = before.size if isinstance(before, ListRef) else 0
+    if isinstance(before, ListRef) and 0 < closed <= size and digests[:closed] == old[:closed]:
         root = cast("Digest", before.root)
         if closed < size:
-            made = mlist.append(space.node, _cid(root), list(wanted[closed:size]))
+            tree = mlist.append(space.node, _cid(root), list(digests[closed:size]))
     elif size:
-        made = mlist.build(list(wanted[:size]))
-    if made is not None:
-        root = made.root.digest
-        for cid, data in made.blocks.items():
+        tree = mlist.build(list(digests[:size]))
+    if tree is not None:
+        root = tree.root.digest
+        for cid, data in tree.blocks.items():
             space.add(cid.digest, data)
-        _MEMO.keep(root, wanted[:size])
-    return Listed(run.tag, root, size, wanted[size:])
+        _MEMO.keep(root, digests[:size])
+    return ListRef(run.tag, root, size, digests[size:])
 
 
-def _elements(space: Space, run: Run, wanted: Iterable[Digest]) -> None:
+def _elements(space: ThreadBlocks, run: EncodedList, digests: Iterable[Digest]) -> None:
     """Write elements that the list before did not have."""
     absent = []
-    for digest in wanted:
+    for digest in digests:
         if type(digest) is not bytes or len(digest) != _HASH:
             raise InvalidInputError("the elements of a list are named by their SHA-256")
         data = run.data.get(digest)
@@ -233,30 +237,32 @@ def _elements(space: Space, run: Run, wanted: Iterable[Digest]) -> None:
             absent.append(digest)
         else:
             space.add(digest, data)
-    if absent and (lost := space.missing(absent)):
-        raise NotFoundError("an element of a list is not known here: give its bytes", sha256=lost[0].hex())
+    if absent and (missing := space.missing(absent)):
+        raise NotFoundError("an element of a list is not known here: give its bytes", sha256=missing[0].hex())
 
 
 # --- references --------------------------------------------------------------------------------------------------
 
 
-def store(space: Space, value: Any, before: Ref | None = None) -> Ref:
+def store(space: ThreadBlocks, value: Any, before: Ref | None = None) -> Ref:
     """Keep a value: encoded ones as they are, others as DAG-CBOR; its reference. `before` is the last one's."""
-    if isinstance(value, Run):
-        return _grown(space, _tagged(value), before)
-    if isinstance(value, Part):
-        tag, data = _tagged(value).tag, value.data
+    if isinstance(value, EncodedList):
+        return _store_list(space, _tagged(value), before)
+    if isinstance(value, EncodedValue):
+        tag = _tagged(value).tag
+        data = value.data
     elif type(value) is list:
-        return _grown(space, Run.of(PLAIN, map(dagcbor_fast.encode, value)), before)
+        return _store_list(space, EncodedList.of(PLAIN, map(dagcbor_fast.encode, value)), before)
     else:
-        tag, data = PLAIN, dagcbor_fast.encode(value)
+        tag = PLAIN
+        data = dagcbor_fast.encode(value)
     if not isinstance(data, bytes):
         raise InvalidInputError("the data of a value are bytes", tag=tag)
     if len(data) <= _INLINE:
-        return InPlace(tag, data)
+        return InlineRef(tag, data)
     digest = sha256(data).digest()
     space.add(digest, data)
-    return Block(tag, digest)
+    return BlockRef(tag, digest)
 
 
 def _tagged(value: Any) -> Any:
@@ -265,15 +271,15 @@ def _tagged(value: Any) -> Any:
     return value
 
 
-def decode(found: Any) -> Ref:
-    """A reference as it was written; FormatError where it is none."""
-    match found:
+def decode(fields: Any) -> Ref:
+    """Return a reference as it was written; FormatError where it is none."""
+    match fields:
         case [0, str(tag), bytes(data)]:
-            return InPlace(tag, data)
+            return InlineRef(tag, data)
         case [1, str(tag), bytes(digest)] if len(digest) == _HASH:
-            return Block(tag, digest)
+            return BlockRef(tag, digest)
         case [2, str(tag), (bytes() | None) as root, int(size), bytes(tail)] if _fits(root, size, tail):
-            return Listed(tag, root, size, tuple(tail[at : at + _HASH] for at in range(0, len(tail), _HASH)))
+            return ListRef(tag, root, size, tuple(tail[at : at + _HASH] for at in range(0, len(tail), _HASH)))
     raise FormatError("a reference of a thread is malformed")
 
 
@@ -282,42 +288,42 @@ def _fits(root: bytes | None, size: int, tail: bytes) -> bool:
     return whole and (size == 0 if root is None else size > 0 and len(root) == _HASH)
 
 
-def needs(space: Space, refs: Iterable[Ref]) -> dict[Digest, None]:
-    """The blocks with the content of values, without those of lists' nodes."""
-    found: dict[Digest, None] = {}
+def needs(space: ThreadBlocks, refs: Iterable[Ref]) -> dict[Digest, None]:
+    """Return the blocks with the content of values, without those of lists' nodes."""
+    digests: dict[Digest, None] = {}
     for ref in refs:
-        if isinstance(ref, Block):
-            found[ref.digest] = None
-        elif isinstance(ref, Listed):
-            found.update(dict.fromkeys(hashes(space, ref)))
-    return found
+        if isinstance(ref, BlockRef):
+            digests[ref.digest] = None
+        elif isinstance(ref, ListRef):
+            digests.update(dict.fromkeys(hashes(space, ref)))
+    return digests
 
 
-def nodes(space: Space, ref: Ref) -> Iterator[Digest]:
-    """The blocks of a list's nodes."""
-    if not isinstance(ref, Listed) or ref.root is None:
+def nodes(space: ThreadBlocks, ref: Ref) -> Iterator[Digest]:
+    """Yield the blocks of a list's nodes."""
+    if not isinstance(ref, ListRef) or ref.root is None:
         return
     waiting = [_cid(ref.root)]
     while waiting:
         cid = waiting.pop()
         yield cid.digest
-        found = cast("dict[str, Any]", dagcbor_fast.decode(space.read([cid.digest])[cid.digest]))
-        if found.get("h"):
-            waiting += found["c"][1::2]
+        node = cast("dict[str, Any]", dagcbor_fast.decode(space.read([cid.digest])[cid.digest]))
+        if node.get("h"):
+            waiting += node["c"][1::2]
 
 
-def value(space: Space, ref: Ref, content: Mapping[Digest, bytes]) -> Any:
-    """What a reference stands for; plain values as they were given, others still encoded."""
+def value(space: ThreadBlocks, ref: Ref, content: Mapping[Digest, bytes]) -> Any:
+    """Return what a reference stands for; plain values as they were given, others still encoded."""
     match ref:
-        case InPlace(tag, data):
-            found: Any = Part(tag, data)
-        case Block(tag, digest):
-            found = Part(tag, content[digest])
-        case Listed(tag):
+        case InlineRef(tag, data):
+            encoded: Any = EncodedValue(tag, data)
+        case BlockRef(tag, digest):
+            encoded = EncodedValue(tag, content[digest])
+        case ListRef(tag):
             order = hashes(space, ref)
-            found = Run(tag, order, {digest: content[digest] for digest in order})
-    if found.tag != PLAIN:
-        return found
-    if isinstance(found, Part):
-        return dagcbor_fast.decode(found.data)
-    return [dagcbor_fast.decode(element) for element in found.elements]
+            encoded = EncodedList(tag, order, {digest: content[digest] for digest in order})
+    if encoded.tag != PLAIN:
+        return encoded
+    if isinstance(encoded, EncodedValue):
+        return dagcbor_fast.decode(encoded.data)
+    return [dagcbor_fast.decode(element) for element in encoded.elements]

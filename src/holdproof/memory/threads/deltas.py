@@ -7,10 +7,10 @@ at once. Asked for one ancestor after the other, a chat of 200 turns took a thou
 from collections.abc import Iterable, Sequence
 from typing import Any, Final, NamedTuple
 
-from holdproof.db import Row, Tx, sql
+from holdproof.db import Tx, sql
 from holdproof.memory.objects.tree_transaction import MAIN
 from holdproof.memory.threads import channel_values, thread_states
-from holdproof.memory.threads.channel_values import Ref, Space
+from holdproof.memory.threads.channel_values import Ref, ThreadBlocks
 
 _PAGE: Final = 100
 
@@ -53,14 +53,14 @@ def since(
         return {}
     thread, parent = start
     steps, seeds = _walk(tx, thread, checkpoint_ns, parent, frozenset(channels))
-    written = [(row, thread_states.decode_ref(row[4])) for row in _written(tx, thread, checkpoint_ns, steps)]
-    space = Space(tx, thread)
-    content = space.read(channel_values.needs(space, [*seeds.values(), *(ref for _, ref in written)]))
-    said: dict[str, list[tuple[str, str, Any]]] = {name: [] for name in channels}
-    for row, ref in written:
-        said[row[3]].append((row[1], row[3], channel_values.value(space, ref, content)))
-    held = {name: channel_values.value(space, ref, content) for name, ref in seeds.items()}
-    return {name: Deltas(name in held, held.get(name), tuple(writes)) for name, writes in said.items()}
+    pending = [(row, thread_states.decode_ref(row.value)) for row in _writes(tx, thread, checkpoint_ns, steps)]
+    space = ThreadBlocks(tx, thread)
+    content = space.read(channel_values.needs(space, [*seeds.values(), *(ref for _, ref in pending)]))
+    writes: dict[str, list[tuple[str, str, Any]]] = {name: [] for name in channels}
+    for row, ref in pending:
+        writes[row.channel].append((row.task_id, row.channel, channel_values.value(space, ref, content)))
+    values = {name: channel_values.value(space, ref, content) for name, ref in seeds.items()}
+    return {name: Deltas(name in values, values.get(name), tuple(own)) for name, own in writes.items()}
 
 
 _ROWS = sql(
@@ -72,22 +72,23 @@ _ROWS = sql(
 def _walk(
     tx: Tx, thread: int, checkpoint_ns: str, parent: str | None, waiting: frozenset[str]
 ) -> tuple[list[_Step], dict[str, Ref]]:
-    """The ancestors that matter, the nearest first, and what channels hold where they are found."""
+    """Return the ancestors that matter, the nearest first, and what channels hold where they are found."""
     steps: list[_Step] = []
     seeds: dict[str, Ref] = {}
-    page: dict[str, Row] = {}
+    page: dict[str, tuple[str | None, bytes]] = {}
     while waiting and parent is not None:
         if parent not in page:
+            # Ancestors mostly have the next smaller ids: one page serves a hundred steps back.
             of = {"thread": thread, "checkpoint_ns": checkpoint_ns, "first": parent}
-            page = {row[0]: row for row in tx.all(_ROWS, **of, limit=_PAGE)}
-        found = page.get(parent)
-        if found is None:  # it was pruned
+            page = {id: (before, state) for id, before, state in tx.all(_ROWS, **of, limit=_PAGE)}
+        if parent not in page:  # it was pruned
             break
         steps.append(_Step(parent, waiting))
-        refs = thread_states.decode(found[2]).refs
+        grandparent, state = page[parent]
+        refs = thread_states.decode(state).refs
         seeds |= {name: refs[name] for name in waiting & refs.keys()}
         waiting -= refs.keys()
-        parent = found[1]
+        parent = grandparent
     return steps, seeds
 
 
@@ -97,12 +98,26 @@ _WRITES = sql(
 )
 
 
-def _written(tx: Tx, thread: int, checkpoint_ns: str, steps: Sequence[_Step]) -> list[Row]:
-    """What tasks wrote to the channels at these ancestors, the oldest first, in the order it was applied."""
+class _WriteRow(NamedTuple):
+    """A row of `thread_writes`, in the order of `_WRITES`."""
+
+    checkpoint_id: str
+    task_id: str
+    idx: int
+    channel: str
+    value: bytes
+    task_path: str
+
+
+def _writes(tx: Tx, thread: int, checkpoint_ns: str, steps: Sequence[_Step]) -> list[_WriteRow]:
+    """Return what tasks wrote to the channels at these ancestors, the oldest first, in the order it was applied."""
     if not steps:
         return []
-    wanted = {step.checkpoint_id: (-place, step.channels) for place, step in enumerate(steps)}
-    first, last = min(wanted), max(wanted)
-    rows = tx.all(_WRITES, thread=thread, checkpoint_ns=checkpoint_ns, first=first, last=last)
-    kept = [row for row in rows if row[0] in wanted and row[3] in wanted[row[0]][1]]
-    return sorted(kept, key=lambda row: (wanted[row[0]][0], row[5], row[1], row[2]))
+    channels = {step.checkpoint_id: step.channels for step in steps}
+    # Steps lead back from the newest; the negated distance puts the oldest first.
+    order = {step.checkpoint_id: -distance for distance, step in enumerate(steps)}
+    bounds = {"first": min(channels), "last": max(channels)}
+    rows = [_WriteRow(*row) for row in tx.all(_WRITES, thread=thread, checkpoint_ns=checkpoint_ns, **bounds)]
+    # The range of ids may hold checkpoints of other branches: only those of the chain count.
+    relevant = [row for row in rows if row.channel in channels.get(row.checkpoint_id, ())]
+    return sorted(relevant, key=lambda row: (order[row.checkpoint_id], row.task_path, row.task_id, row.idx))

@@ -18,7 +18,7 @@ from holdproof.errors import InvalidInputError, NotFoundError
 from holdproof.evidence import prunings
 from holdproof.memory.objects.tree_transaction import MAIN
 from holdproof.memory.threads import channel_values, thread_states, threads
-from holdproof.memory.threads.channel_values import Digest, Ref, Space
+from holdproof.memory.threads.channel_values import Digest, Ref, ThreadBlocks
 from holdproof.model.threads import ThreadsRemoved
 
 _WHAT: Final = "threads"
@@ -46,22 +46,23 @@ _BURY = sql(
 
 def delete(tx: Tx, thread_id: str, *, who: str = "operator", dry_run: bool = False, ns: str = MAIN) -> ThreadsRemoved:
     """Remove a thread with all it has; what is still written for it afterwards stays out. No thread is no error."""
-    found = threads.find(tx, thread_id, ns)
-    if found is None or found.deleted_at is not None:
+    thread = threads.find(tx, thread_id, ns)
+    if thread is None or thread.deleted_at is not None:
         return ThreadsRemoved()
-    [(count, blocks, size)] = tx.all(_SIZES, n=found.n)
-    gone = ThreadsRemoved(1, count, blocks, size)
+    [(count, blocks, size)] = tx.all(_SIZES, n=thread.n)
+    removed = ThreadsRemoved(1, count, blocks, size)
     if not dry_run:
-        [(largest,)] = tx.all(_LARGEST, n=found.n)
+        # Ids grow with time: what is written later for a checkpoint up to this one belongs to the deleted life.
+        [(largest,)] = tx.all(_LARGEST, n=thread.n)
         for query in _EMPTY:
-            tx.execute(query, n=found.n)
-        tx.execute(_BURY, n=found.n, now=tx.now, dead_id=max(largest or "", found.dead_id), expect=1)
+            tx.execute(query, n=thread.n)
+        tx.execute(_BURY, n=thread.n, now=tx.now, dead_id=max(largest or "", thread.dead_id), expect=1)
         _log(tx, {"delete": thread_id}, count, who, ns)
-    return gone
+    return removed
 
 
 def _log(tx: Tx, rule: dict[str, Any], count: int, who: str, ns: str) -> None:
-    prunings.record(tx, _WHAT, {}, rule=thread_states.spelled(rule), who=validation.who(who), count=count, ns=ns)
+    prunings.record(tx, _WHAT, {}, rule=thread_states.json_text(rule), who=validation.who(who), count=count, ns=ns)
 
 
 # --- checkpoints -------------------------------------------------------------------------------------------------
@@ -97,19 +98,19 @@ def prune(
         raise InvalidInputError("say how many to keep, or how old")
     if keep is not None and (isinstance(keep, bool) or keep < 1):
         raise InvalidInputError("keep is a whole number, one or more", keep=keep)
-    found = threads.find(tx, thread_id, ns)
-    if found is None or found.deleted_at is not None:
+    thread = threads.find(tx, thread_id, ns)
+    if thread is None or thread.deleted_at is not None:
         return ThreadsRemoved()
-    rows = [_Row(*row) for row in tx.all(_ROWS, n=found.n)]
-    gone = _due(rows, keep or 1, None if before is None else validation.moment("before", before))
-    done = _remove(tx, found.n, gone, dry_run=dry_run)
-    if gone and not dry_run:
-        _log(tx, {"thread": thread_id, "keep": keep, "before": before}, len(gone), who, ns)
-    return done
+    rows = [_Row(*row) for row in tx.all(_ROWS, n=thread.n)]
+    due = _due(rows, keep or 1, None if before is None else validation.moment("before", before))
+    removed = _remove(tx, thread.n, due, dry_run=dry_run)
+    if due and not dry_run:
+        _log(tx, {"thread": thread_id, "keep": keep, "before": before}, len(due), who, ns)
+    return removed
 
 
 def _due(rows: Iterable[_Row], keep: int, before: str | None) -> list[_Row]:
-    """What is past every limit and needed by nothing that stays."""
+    """Return what is past every limit and needed by nothing that stays."""
     lines: dict[str, list[_Row]] = {}
     for row in rows:
         lines.setdefault(row.checkpoint_ns, []).append(row)
@@ -126,11 +127,11 @@ def _due(rows: Iterable[_Row], keep: int, before: str | None) -> list[_Row]:
 
 def _spare(row: _Row, by_id: dict[str, _Row], old: dict[str, _Row]) -> None:
     """Take from what goes the checkpoints in which this one's missing channels must be looked for."""
-    wanted = set(thread_states.decode(row.state).needs)
+    missing = set(thread_states.decode(row.state).needs)
     parent = row.parent_id
-    while wanted and parent is not None and parent in by_id:
+    while missing and parent is not None and parent in by_id:
         old.pop(parent, None)
-        wanted -= thread_states.decode(by_id[parent].state).refs.keys()
+        missing -= thread_states.decode(by_id[parent].state).refs.keys()
         parent = by_id[parent].parent_id
 
 
@@ -150,9 +151,9 @@ def delete_runs(tx: Tx, run_ids: Sequence[str], *, who: str = "operator", ns: st
     for run_id in dict.fromkeys(run_ids):
         for n, thread_id in tx.all(_OF_RUNS, ns=ns, run_id=run_id):
             threads.find(tx, thread_id, ns)
-            gone = [_Row(*row) for row in tx.all(_ROWS_OF_RUN, n=n, run_id=run_id)]
-            total += _remove(tx, n, gone, dry_run=False)
-            _log(tx, {"run": run_id, "thread": thread_id}, len(gone), who, ns)
+            rows = [_Row(*row) for row in tx.all(_ROWS_OF_RUN, n=n, run_id=run_id)]
+            total += _remove(tx, n, rows, dry_run=False)
+            _log(tx, {"run": run_id, "thread": thread_id}, len(rows), who, ns)
     return total
 
 
@@ -169,33 +170,36 @@ _DELETE = sql(
 )
 
 
-def _remove(tx: Tx, n: int, gone: Sequence[_Row], *, dry_run: bool) -> ThreadsRemoved:
+def _remove(tx: Tx, n: int, rows: Sequence[_Row], *, dry_run: bool) -> ThreadsRemoved:
     """Remove checkpoints of a thread and what only they needed."""
-    if not gone:
+    if not rows:
         return ThreadsRemoved()
-    live = _live(tx, n, {(row.checkpoint_ns, row.checkpoint_id) for row in gone})
+    live = _live(tx, n, {(row.checkpoint_ns, row.checkpoint_id) for row in rows})
     dead = {h: size for h, size in tx.all(_BLOCKS, n=n) if h not in live}
     if not dry_run:
-        tx.many(_DROP, [{"n": row.n} for row in gone])
-        named = [{"thread": n, "checkpoint_ns": row.checkpoint_ns, "checkpoint_id": row.checkpoint_id} for row in gone]
+        tx.many(_DROP, [{"n": row.n} for row in rows])
+        named = [{"thread": n, "checkpoint_ns": row.checkpoint_ns, "checkpoint_id": row.checkpoint_id} for row in rows]
         tx.many(_DROP_WRITES, named)
-        lost = sorted(dead)
-        for start in range(0, len(lost), _BATCH):
-            tx.execute(_DELETE, n=n, gone=json.dumps([h.hex() for h in lost[start : start + _BATCH]]))
-    return ThreadsRemoved(0, len(gone), len(dead), sum(dead.values()))
+        digests = sorted(dead)
+        for start in range(0, len(digests), _BATCH):
+            tx.execute(_DELETE, n=n, gone=json.dumps([h.hex() for h in digests[start : start + _BATCH]]))
+    return ThreadsRemoved(0, len(rows), len(dead), sum(dead.values()))
 
 
 _WRITTEN = sql("SELECT checkpoint_ns, checkpoint_id, value FROM thread_writes WHERE thread = :n")
 
 
-def _live(tx: Tx, n: int, gone: set[tuple[str, str]]) -> set[Digest]:
-    """Every block that the rest of a thread needs."""
+def _live(tx: Tx, n: int, removed: set[tuple[str, str]]) -> set[Digest]:
+    """Return every block that the rest of a thread needs."""
     refs: set[Ref] = set()
-    for row in tx.all(_ROWS, n=n):
-        if (row[1], row[2]) not in gone:
-            refs.update(thread_states.decode(row[5]).refs.values())
-    refs.update(thread_states.decode_ref(row[2]) for row in tx.all(_WRITTEN, n=n) if (row[0], row[1]) not in gone)
-    space = Space(tx, n)
+    for row in (_Row(*columns) for columns in tx.all(_ROWS, n=n)):
+        if (row.checkpoint_ns, row.checkpoint_id) not in removed:
+            refs.update(thread_states.decode(row.state).refs.values())
+    # Writes may precede their checkpoint: those of none that is removed stay, whether it is there yet or not.
+    for checkpoint_ns, checkpoint_id, value in tx.all(_WRITTEN, n=n):
+        if (checkpoint_ns, checkpoint_id) not in removed:
+            refs.add(thread_states.decode_ref(value))
+    space = ThreadBlocks(tx, n)
     live = {*channel_values.needs(space, refs)}
     for ref in refs:
         live.update(channel_values.nodes(space, ref))

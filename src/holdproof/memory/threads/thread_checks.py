@@ -12,7 +12,7 @@ from holdproof.db import Tx, sql
 from holdproof.errors import HoldproofError
 from holdproof.memory.objects.object_checks import CheckedPage, Flaw
 from holdproof.memory.threads import channel_values, thread_states
-from holdproof.memory.threads.channel_values import Digest, Listed, Ref, Space
+from holdproof.memory.threads.channel_values import Digest, ListRef, Ref, ThreadBlocks
 
 _PAGE: Final = 100
 
@@ -43,7 +43,8 @@ _CHECKPOINTS = sql(
 def checkpoints(tx: Tx, after: int | None) -> CheckedPage:
     """One page of checkpoints: each is what its hash says, and nothing it needs is missing."""
     rows = tx.all(_CHECKPOINTS, after=-(2**62) if after is None else after, limit=_PAGE)
-    flaws, walked = [], _Walked(tx)
+    flaws = []
+    walked = _BlockIndex(tx)
     for n, thread, checkpoint_ns, *ids, metadata, state, h in rows:
         try:
             if thread_states.row_hash(checkpoint_ns, (ids[0], ids[1], ids[2]), metadata, state) != h:
@@ -67,9 +68,11 @@ _WRITES = sql(
 def writes(tx: Tx, after: tuple[Any, ...] | None) -> CheckedPage:
     """One page of what tasks wrote: nothing it needs is missing."""
     names = ("thread", "checkpoint_ns", "checkpoint_id", "task_id", "idx")
+    # Smaller than every key, for the first page.
     first = dict(zip(names, after or (-1, "", "", "", -(2**31)), strict=True))
     rows = tx.all(_WRITES, **first, limit=_PAGE)
-    flaws, walked = [], _Walked(tx)
+    flaws = []
+    walked = _BlockIndex(tx)
     for *key, value in rows:
         try:
             what = walked.lacks(key[0], [thread_states.decode_ref(value)])
@@ -80,7 +83,7 @@ def writes(tx: Tx, after: tuple[Any, ...] | None) -> CheckedPage:
     return CheckedPage(len(rows), flaws, tuple(rows[-1][:5]) if len(rows) == _PAGE else None)
 
 
-class _Walked:
+class _BlockIndex:
     """Lists that were read to the end within a page, from their blocks and not from memory."""
 
     def __init__(self, tx: Tx) -> None:
@@ -89,21 +92,23 @@ class _Walked:
         self._held: dict[tuple[int, Digest], None] = {}
 
     def lacks(self, thread: int, refs: Iterable[Ref]) -> str:
-        """What is missing of values, empty if nothing is."""
-        space, wanted = Space(self._tx, thread), dict[Digest, None]()
+        """Return what is missing of values, empty if nothing is."""
+        space = ThreadBlocks(self._tx, thread)
+        digests = dict[Digest, None]()
         for ref in refs:
-            if isinstance(ref, channel_values.Block):
-                wanted[ref.digest] = None
-            elif isinstance(ref, Listed):
-                wanted.update(dict.fromkeys(ref.tail))
+            if isinstance(ref, channel_values.BlockRef):
+                digests[ref.digest] = None
+            elif isinstance(ref, ListRef):
+                digests.update(dict.fromkeys(ref.tail))
                 if ref.root is not None:
-                    found = self._lists.get((thread, ref.root)) or channel_values.walked(space, ref.root)
-                    self._lists[thread, ref.root] = found
-                    wanted.update(dict.fromkeys(found))
-                    if len(found) != ref.size:
+                    elements = self._lists.get((thread, ref.root)) or channel_values.read_leaves(space, ref.root)
+                    self._lists[thread, ref.root] = elements
+                    digests.update(dict.fromkeys(elements))
+                    if len(elements) != ref.size:
                         return "a list has another length than its checkpoint says"
-        asked = [digest for digest in wanted if (thread, digest) not in self._held]
-        if lost := space.missing(asked):
-            return f"a block is missing: {lost[0].hex()}"
-        self._held.update(dict.fromkeys((thread, digest) for digest in asked))
+        # Checkpoints of a thread share nearly all their blocks: each is looked for once a page.
+        unchecked = [digest for digest in digests if (thread, digest) not in self._held]
+        if missing := space.missing(unchecked):
+            return f"a block is missing: {missing[0].hex()}"
+        self._held.update(dict.fromkeys((thread, digest) for digest in unchecked))
         return ""

@@ -2,14 +2,15 @@
 
 import json
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 from holdproof import validation
-from holdproof.db import Row, Tx, sql
+from holdproof.db import Tx, sql
 from holdproof.errors import NotFoundError
 from holdproof.memory.objects.tree_transaction import MAIN
 from holdproof.memory.threads import thread_states, threads
-from holdproof.model.threads import Thread, ThreadPage
+from holdproof.model.page import Page, cut_page
+from holdproof.model.threads import Thread
 
 _COLUMNS = (
     "t.n, t.thread_id, t.status, t.facts, (SELECT count(*) FROM thread_checkpoints c WHERE c.thread = t.n),"
@@ -34,57 +35,83 @@ _OF_FACTS = sql(
 _NEVER = "9999-12-31T23:59:59.999999Z"
 
 
+class _Row(NamedTuple):
+    """A row of the index, in the order of `_COLUMNS`."""
+
+    n: int
+    thread_id: str
+    status: str
+    facts: str
+    checkpoints: int
+    checkpoint_id: str | None
+    created_at: str
+    updated_at: str
+    ns: str
+
+
 def list(
     tx: Tx,
     *,
     status: str | None = None,
     facts: Mapping[str, Any] | None = None,
-    before: str | None = None,
-    after: str = "",
-    limit: int = 50,
+    updated_before: str | None = None,
+    cursor: str | None = None,
+    limit: int = 100,
     ns: str = MAIN,
-) -> ThreadPage:
-    """Threads, the one that was written last first: all, of one status, with all these facts, idle since `before`."""
+) -> Page[Thread]:
+    """List threads, the last written first: all, of one status, with all these facts, or idle since a moment."""
     if status is not None:
         threads.one_of_statuses(status)
-    n, at = threads.place(after, _NEVER)
-    page: dict[str, Any] = {"ns": ns, "n": n, "at": validation.moment("after", at), "limit": validation.limited(limit)}
-    page["before"] = validation.moment("before", _NEVER if before is None else before)
+    n, at = threads.parse_cursor(cursor, _NEVER)
+    page: dict[str, Any] = {"ns": ns, "n": n, "at": validation.moment("cursor", at)}
+    page["limit"] = validation.limited(limit) + 1
+    page["before"] = validation.moment("updated_before", _NEVER if updated_before is None else updated_before)
     if facts:
-        wanted = thread_states.spelled({key: thread_states.spelled(item) for key, item in facts.items()})
-        rows = tx.all(_OF_FACTS, **page, facts=wanted, wanted=len(facts), status=status)
+        # Facts are compared as JSON texts, so 1 and "1" are different facts.
+        texts = {key: thread_states.json_text(item) for key, item in facts.items()}
+        facts_json = thread_states.json_text(texts)
+        rows = tx.all(_OF_FACTS, **page, facts=facts_json, wanted=len(facts), status=status)
     elif status is not None:
         rows = tx.all(_OF_STATUS, **page, status=status)
     else:
         rows = tx.all(_LIST, **page)
-    follows = f"{rows[-1][0]}.{rows[-1][7]}" if len(rows) == limit else None
-    return ThreadPage(tuple(_thread(row) for row in rows), follows)
+    cut = cut_page([_Row(*row) for row in rows], limit, lambda row: threads.format_cursor(row.n, row.updated_at))
+    return Page([_thread(row) for row in cut.items], cut.next_cursor)
 
 
 _ONE = sql(f"SELECT {_COLUMNS} FROM threads t WHERE t.ns = :ns AND t.thread_id = :thread_id AND t.deleted_at IS NULL")  # noqa: S608
 
 
-def show(tx: Tx, thread_id: str, *, ns: str = MAIN) -> Thread:
-    """One thread as the index shows it."""
-    found = find(tx, thread_id, ns=ns)
-    if found is None:
-        raise NotFoundError("no such thread", thread_id=thread_id)
-    return found
+def get(tx: Tx, thread_id: str, *, ns: str = MAIN) -> Thread:
+    """Return a thread as the index shows it; NotFoundError where there is none, or it was deleted."""
+    thread = find(tx, thread_id, ns=ns)
+    if thread is None:
+        raise NotFoundError(f"there is no thread {thread_id}", thread_id=thread_id)
+    return thread
 
 
 def find(tx: Tx, thread_id: str, *, ns: str = MAIN) -> Thread | None:
-    """The same, None where there is none."""
+    """Return what `get` does, or None where there is none."""
     row = tx.one(_ONE, ns=ns, thread_id=thread_id)
-    return None if row is None else _thread(row)
+    return None if row is None else _thread(_Row(*row))
 
 
 _TOMB = sql("SELECT 1 FROM threads WHERE ns = :ns AND thread_id = :thread_id AND deleted_at IS NOT NULL")
 
 
-def buried(tx: Tx, thread_id: str, ns: str) -> bool:
-    """Whether a thread was deleted, and nobody began it anew."""
+def is_deleted(tx: Tx, thread_id: str, ns: str) -> bool:
+    """Return whether a thread was deleted and not begun again since."""
     return tx.one(_TOMB, ns=ns, thread_id=thread_id) is not None
 
 
-def _thread(row: Row) -> Thread:
-    return Thread(row[1], row[2], json.loads(row[3]), row[4], row[5], row[6], row[7], row[8])
+def _thread(row: _Row) -> Thread:
+    return Thread(
+        row.thread_id,
+        row.status,
+        json.loads(row.facts),
+        row.checkpoints,
+        row.checkpoint_id,
+        row.created_at,
+        row.updated_at,
+        row.ns,
+    )

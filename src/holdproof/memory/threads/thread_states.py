@@ -13,7 +13,7 @@ from holdproof.crypto import dagcbor_fast
 from holdproof.crypto.dagcbor import head
 from holdproof.errors import FormatError, InvalidInputError
 from holdproof.memory.threads import channel_values
-from holdproof.memory.threads.channel_values import Block, InPlace, Listed, Ref
+from holdproof.memory.threads.channel_values import BlockRef, InlineRef, ListRef, Ref
 
 _LONGEST: Final = 2_000
 _MOST: Final = 2**26
@@ -32,9 +32,10 @@ class State(NamedTuple):
 
 
 def encode(state: State) -> bytes:
-    """A state as it is written."""
+    """Return a state as it is written."""
     if not isinstance(state.own, bytes):
         raise InvalidInputError("the state of a checkpoint is bytes")
+    # DAG-CBOR orders map keys by length, then bytewise: one state has one encoding and one hash.
     named = sorted(((name("channel", channel).encode(), ref) for channel, ref in state.refs.items()), key=_order)
     channels = b"".join([head(5, len(named)), *(head(3, len(key)) + key + encode_ref(ref) for key, ref in named)])
     needs = b"".join([head(4, len(state.needs)), *(_text(name("channel", each)) for each in sorted(state.needs))])
@@ -43,11 +44,11 @@ def encode(state: State) -> bytes:
 
 
 def decode(blob: bytes) -> State:
-    """The state in a checkpoint's row; FormatError where it is none."""
+    """Return the state in a checkpoint's row; FormatError where it is none."""
     match dagcbor_fast.decode(blob, max_size=_MOST):
         case {"c": dict(refs), "n": list(needs), "p": (bytes() | None) as parent_h, "s": bytes(own)} if _sorted(needs):
-            found = {channel: channel_values.decode(ref) for channel, ref in refs.items()}
-            return State(found, own, tuple(map(str, needs)), parent_h)
+            values = {channel: channel_values.decode(ref) for channel, ref in refs.items()}
+            return State(values, own, tuple(map(str, needs)), parent_h)
     raise FormatError("the state of a checkpoint is malformed")
 
 
@@ -56,19 +57,19 @@ def _sorted(needs: list[Any]) -> bool:
 
 
 def encode_ref(ref: Ref) -> bytes:
-    """A reference as it is written."""
+    """Return a reference as it is written."""
     match ref:
-        case InPlace(tag, data):
+        case InlineRef(tag, data):
             return b"\x83\x00" + _text(tag) + _bytes(data)
-        case Block(tag, digest):
+        case BlockRef(tag, digest):
             return b"\x83\x01" + _text(tag) + _bytes(digest)
-        case Listed(tag, root, size, tail):
+        case ListRef(tag, root, size, tail):
             closed = (_NULL if root is None else _bytes(root)) + head(0, size)
             return b"\x85\x02" + _text(tag) + closed + _bytes(b"".join(tail))
 
 
 def decode_ref(value: bytes) -> Ref:
-    """The reference in a row of `thread_writes`."""
+    """Return the reference in a row of `thread_writes`."""
     return channel_values.decode(dagcbor_fast.decode(value, max_size=_MOST))
 
 
@@ -78,11 +79,11 @@ def row_hash(line: str, ids: tuple[str, str | None, str | None], metadata: str, 
 
 
 def name(what: str, text: Any, *, least: int = 1) -> str:
-    """A name that a framework chose."""
+    """Return a name that a framework chose."""
     return validation.words(what, text, least=least, most=_LONGEST)
 
 
-def spelled(value: Any, what: str = "the value") -> str:
+def json_text(value: Any, what: str = "the value") -> str:
     """JSON as it is stored: one text for one value."""
     try:
         return _JSON(value)

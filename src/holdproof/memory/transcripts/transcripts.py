@@ -9,6 +9,7 @@ Rules:
 - What is read was written by an append that is durable, whole.
 """
 
+import builtins
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
@@ -17,7 +18,8 @@ from holdproof import validation
 from holdproof.db import Row, Tx, sql
 from holdproof.errors import ConflictError, FormatError, InvalidInputError, NotFoundError
 from holdproof.memory.objects.tree_transaction import MAIN
-from holdproof.model.transcripts import Item, Transcript, TranscriptPage
+from holdproof.model.page import Page, cut_page
+from holdproof.model.transcripts import Item, Transcript
 
 _LONGEST: Final = 1000
 _ALL: Final = 2**62
@@ -52,6 +54,7 @@ def append(
 ) -> int:
     """Add items at the end, and replace the document by `state` or keys of it by `changes`, as one; the new `rev`."""
     bodies = [_dump(item) for item in items]
+    # The row first: it serializes writers and reserves the numbers of all items at once.
     n, rev, last = _touch(tx, name, ns, count=len(bodies), state=state, expected=expected)
     if changes:
         _merge(tx, n, changes)
@@ -59,8 +62,8 @@ def append(
     return rev
 
 
-def put(tx: Tx, name: str, key: str, value: Any, *, tag: str | None = None, ns: str = MAIN) -> Item:
-    """Add an item that is found by its key, in the place of the one that was."""
+def put_item(tx: Tx, name: str, key: str, value: Any, *, tag: str | None = None, ns: str = MAIN) -> Item:
+    """Add an item that is found by its key at the end, replacing the one that had that key."""
     body = _dump(value)
     n, _, last = _touch(tx, name, ns, count=1)
     tx.execute(_DROP, transcript=n, key=_named("key", key))
@@ -68,15 +71,16 @@ def put(tx: Tx, name: str, key: str, value: Any, *, tag: str | None = None, ns: 
     return Item(last, json.loads(body), key, tag)
 
 
-def write(tx: Tx, name: str, state: Any, *, expected: int | None = None, ns: str = MAIN) -> int:
-    """Replace the document beside the items; the new `rev`."""
-    return _touch(tx, name, ns, state={} if state is None else state, expected=expected)[1]
+def put_state(tx: Tx, name: str, state: Any, *, expected: int | None = None, ns: str = MAIN) -> int:
+    """Replace the document beside the items; return the new `rev`."""
+    _, rev, _ = _touch(tx, name, ns, state={} if state is None else state, expected=expected)
+    return rev
 
 
-def merge(
+def update_state(
     tx: Tx, name: str, changes: Mapping[str, Any], *, expected: int | None = None, ns: str = MAIN
 ) -> dict[str, Any]:
-    """Change some keys of the document and leave the others, whoever changes those meanwhile; the whole document."""
+    """Change some keys of the document, leave the others as they are, and return the whole document."""
     n, _, _ = _touch(tx, name, ns, expected=expected)
     return _merge(tx, n, changes)
 
@@ -88,10 +92,10 @@ _REPLACE = sql("UPDATE transcripts SET state = :state WHERE n = :n")
 def _merge(tx: Tx, n: int, changes: Mapping[str, Any]) -> dict[str, Any]:
     """Change keys of a document that is ours to change."""
     [(text,)] = tx.all(_STATE, n=n)
-    known = json.loads(text)
-    if not isinstance(known, dict):
+    document = json.loads(text)
+    if not isinstance(document, dict):
         raise InvalidInputError("the document of the transcript is no object, and has no keys to change")
-    merged = {**known, **changes}
+    merged = {**document, **changes}
     tx.execute(_REPLACE, n=n, state=_dump(merged), expect=1)
     return merged
 
@@ -104,10 +108,13 @@ def _touch(
     row["state"] = None if state is None else _dump(state)
     if expected is not None and (isinstance(expected, bool) or not 0 <= expected < _ALL):
         raise InvalidInputError("expected is the rev that was seen, 0 where there was none", expected=expected)
-    taken = tx.one(_RENEW if expected else _TOUCH, **row, expected=-1 if expected is None else expected)
-    if taken is None:
-        raise ConflictError(f"somebody else has written the transcript {name}", name=name, expected=expected)
-    return int(taken[0]), int(taken[1]), int(taken[2])
+    numbers = tx.one(_RENEW if expected else _TOUCH, **row, expected=-1 if expected is None else expected)
+    if numbers is None:
+        raise ConflictError(
+            f"the transcript {name} was changed since rev {expected}: read it again", name=name, expected=expected
+        )
+    n, rev, last = numbers
+    return int(n), int(rev), int(last)
 
 
 def _add(tx: Tx, n: int, before: int, items: Iterable[tuple[str | None, str | None, str]]) -> None:
@@ -127,27 +134,27 @@ _CLEAR = sql("DELETE FROM transcript_items WHERE transcript = :transcript")
 _REMOVE = sql("DELETE FROM transcripts WHERE n = :transcript")
 
 
-def pop(tx: Tx, name: str, *, ns: str = MAIN) -> Item | None:
-    """Take the last item away; None where there is none."""
+def pop_item(tx: Tx, name: str, *, ns: str = MAIN) -> Item | None:
+    """Remove the last item and return it; None where there is none."""
     n = _held(tx, name, ns)
     row = None if n is None else tx.one(_POP, transcript=n)
     return None if row is None else _item(row)
 
 
-def drop(tx: Tx, name: str, key: str, *, ns: str = MAIN) -> bool:
-    """Take the item with a key away; whether there was one."""
+def delete_item(tx: Tx, name: str, key: str, *, ns: str = MAIN) -> bool:
+    """Remove the item with a key; return whether there was one."""
     n = _held(tx, name, ns)
     return n is not None and tx.count(_DROP, transcript=n, key=key) == 1
 
 
-def clear(tx: Tx, name: str, *, ns: str = MAIN) -> int:
-    """Take all items away, and keep the document; how many there were."""
+def delete_items(tx: Tx, name: str, *, ns: str = MAIN) -> int:
+    """Remove all items and keep the document; return how many there were."""
     n = _held(tx, name, ns)
     return 0 if n is None else tx.count(_CLEAR, transcript=n)
 
 
 def delete(tx: Tx, name: str, *, ns: str = MAIN) -> bool:
-    """Remove a transcript with all it has; whether there was one."""
+    """Remove a transcript with its items and its document; return whether there was one."""
     n = _held(tx, name, ns)
     if n is None:
         return False
@@ -157,9 +164,12 @@ def delete(tx: Tx, name: str, *, ns: str = MAIN) -> bool:
 
 
 def _held(tx: Tx, name: str, ns: str) -> int | None:
-    """The number of a transcript that is now ours to change, None where there is none."""
+    """Return the number of a transcript that is now ours to change, None where there is none."""
     row = tx.one(_HOLD, name=name, ns=ns, now=tx.now)
-    return None if row is None else int(row[0])
+    if row is None:
+        return None
+    n, _ = row
+    return int(n)
 
 
 # --- reading -----------------------------------------------------------------------------------------------------
@@ -174,16 +184,29 @@ _TAGGED = sql(
 )
 
 
-def read(
-    tx: Tx, name: str, *, last: int | None = None, before: int | None = None, tag: str | None = None, ns: str = MAIN
-) -> tuple[Item, ...]:
-    """The items in their order: all, the last so many, those before a number, those with a tag."""
-    of = {"ns": ns, "name": name, "before": _ALL if before is None else before}
-    of["limit"] = _ALL if last is None else max(0, last)
+def list_items(
+    tx: Tx, name: str, *, tag: str | None = None, cursor: str | None = None, limit: int = 100, ns: str = MAIN
+) -> Page[Item]:
+    """List the items of a transcript, the newest first: all, or those with a tag."""
+    before = _ALL
+    if cursor is not None:
+        before = validation.position("cursor", int(cursor) if cursor.isdecimal() else cursor)
+    items = read_items(tx, name, tag=tag, before=before, last=validation.limited(limit) + 1, ns=ns)
+    return cut_page(items[::-1], limit, lambda item: str(item.seq))
+
+
+def read_items(
+    tx: Tx, name: str, *, last: int | None = None, before: int = _ALL, tag: str | None = None, ns: str = MAIN
+) -> builtins.list[Item]:
+    """Read the items in the order they were added: all, the last so many, those before a number, those with a tag.
+
+    Frameworks hand a whole conversation to a model; `list_items` is the same a page at a time.
+    """
+    of = {"ns": ns, "name": name, "before": before, "limit": _ALL if last is None else max(0, last)}
     rows = tx.all(_LATEST, **of) if tag is None else tx.all(_TAGGED, **of, tag=tag)
     rows.reverse()
-    values = _load([row[3] for row in rows], name)
-    return tuple(Item(row[0], value, row[1], row[2]) for row, value in zip(rows, values, strict=True))
+    values = _load([body for _, _, _, body in rows], name)
+    return [Item(seq, value, key, tag) for (seq, key, tag, _), value in zip(rows, values, strict=True)]
 
 
 _KEYED = sql(
@@ -192,17 +215,19 @@ _KEYED = sql(
 )
 
 
-def find(tx: Tx, name: str, key: str, *, ns: str = MAIN) -> Item | None:
-    """The item with a key, None where there is none."""
+def get_item(tx: Tx, name: str, key: str, *, ns: str = MAIN) -> Item:
+    """Return the item with a key; NotFoundError where there is none."""
     row = tx.one(_KEYED, ns=ns, name=name, key=key)
-    return None if row is None else _item(row)
+    if row is None:
+        raise NotFoundError(f"the transcript {name} has no item {key}", name=name, key=key)
+    return _item(row)
 
 
 _GET = sql("SELECT name, rev, state, created_at, updated_at, ns FROM transcripts WHERE ns = :ns AND name = :name")
 
 
 def get(tx: Tx, name: str, *, ns: str = MAIN) -> Transcript:
-    """A transcript with its document."""
+    """Return a transcript with its document; NotFoundError where there is none."""
     row = tx.one(_GET, ns=ns, name=name)
     if row is None:
         raise NotFoundError(f"there is no transcript {name}", name=name)
@@ -215,12 +240,12 @@ _LIST = sql(
 )
 
 
-def list(tx: Tx, *, prefix: str = "", after: str = "", limit: int = 100, ns: str = MAIN) -> TranscriptPage:
-    """Transcripts whose names begin with `prefix`, by name, a page at a time: pass `next` of a page as `after`."""
+def list(tx: Tx, *, prefix: str = "", cursor: str | None = None, limit: int = 100, ns: str = MAIN) -> Page[Transcript]:
+    """List the transcripts whose names begin with `prefix`, by name."""
+    # No name holds the last code point: it is not printable. So this is after all names that begin with the prefix.
     end = prefix + chr(0x10FFFF)
-    rows = tx.all(_LIST, ns=ns, after=after, prefix=prefix, end=end, limit=validation.limited(limit))
-    found = tuple(_transcript(row) for row in rows)
-    return TranscriptPage(found, found[-1].name if len(found) == limit else None)
+    rows = tx.all(_LIST, ns=ns, after=cursor or "", prefix=prefix, end=end, limit=validation.limited(limit) + 1)
+    return cut_page([_transcript(row) for row in rows], limit, lambda transcript: transcript.name)
 
 
 # --- values ------------------------------------------------------------------------------------------------------
@@ -231,11 +256,12 @@ def _named(what: str, text: Any) -> str:
 
 
 def _dump(value: Any) -> str:
-    """A value as JSON; a lone surrogate, which no database can keep, is written as its escape."""
+    """Return a value as JSON; a lone surrogate, which no database can keep, is written as its escape."""
     try:
         text = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
     except (TypeError, ValueError, RecursionError) as error:
         raise InvalidInputError(f"an item is no JSON: {error}") from error
+    # Most texts are: then there is no surrogate to look for.
     if text.isascii():
         return text
     try:
@@ -246,7 +272,7 @@ def _dump(value: Any) -> str:
 
 
 def _load(texts: Sequence[str], name: str) -> Sequence[Any]:
-    """The values of many JSON texts, parsed at once: half the time of one by one."""
+    """Return the values of many JSON texts, parsed at once: half the time of one by one."""
     try:
         values: Sequence[Any] = json.loads(f"[{','.join(texts)}]")
     except ValueError as error:
@@ -257,8 +283,10 @@ def _load(texts: Sequence[str], name: str) -> Sequence[Any]:
 
 
 def _item(row: Row) -> Item:
-    return Item(row[0], json.loads(row[3]), row[1], row[2])
+    seq, key, tag, body = row
+    return Item(seq, json.loads(body), key, tag)
 
 
 def _transcript(row: Row) -> Transcript:
-    return Transcript(row[0], row[1], json.loads(row[2]), row[3], row[4], row[5])
+    name, rev, state, created_at, updated_at, ns = row
+    return Transcript(name, rev, json.loads(state), created_at, updated_at, ns)

@@ -26,9 +26,9 @@ async def show(request: Request, q: Text = "", after: Text = "") -> Response:
         "q": q,
         "found": await store.objects.search(q, limit=50) if q.strip() else None,
         "roots": await kindly(store.graph.roots(limit=100), ()),
-        "page": await store.objects.list(after=after, limit=50),
+        "page": await store.objects.list(cursor=after or None, limit=50),
         "snapshots": await kindly(store.snapshots.list(limit=5)),
-        "images": await kindly(store.image.list(), ()),
+        "images": await kindly(store.image.list(limit=20)),
         "after": after,
     }
     return await desk.render("memory.html", shown)
@@ -41,14 +41,14 @@ async def one(request: Request, id: Text, at: Text = "", old: Number = None, new
     store = desk.store
     found = await kindly(store.objects.get(id, at=at or None))
     history = await store.objects.history(id, limit=50)
-    if found is None and not history:
+    if found is None and not history.items:
         found = await store.objects.get(id, at=at or None)
     shown = {
         "id": id,
         "at": at,
         "object": found,
         "children": await kindly(store.objects.children(id, at=at or None), ()),
-        "history": history,
+        "history": history.items,
         "old": old,
         "new": new,
         "changes": await _between(desk, id, old, new) if new is not None else None,
@@ -58,8 +58,8 @@ async def one(request: Request, id: Text, at: Text = "", old: Number = None, new
 
 async def _between(desk: Desk, id: str, old: int | None, new: int) -> list[diffs.Change]:
     """How one version of an object differs from another; from nothing where that is not there."""
-    before = None if old is None else await kindly(desk.store.objects.version(id, old))
-    after = await kindly(desk.store.objects.version(id, new))
+    before = None if old is None else await kindly(desk.store.objects.get(id, version=old))
+    after = await kindly(desk.store.objects.get(id, version=new))
     return diffs.compare(_facts(before), _facts(after))
 
 

@@ -20,7 +20,7 @@ Text = Annotated[str, Query(max_length=1000)]
 async def show(request: Request, after: Text = "") -> Response:
     """Snapshots, the newest first."""
     desk = Desk(request)
-    page = await desk.store.snapshots.list(after=after, limit=50)
+    page = await desk.store.snapshots.list(cursor=after or None, limit=50)
     return await desk.render("snapshots.html", {"page": page, "after": after})
 
 
@@ -28,7 +28,7 @@ async def show(request: Request, after: Text = "") -> Response:
 async def diff(request: Request, old: Text, new: Text = "work", after: Text = "") -> Response:
     """How one state differs from another, object by object."""
     desk = Desk(request)
-    found = await desk.store.snapshots.diff(old, new, after=after, limit=50)
+    found = await desk.store.snapshots.diff(old, new, cursor=after or None, limit=50)
     changes = [(each, _changes(each)) for each in found.differences]
     return await desk.render("diff.html", {"diff": found, "changes": changes})
 

@@ -1,9 +1,9 @@
-"""Blobs: bytes by key. Small ones lie in the database, larger ones as files, in S3 or in IPFS.
+"""Blobs: bytes by key. Small ones are stored in the database, larger ones as files, in S3 or in IPFS.
 
-    store = Blobs(AsyncExecutor(database), Shelf(open_place("blobs")))     # or SyncExecutor
+    store = Blobs(AsyncExecutor(database), BlobStoreConfig(open_backend("blobs")))   # or SyncExecutor
     await store.put("backups/today.bak", data)
 
-`Blobs[AsyncExecutor]` is a `BlobStore` (storage/stores.py); `Blobs[SyncExecutor]` shows the same verbs without await.
+`Blobs[AsyncExecutor]` is a `BlobStore` (storage/stores.py); `Blobs[SyncExecutor]` has the same methods without await.
 """
 
 from holdproof.db import Work, call
@@ -11,15 +11,14 @@ from holdproof.executors import Executor, Reads, Resource, Runs, RunsWith, Strea
 from holdproof.executors.exit_codes import exit_absent, exit_findings
 from holdproof.storage.blobs import checking, reading, removing, writing
 from holdproof.storage.blobs.blob_backend import BlobBackend, BlobSource
-from holdproof.storage.blobs.blob_config import INLINE, BlobStoreConfig
-from holdproof.storage.blobs.open_backend import open_place
+from holdproof.storage.blobs.blob_config import INLINE, BlobStoreConfig, open_backend
 
-__all__ = ["INLINE", "Blobs", "BlobBackend", "BlobStoreConfig", "BlobSource", "open_place"]
+__all__ = ["INLINE", "Blobs", "BlobBackend", "BlobStoreConfig", "BlobSource", "open_backend"]
 
 
-def _close(shelf: BlobStoreConfig) -> Work[None]:
-    """Let go of connections; may be called twice. The database stays open."""
-    return (yield from call(shelf.close))
+def _close(config: BlobStoreConfig) -> Work[None]:
+    """Close connections to backends; may be called twice. The database stays open."""
+    return (yield from call(config.close))
 
 
 class Blobs(Resource[Executor]):
@@ -37,11 +36,11 @@ class Blobs(Resource[Executor]):
     check = RunsWith(checking.check, reads=True, exit_code=exit_findings)
     close = RunsWith(_close, internal=True, local=True)
 
-    def __init__(self, face: Executor, shelf: BlobStoreConfig) -> None:
+    def __init__(self, face: Executor, config: BlobStoreConfig) -> None:
         super().__init__(face)
-        self._shelf = shelf
+        self._config = config
 
     @property
     def held(self) -> BlobStoreConfig:
-        """Where the bytes lie."""
-        return self._shelf
+        """Where the bytes are stored."""
+        return self._config

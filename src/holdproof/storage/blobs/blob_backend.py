@@ -1,4 +1,4 @@
-"""Where large blobs lie: the contract of a place."""
+"""`BlobBackend`: the contract of what stores large blobs (a folder, a bucket, an IPFS node)."""
 
 from collections.abc import Iterator, Sequence
 from typing import Protocol
@@ -7,69 +7,69 @@ from holdproof.storage.blobs.bodies import Body, Data, Spool
 
 
 class BlobSource(Protocol):
-    """Bytes on their way out, as a binary file gives them."""
+    """Bytes being read, as from a binary file."""
 
     def read(self, size: int, /) -> bytes:
-        """At most that many further bytes; none at the end."""
+        """Return at most that many further bytes; none at the end."""
         ...
 
     def close(self) -> None:
-        """Let go of it; may be called twice, from any thread."""
+        """Close it; may be called twice, from any thread."""
         ...
 
 
 class BlobBackend(Protocol):
-    """Somewhere bytes can lie under an address. Every call may block, and may come from any thread."""
+    """Stores bytes under addresses. Every call may block, and may come from any thread."""
 
     kind: str
-    """How rows name it."""
+    """Its name in the column `place` of a row."""
 
     pins: bool
-    """Whether it cannot list what is ours: then an address is entered first and pinned after."""
+    """Whether it cannot list what is ours: then an address is entered in the database first and pinned after."""
 
-    moves: bool
-    """Whether bytes that are there can take another name at once: then they are kept before equal ones are sought."""
+    renames: bool
+    """Whether it renames atomically and at no cost; if so, bytes are stored first and deduplicated afterwards."""
 
-    def take(self, data: Data) -> Body:
-        """Count and hash bytes that are all there; hold what `keep` needs."""
+    def stage(self, data: Data) -> Body:
+        """Count and hash bytes, and prepare what `put_bytes` needs (a temporary file, where that is the way)."""
         ...
 
     def spool(self) -> Spool:
-        """A temporary file for a stream."""
+        """Open a temporary file for a stream."""
         ...
 
-    def keep(self, body: Body, name: str) -> str:
-        """Keep bytes under a name, in the place of what was there; durable when it returns. Their address."""
+    def put_bytes(self, body: Body, name: str) -> str:
+        """Store bytes under a name, replacing what was there; return their address. Durable when it returns."""
         ...
 
     def pin(self, address: str) -> None:
-        """Keep it from being forgotten, where a place forgets."""
+        """Protect an address from garbage collection; does nothing where there is none. May be called twice."""
         ...
 
     def open(self, address: str) -> BlobSource:
-        """The bytes of an address; FileNotFoundError where there are none."""
+        """Open the bytes of an address; raises FileNotFoundError where there are none."""
         ...
 
     def remove(self, address: str) -> None:
-        """Remove the bytes of an address; nothing happens where there are none."""
+        """Remove the bytes of an address; does nothing where there are none."""
         ...
 
     def erase(self, address: str) -> bool:
-        """The same so that nobody reads them again; whether that was in its power."""
+        """Remove them so that they cannot be recovered; False if others may still have a copy."""
         ...
 
-    def listed(self, older_than_s: float) -> Iterator[Sequence[str]]:
-        """Every address that is at least that old, in pages."""
+    def list_older(self, older_than_s: float) -> Iterator[Sequence[str]]:
+        """Every address that is at least that old, in pages; raises FileNotFoundError where nothing was ever stored."""
         ...
 
     def tidy(self, older_than_s: float) -> int:
-        """Remove temporary files that are at least that old; how many."""
+        """Remove temporary files that are at least that old; return how many."""
         ...
 
     def where(self, address: str) -> str:
-        """An address as people and programs outside can find it."""
+        """The path or URL of an address, for people and other programs."""
         ...
 
     def close(self) -> None:
-        """Let go of connections; may be called twice."""
+        """Close connections; may be called twice."""
         ...

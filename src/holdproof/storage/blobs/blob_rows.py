@@ -3,11 +3,11 @@
 Rules:
 - A row is written after its bytes are durable, and it names an object only together with a new stamp of that object.
 - An object is doomed before its bytes are removed: in one statement, only if it still has the stamp it had before the
-  look for keys, and only if there is no key. So whoever enters a key, on any machine, is either seen or told.
-- A doomed object is never named again. Once its bytes are gone it is forgotten: a name that was known before is taken
-  only if it is still the same object (`born`), a name that was never used only if nobody doomed it meanwhile.
-- Bytes without an object (a crash came between) that bear our mark are doomed by entering them as doomed, and stay so
-  for an hour: for the writer who may have been about to enter them.
+  look for keys, and only if there is no key. So a writer that enters a key, on any machine, is noticed or refused.
+- A doomed object is never named again. Once its bytes are removed its row is deleted: an existing name is reused
+  only if it is still the same object (`born`), a new name only if nobody doomed it meanwhile.
+- Bytes with our mark but without an object (a crash came between) are doomed by entering them as doomed, and stay so
+  for an hour, for the writer that may have been about to enter them.
 """
 
 from collections.abc import Sequence
@@ -20,8 +20,9 @@ from holdproof.storage.blobs.bodies import Body
 
 DB: Final = "db"
 FORGOTTEN: Final = "blobs:forgotten"
-_HASHED: Final = 64
-Found = tuple[Blob, bytes | None]
+_HASH_DIGITS: Final = 64
+BlobWithData = tuple[Blob, bytes | None]
+"""A blob, and its bytes if they are in the row."""
 Object = tuple[str, str]
 """Place and address."""
 Change = tuple[bool, Object | None]
@@ -30,17 +31,22 @@ Change = tuple[bool, Object | None]
 _FIND = sql("SELECT key, size, sha256, content_type, place, address, put_at, data FROM blobs WHERE key = :key")
 
 
-def find(tx: Tx, key: str) -> Found | None:
-    """A blob, and its bytes if they lie in the row."""
+def find(tx: Tx, key: str) -> BlobWithData | None:
+    """Read a blob, and its bytes if they are in the row; None if there is no such key."""
     row = tx.one(_FIND, key=key)
-    return None if row is None else (Blob(*row[:7]), row[7])
+    return None if row is None else _with_data(row)
+
+
+def _with_data(row: Row) -> BlobWithData:
+    *columns, data = row
+    return Blob(*columns), data
 
 
 _STAT = sql("SELECT key, size, sha256, content_type, place, address, put_at FROM blobs WHERE key = :key")
 
 
 def stat(tx: Tx, key: str) -> Blob | None:
-    """What is known of a blob."""
+    """Read the row of a blob without its bytes; None if there is no such key."""
     row = tx.one(_STAT, key=key)
     return None if row is None else Blob(*row)
 
@@ -49,7 +55,7 @@ _KEYS = sql("SELECT key FROM blobs WHERE key >= :since ORDER BY key LIMIT :limit
 
 
 def keys(tx: Tx, since: str, limit: int) -> list[str]:
-    """Keys from one on, sorted by code point."""
+    """Read keys from `since` on, in code point order."""
     return [key for (key,) in tx.all(_KEYS, since=since, limit=limit)]
 
 
@@ -59,9 +65,9 @@ _PAGE = sql(
 )
 
 
-def page(tx: Tx, after: str, limit: int) -> list[Found]:
-    """Blobs after a key, with the bytes that lie in their rows."""
-    return [(Blob(*row[:7]), row[7]) for row in tx.all(_PAGE, after=after, limit=limit)]
+def page(tx: Tx, after: str, limit: int) -> list[BlobWithData]:
+    """Read blobs after a key, with the bytes that are in their rows."""
+    return [_with_data(row) for row in tx.all(_PAGE, after=after, limit=limit)]
 
 
 _HAS = sql("SELECT place, address FROM blobs WHERE key = :key AND address IS NOT NULL")
@@ -75,29 +81,36 @@ _ENTER = sql(
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
-    """Where the bytes of a row were put; `born` if that was an object already, `sole` if no other may equal it."""
+class StoredBytes:
+    """Where the bytes of a row are stored.
+
+    `born` is the object's stamp if it existed before; `sole` says that no other object may have the same bytes.
+    """
 
     place: str = DB
     address: str | None = None
     born: str | None = None
     sole: bool = False
 
-    def hold(self, tx: Tx, sha256: str) -> bool:
-        """Make sure that they stay; False if they are doomed, or not the only ones though they should be."""
+    def retain(self, tx: Tx, sha256: str) -> bool:
+        """Protect them from removal; False if they are doomed, or not the only ones though they must be."""
         if self.address is None:
             return True
+        # Bytes that were uploaded without looking for equal ones: if there are some, the caller shares those instead.
         if self.sole and tx.one(_SHARED, sha256=sha256, place=self.place) is not None:
             return False
         if self.born is None:
             return claim(tx, self.place, self.address, sha256) is not None
-        return hold(tx, self.place, self.address, self.born)
+        return retain(tx, self.place, self.address, self.born)
 
 
-def enter(tx: Tx, key: str, body: Body, content_type: str | None, kept: Kept, *, subject: str | None = None) -> Change:
-    """Write a key's row, with the handle of its subject; nothing is changed if its bytes are not as they must be."""
-    if not kept.hold(tx, body.sha256):
+def enter(
+    tx: Tx, key: str, body: Body, content_type: str | None, stored: StoredBytes, *, subject: str | None = None
+) -> Change:
+    """Write the row of a key, with the handle of its subject; change nothing if `retain` fails."""
+    if not stored.retain(tx, body.sha256):
         return False, None
+    # Read before the upsert: afterwards nobody knows which object the key had.
     before = tx.one(_HAS, key=key)
     tx.execute(
         _ENTER,
@@ -105,10 +118,10 @@ def enter(tx: Tx, key: str, body: Body, content_type: str | None, kept: Kept, *,
         size=body.size,
         sha256=body.sha256,
         content_type=content_type,
-        place=kept.place,
-        address=kept.address,
+        place=stored.place,
+        address=stored.address,
         put_at=tx.now,
-        data=body.data if kept.address is None else None,
+        data=body.data if stored.address is None else None,
         subject=subject,
     )
     return True, _doomed(tx, before)
@@ -118,7 +131,7 @@ _DELETE = sql("DELETE FROM blobs WHERE key = :key RETURNING place, address")
 
 
 def delete(tx: Tx, key: str) -> Change:
-    """Remove a key."""
+    """Delete a key."""
     row = tx.one(_DELETE, key=key)
     return row is not None, _doomed(tx, row)
 
@@ -127,18 +140,21 @@ _LABELLED = sql("SELECT key FROM blobs WHERE subject = :handle LIMIT :limit")
 
 
 def delete_labelled(tx: Tx, handle: str, limit: int) -> int:
-    """Remove keys of a subject and doom what they had; how many."""
-    found = tx.all(_LABELLED, handle=handle, limit=limit)
-    for (key,) in found:
+    """Delete keys of a subject and doom their objects; return how many."""
+    labelled = tx.all(_LABELLED, handle=handle, limit=limit)
+    for (key,) in labelled:
         delete(tx, key)
-    return len(found)
+    return len(labelled)
 
 
 def _doomed(tx: Tx, before: Row | None) -> Object | None:
-    """The object that a row had, if it is doomed now."""
-    if before is None or before[1] is None or not doom(tx, *before):
+    """Doom the object that a row had; return it if that succeeded."""
+    if before is None:
         return None
-    return before[0], before[1]
+    place, address = before
+    if address is None or not doom(tx, place, address):
+        return None
+    return place, address
 
 
 # --- objects -----------------------------------------------------------------------------------------------------
@@ -150,13 +166,17 @@ _SHARED = sql(
 
 
 def name(tx: Tx, place: str, sha256: str) -> tuple[str, str | None]:
-    """What an object with these bytes is called there already, and since when; else a name that was never used."""
+    """The name of an object with these bytes and when it was born; else a new name and None."""
     row = tx.one(_SHARED, sha256=sha256, place=place)
-    return (f"{sha256}-{endings(tx, 1)[0]}", None) if row is None else (row[0], row[1])
+    if row is None:
+        [ending] = endings(tx, 1)
+        return f"{sha256}-{ending}", None
+    address, born = row
+    return address, born
 
 
 def endings(tx: Tx, count: int) -> list[str]:
-    """What makes a hash a name that was never used: our mark, and digits by chance."""
+    """Endings that make a hash a new name: our mark, and random digits."""
     ours = mark(tx)
     return [f"{ours}{tx.random(4).hex()}" for _ in range(count)]
 
@@ -165,11 +185,12 @@ _MARK = sql("SELECT mark FROM blob_facts WHERE one = 1")
 
 
 def mark(tx: Tx) -> str:
-    """What the names of this database's objects have after their hash: another database may share the place."""
-    [(found,)] = tx.all(_MARK)
-    return str(found)
+    """What follows the hash in names of this database's objects: another database may use the same backend."""
+    [(text,)] = tx.all(_MARK)
+    return str(text)
 
 
+# The WHERE makes a doomed object return no row: it must not come to life again while its bytes are being removed.
 _CLAIM = sql(
     "INSERT INTO blob_objects (place, address, sha256, born, stamp, put_at)"
     " VALUES (:place, :address, :sha256, :stamp, :stamp, :now)"
@@ -179,20 +200,23 @@ _CLAIM = sql(
 
 
 def claim(tx: Tx, place: str, address: str, sha256: str) -> str | None:
-    """Enter an object or give it a new stamp; since when it is there, or None if it is doomed."""
+    """Enter an object or give it a new stamp; return its birth stamp, or None if it is doomed."""
     row = tx.one(_CLAIM, place=place, address=address, sha256=sha256, stamp=tx.new_id(), now=tx.now)
-    return None if row is None else str(row[0])
+    if row is None:
+        return None
+    (born,) = row
+    return str(born)
 
 
-_HOLD = sql(
+_RETAIN = sql(
     "UPDATE blob_objects SET stamp = :stamp, put_at = :now WHERE place = :place AND address = :address"
     " AND born = :born AND doomed_at IS NULL"
 )
 
 
-def hold(tx: Tx, place: str, address: str, born: str) -> bool:
+def retain(tx: Tx, place: str, address: str, born: str) -> bool:
     """Give an object a new stamp, if it is still the one that was claimed."""
-    return tx.count(_HOLD, place=place, address=address, born=born, stamp=tx.new_id(), now=tx.now) == 1
+    return tx.count(_RETAIN, place=place, address=address, born=born, stamp=tx.new_id(), now=tx.now) == 1
 
 
 _STAMP = sql("SELECT stamp FROM blob_objects WHERE place = :place AND address = :address AND doomed_at IS NULL")
@@ -204,13 +228,17 @@ _DOOM = sql(
 
 
 def doom(tx: Tx, place: str, address: str) -> bool:
-    """Doom an object that no key has; whether it is its turn."""
-    stamp: Row | None = tx.one(_STAMP, place=place, address=address)
-    if stamp is None:
+    """Doom an object that no key has; False if it has one, or if somebody else was first."""
+    # The stamp is read before the look for keys: a writer that enters a key in between gives the object a new one,
+    # and then this statement matches no row.
+    row = tx.one(_STAMP, place=place, address=address)
+    if row is None:
         return False
-    return tx.one(_DOOM, place=place, address=address, stamp=stamp[0], now=tx.now) is not None
+    (stamp,) = row
+    return tx.one(_DOOM, place=place, address=address, stamp=stamp, now=tx.now) is not None
 
 
+# An empty hash marks an object that was never entered: nobody can share its bytes.
 _DOOM_STRAY = sql(
     "INSERT INTO blob_objects (place, address, sha256, born, stamp, put_at, doomed_at)"
     " VALUES (:place, :address, '', :stamp, :stamp, :now, :now)"
@@ -219,12 +247,12 @@ _DOOM_STRAY = sql(
 
 
 def doom_strays(tx: Tx, place: str, addresses: Sequence[str]) -> list[Object]:
-    """Doom those that bear our mark and that no row speaks of."""
+    """Doom those that have our mark and no row; return them."""
     ours = f"-{mark(tx)}"
     return [
         (place, address)
         for address in addresses
-        if address.startswith(ours, _HASHED)
+        if address.startswith(ours, _HASH_DIGITS)
         and tx.one(_DOOM_STRAY, place=place, address=address, stamp=tx.new_id(), now=tx.now) is not None
     ]
 
@@ -236,28 +264,29 @@ _IDLE = sql(
 
 
 def doom_idle(tx: Tx, before: str, limit: int) -> list[Object]:
-    """Doom some of those that no key has, entered before that moment."""
+    """Doom some objects without a key that were entered before that moment; return them."""
     idle = tx.all(_IDLE, before=before, limit=limit)
     return [(place, address) for place, address in idle if doom(tx, place, address)]
 
 
-_LEFT = sql(
+_UNDELETED = sql(
     "SELECT place, address FROM blob_objects WHERE doomed_at <= :before AND sha256 <> ''"
     " AND (place, address) > (:place, :address) ORDER BY place, address LIMIT :limit"
 )
 
 
-def left(tx: Tx, before: str, after: Object, limit: int) -> list[Object]:
-    """Objects that were doomed before that moment and whose bytes may still be there."""
-    found = tx.all(_LEFT, before=before, place=after[0], address=after[1], limit=limit)
-    return [(place, address) for place, address in found]
+def undeleted(tx: Tx, before: str, after: Object, limit: int) -> list[Object]:
+    """Objects that were doomed before that moment and whose bytes may still exist."""
+    after_place, after_address = after
+    rows = tx.all(_UNDELETED, before=before, place=after_place, address=after_address, limit=limit)
+    return [(place, address) for place, address in rows]
 
 
 _FORGET_STRAYS = sql("DELETE FROM blob_objects WHERE doomed_at <= :before AND sha256 = ''")
 
 
 def forget_strays(tx: Tx, before: str) -> None:
-    """Forget bytes that never were an object and were doomed before that moment."""
+    """Delete the rows of strays that were doomed before that moment."""
     tx.execute(_FORGET_STRAYS, before=before)
 
 
@@ -265,6 +294,6 @@ _FORGET = sql("DELETE FROM blob_objects WHERE place = :place AND address = :addr
 
 
 def forget(tx: Tx, place: str, address: str) -> None:
-    """Remove a doomed object whose bytes are gone."""
+    """Delete the row of a doomed object whose bytes are removed; wakes writers of equal bytes."""
     tx.execute(_FORGET, place=place, address=address)
     tx.notify(FORGOTTEN)

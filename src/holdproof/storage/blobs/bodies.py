@@ -1,8 +1,8 @@
-"""Bytes on their way in: counted and hashed, in memory or in a temporary file.
+"""Bytes to be stored: counted and hashed, in memory or in a temporary file.
 
 Rules:
 - A stream is held in memory up to the size that stays in the database, then in a temporary file: memory is bounded.
-- A temporary file is for the owner only, and gone when its spool is dropped, however the work ended.
+- A temporary file is readable by the owner only, and removed when its spool is dropped, however the work ended.
 """
 
 import io
@@ -31,7 +31,9 @@ class Spool:
     """A temporary file that grows; `move` makes it another file, durably."""
 
     def __init__(self, folder: str) -> None:
-        self._folder, self._moved, self._synced = folder, False, False
+        self._folder = folder
+        self._moved = False
+        self._synced = False
         with disk.translated(folder):
             handle, self._path = _temporary(folder)
         self._file = io.FileIO(handle, "r+")
@@ -48,9 +50,10 @@ class Spool:
             self._sync()
 
     def _write(self, data: Data) -> None:
-        self._synced, written = False, self._file.write(data)
-        while written < len(data):  # the system takes no more than 2 GiB at once, or less before a disk is full
-            written += self._file.write(memoryview(data)[written:])
+        self._synced = False
+        count = self._file.write(data)
+        while count < len(data):  # the system takes no more than 2 GiB at once, or less before a disk is full
+            count += self._file.write(memoryview(data)[count:])
 
     def _sync(self) -> None:
         if not self._synced:
@@ -58,14 +61,15 @@ class Spool:
             self._synced = True
 
     def source(self) -> IO[bytes]:
-        """What was added, from the beginning; there even if the file has lost its name."""
+        """What was added, from the beginning; readable even if the file was unlinked."""
         self._file.seek(0)
         return self._file
 
     def move(self, target: str) -> None:
-        """Be that file from now on, in the place of one that is there; what has lost its name is copied."""
+        """Rename it to `target`, durably, replacing what is there; a file that was unlinked is copied."""
         with disk.translated(target):
             spool = self
+            # A sweep with an age of nothing may unlink our temporary file at any moment.
             while not spool._rename(target):
                 spool = self._copy()
             folders.sync(os.path.dirname(target))
@@ -73,17 +77,19 @@ class Spool:
     def _rename(self, target: str) -> bool:
         self._sync()
         try:
-            os.utime(self._path)  # it is as old as its name: a sweep shall not take it for something left behind
+            os.utime(self._path)  # a sweep goes by age: the file must not look older than its name
             os.replace(self._path, target)
         except FileNotFoundError:
             if os.path.isdir(os.path.dirname(target)):
                 return False
             raise
-        self._path, self._moved = target, True
+        self._path = target
+        self._moved = True
         return True
 
     def _copy(self) -> "Spool":
-        copy, source = Spool(self._folder), self.source()
+        copy = Spool(self._folder)
+        source = self.source()
         while piece := source.read(PIECE):
             copy.write(piece)
         return copy
@@ -97,6 +103,7 @@ class Spool:
             with suppress(OSError):
                 os.unlink(self._path)
 
+    # A stream that nobody finishes (a cancelled task, a forgotten iterator) must not leave its file behind.
     def __del__(self) -> None:
         if hasattr(self, "_file"):
             self.drop()
@@ -112,12 +119,12 @@ def _temporary(folder: str) -> tuple[int, str]:
 
 
 def remove_spools(folder: Path, older_than_s: float) -> int:
-    """Remove the temporary files that a crash left in a folder; how many."""
-    left = [path for path in older(folder, older_than_s) if path.name.startswith(SPARE)]
+    """Remove the temporary files that a crash left in a folder; return how many."""
+    leftovers = [path for path in older(folder, older_than_s) if path.name.startswith(SPARE)]
     with disk.translated(folder):
-        for path in left:
+        for path in leftovers:
             path.unlink(missing_ok=True)
-    return len(left)
+    return len(leftovers)
 
 
 def older(folder: Path, seconds: float) -> Iterator[Path]:
@@ -132,7 +139,7 @@ def older(folder: Path, seconds: float) -> Iterator[Path]:
 
 @dataclass(frozen=True, slots=True)
 class Body:
-    """Bytes to be kept, all there: in memory or in a temporary file."""
+    """Complete bytes to be stored, in memory or in a temporary file."""
 
     size: int
     sha256: str
@@ -145,52 +152,57 @@ class Body:
         return cls(len(data), sha256(data).hexdigest(), data)
 
     def source(self) -> bytes | IO[bytes]:
-        """The bytes, for a client that takes both."""
+        """The bytes as an object or as a file, for clients that accept both."""
         if self.data is not None:
             return self.data
         assert self.spool is not None
         return self.spool.source()
 
     def drop(self) -> None:
-        """Remove what is temporary."""
+        """Remove the temporary file; may be called twice."""
         if self.spool is not None:
             self.spool.drop()
 
 
 class Intake:
-    """A stream that comes in: pieces are gathered until they are worth a write."""
+    """Collects a stream; small pieces are gathered into larger writes."""
 
     def __init__(self, inline: float, spool: Callable[[], Spool]) -> None:
-        self._inline, self._open = inline, spool
-        self._hash, self._size = sha256(), 0
+        self._inline = inline
+        self._open = spool
+        self._hash = sha256()
+        self._size = 0
         self._waiting: list[bytes] = []
         self._length = 0
         self._spool: Spool | None = None
 
     def add(self, piece: Data) -> bool:
-        """Take a piece; whether it is time to `flush`."""
+        """Add a piece; return whether it is time to `flush`."""
         if not isinstance(piece, Data):
             raise InvalidInputError(f"a stream of bytes gave {type(piece).__name__}", got=type(piece).__name__)
         self._waiting.append(bytes(piece))
         self._length += len(self._waiting[-1])
+        # Up to `inline` bytes everything stays in memory: it may become a row.
         return self._length > max(PIECE, self._inline)
 
     @property
     def size(self) -> int:
-        """How many bytes have come."""
+        """How many bytes were added."""
         return self._size + self._length
 
     def flush(self) -> None:
-        """Write what has been gathered to the temporary file."""
+        """Write the gathered pieces to the temporary file."""
         self._spool = self._spool or self._open()
         pieces = b"".join(self._waiting)
         self._hash.update(pieces)
         self._spool.write(pieces)
         self._size += self._length
-        self._waiting, self._length = [], 0
+        self._waiting = []
+        self._length = 0
 
     def finish(self) -> Body:
-        """Everything that came."""
+        """Return everything that was added."""
+        # Small enough for a row: no file was ever needed.
         if self._spool is None and self._length <= self._inline:
             return Body.of(b"".join(self._waiting))
         self.flush()
@@ -204,7 +216,7 @@ class Intake:
 
 
 def puller(chunks: Chunks) -> Callable[[], Any]:
-    """What asks a stream for its next piece, and gets None at its end: async for async ones, else plain."""
+    """Return a function for the next piece of a stream, None at its end; a coroutine function for async streams."""
     if isinstance(chunks, AsyncIterable):
         arriving = aiter(chunks)
 

@@ -1,4 +1,4 @@
-"""Whether every blob is there and is what its row says: the check that a verification of the store composes."""
+"""Check that every blob exists and matches its row; part of the verification of a store."""
 
 from collections.abc import Callable
 from contextlib import suppress
@@ -12,52 +12,57 @@ from holdproof.model.verdicts import Verdict
 from holdproof.model.verify import Finding
 from holdproof.storage.blobs import blob_rows
 from holdproof.storage.blobs.blob_config import BlobStoreConfig
-from holdproof.storage.blobs.verified import Verified, corrupt
+from holdproof.storage.blobs.verified import VerifiedReader, corrupt
 
 _PAGE: Final = 100
-_REMEDY: Final = "keep a copy of what is there, then put the blob again or restore a backup"
+_REMEDY: Final = "copy what is there for an investigation, then put the blob again or restore a backup"
 
 
-def check(shelf: BlobStoreConfig, *, progress: Callable[[int], None] | None = None) -> Work[list[Finding]]:
-    """Read every blob; a finding for each whose bytes are missing, altered, or cannot be read now."""
+def check(config: BlobStoreConfig, *, progress: Callable[[int], None] | None = None) -> Work[list[Finding]]:
+    """Read every blob; return a finding for each whose bytes are missing, altered, or cannot be read now."""
     findings: list[Finding] = []
-    after, done = "", 0
+    after = ""
+    count = 0
     while page := (yield from ask(Read(partial(blob_rows.page, after=after, limit=_PAGE)))):
         for blob, data in page:
-            finding = yield from _look(shelf, blob, data)
-            findings += [] if finding is None else [finding]
-        after, done = page[-1][0].key, done + len(page)
+            finding = yield from _check_blob(config, blob, data)
+            if finding is not None:
+                findings.append(finding)
+        last_blob, _ = page[-1]
+        after = last_blob.key
+        count += len(page)
         if progress is not None:
-            progress(done)
+            progress(count)
     return findings
 
 
-def _look(shelf: BlobStoreConfig, blob: Blob, data: bytes | None) -> Work[Finding | None]:
+def _check_blob(config: BlobStoreConfig, blob: Blob, data: bytes | None) -> Work[Finding | None]:
     try:
-        yield from call(_walk, shelf, blob, data)
+        yield from call(_read_through, config, blob, data)
     except BlobCorruptError as error:
         now = yield from ask(Read(lambda tx: blob_rows.stat(tx, blob.key)))
-        return _finding(shelf, blob, error) if now == blob else None  # else it was replaced while we looked
+        return _finding(config, blob, error) if now == blob else None  # else it was replaced while we looked
     except HoldproofError as error:
-        return _finding(shelf, blob, error)
+        return _finding(config, blob, error)
     return None
 
 
-def _walk(shelf: BlobStoreConfig, blob: Blob, data: bytes | None) -> None:
+def _read_through(config: BlobStoreConfig, blob: Blob, data: bytes | None) -> None:
     if blob.address is None:
-        Verified.of(blob, data or b"").walk()
+        VerifiedReader.from_bytes(blob, data or b"").read_through()
         return
     try:
-        Verified(blob, shelf.at(blob.place).open(blob.address)).walk()
+        VerifiedReader(blob, config.at(blob.place).open(blob.address)).read_through()
     except (FileNotFoundError, FormatError) as error:  # at an address that is none, there is nothing
         raise corrupt(blob, "missing") from error
 
 
-def _finding(shelf: BlobStoreConfig, blob: Blob, error: HoldproofError) -> Finding:
-    altered, file = isinstance(error, BlobCorruptError), ""
+def _finding(config: BlobStoreConfig, blob: Blob, error: HoldproofError) -> Finding:
+    altered = isinstance(error, BlobCorruptError)
+    file = ""
     if altered and blob.address is not None:
         with suppress(FormatError):  # an address that is none
-            file = shelf.where(blob.key, blob.place, blob.address)
+            file = config.where(blob.key, blob.place, blob.address)
     verdict = Verdict.TAMPERED if altered else Verdict.PENDING
     remedy = _REMEDY if altered else error.remedy
     return Finding(verdict, error.message, remedy, file, "blobs", blob.key, outside=True)

@@ -2,7 +2,7 @@
 
 Rules:
 - Bytes leave the store only with the size and the SHA-256 of their row, else BlobCorruptError names the key.
-- A stream holds its last piece back until all of them are verified: what ended without an error was right.
+- A stream withholds its last piece until all of them are verified: a stream that ended without an error was right.
 - A read sees one version of a blob; if that is replaced before its bytes are opened, it sees the next one.
 """
 
@@ -16,7 +16,7 @@ from holdproof.errors import InvalidInputError, NotFoundError, StaleVersionError
 from holdproof.model.blobs import Blob, can_begin, check_key
 from holdproof.storage.blobs import blob_rows
 from holdproof.storage.blobs.blob_config import BlobStoreConfig
-from holdproof.storage.blobs.verified import Verified, corrupt
+from holdproof.storage.blobs.verified import VerifiedReader, corrupt
 
 _PAGE: Final = 1_000
 _TRIES: Final = 5
@@ -24,57 +24,59 @@ _SUCCESSOR: Final = "\x01"
 """No key has a control character, so nothing lies between a key and the same with this at its end."""
 
 
-def get(shelf: BlobStoreConfig, key: str) -> Work[bytes | None]:
-    """The bytes of a key, verified, or None."""
+def get(config: BlobStoreConfig, key: str) -> Work[bytes | None]:
+    """Return the verified bytes of a key, or None."""
     for _ in range(_TRIES):
         with suppress(StaleVersionError):
-            return (yield from _whole(shelf, key))
-    return (yield from _whole(shelf, key))
+            return (yield from _read(config, key))
+    return (yield from _read(config, key))
 
 
-def _whole(shelf: BlobStoreConfig, key: str) -> Work[bytes | None]:
-    found = yield from _open(shelf, key)
-    if found is None:
+def _read(config: BlobStoreConfig, key: str) -> Work[bytes | None]:
+    reader = yield from _open(config, key)
+    if reader is None:
         return None
-    return found.whole() if found.here else (yield from call(found.whole))
+    # Bytes from a row are in memory already: no thread is needed to read them.
+    return reader.read_all() if reader.in_memory else (yield from call(reader.read_all))
 
 
-def open_read(shelf: BlobStoreConfig, key: str) -> Stream[bytes]:
-    """The bytes of a key in pieces, in bounded memory; NotFoundError where there is none."""
-    found = yield from _open(shelf, key)
-    if found is None:
+def open_read(config: BlobStoreConfig, key: str) -> Stream[bytes]:
+    """Stream the bytes of a key in bounded memory; raises NotFoundError where there is none."""
+    reader = yield from _open(config, key)
+    if reader is None:
         raise NotFoundError(f"no blob {key}", key=key)
     try:
-        held = b""
-        while piece := (yield from call(found.piece)):
-            if held:
-                yield Give(held)
-            held = piece
-        if held:
-            yield Give(held)
+        previous = b""
+        while piece := (yield from call(reader.piece)):
+            if previous:
+                yield Give(previous)
+            previous = piece
+        if previous:
+            yield Give(previous)
     finally:
-        found.close()
+        reader.close()
 
 
-def _open(shelf: BlobStoreConfig, key: str) -> Work[Verified | None]:
-    """The bytes of a key; once more from the row if they are gone, because they may have been replaced."""
+def _open(config: BlobStoreConfig, key: str) -> Work[VerifiedReader | None]:
+    """Open the bytes of a key; read the row again if they are missing, because they may have been replaced."""
     check_key(key)
     missed: Blob | None = None
-    while (found := (yield from ask(Read(lambda tx: blob_rows.find(tx, key))))) is not None:
-        blob, data = found
+    while (row := (yield from ask(Read(lambda tx: blob_rows.find(tx, key))))) is not None:
+        blob, data = row
         if blob.address is None:
-            return Verified.of(blob, data or b"")
+            return VerifiedReader.from_bytes(blob, data or b"")
+        # The same row twice without bytes: nobody replaced them, they are lost.
         if missed == blob:
             raise corrupt(blob, "missing")
         try:
-            return Verified(blob, (yield from call(shelf.at(blob.place).open, blob.address)))
+            return VerifiedReader(blob, (yield from call(config.at(blob.place).open, blob.address)))
         except FileNotFoundError:
             missed = blob
     return None
 
 
 def stat(tx: Tx, key: str) -> Blob | None:
-    """What is known of a blob, or None."""
+    """Return size, hash, type and place of a blob, or None."""
     return blob_rows.stat(tx, check_key(key))
 
 
@@ -84,14 +86,16 @@ def exists(tx: Tx, key: str) -> bool:
 
 
 def list(prefix: str = "") -> Work[builtins.list[str]]:
-    """The keys that begin with a text, sorted by code point."""
+    """Return the keys that begin with a text, in code point order."""
     if not isinstance(prefix, str):
-        raise InvalidInputError("a prefix is a text", field="prefix")
-    found: builtins.list[str] = []
-    since, more = prefix, can_begin(prefix)
+        raise InvalidInputError("prefix must be a text", field="prefix")
+    keys: builtins.list[str] = []
+    since = prefix
+    more = can_begin(prefix)
+    # Keys with a prefix are consecutive in code point order, so the first page that leaves it is the last.
     while more:
         page = yield from ask(Read(partial(blob_rows.keys, since=since, limit=_PAGE)))
-        found += [key for key in page if key.startswith(prefix)]
+        keys += [key for key in page if key.startswith(prefix)]
         more = len(page) == _PAGE and page[-1].startswith(prefix)
         since = page[-1] + _SUCCESSOR if page else since
-    return found
+    return keys

@@ -1,11 +1,11 @@
-"""Removing blobs, and what nobody needs any more.
+"""Removing blobs, and garbage collection (`sweep`).
 
 Rules:
-- Bytes go only after their object was doomed (rows.py): never while a key has them, or is about to.
+- Bytes are removed only after their object was doomed (blob_rows.py): never while a key has them, or is about to.
 - Bytes that lost their last key are removed at once; if that fails, or a crash comes first, a sweep does it.
 - A sweep also removes what crashed writers left: bytes without a row, temporary files. It leaves alone what is younger
-  than it is told, so as not to disturb; even at an age of nothing, every write under way ends well.
-- Bytes of other databases at the same place are none of its business: a name says whose they are.
+  than `older_than_s`; but even with 0, no concurrent write fails.
+- Bytes of other databases at the same backend are never touched: a name says whose they are.
 """
 
 from collections.abc import Iterator, Sequence
@@ -27,70 +27,73 @@ _LONG_S: Final = 100 * 366 * 86_400
 _PAGE: Final = 200
 
 
-def delete(shelf: BlobStoreConfig, key: str) -> Work[bool]:
-    """Remove a key; whether it was there."""
+def delete(config: BlobStoreConfig, key: str) -> Work[bool]:
+    """Remove a key; return whether it existed."""
     check_key(key)
-    found, doomed = yield from ask(Write(lambda tx: blob_rows.delete(tx, key)))
+    existed, doomed = yield from ask(Write(lambda tx: blob_rows.delete(tx, key)))
     if doomed is not None:
-        yield from remove(shelf, doomed)
-    return found
+        yield from remove(config, doomed)
+    return existed
 
 
-def remove(shelf: BlobStoreConfig, doomed: Object) -> Work[bool]:
-    """Remove the bytes of a doomed object and forget it; where that fails they are left to a sweep."""
-    if not (yield from remove_bytes(shelf, doomed)):
+def remove(config: BlobStoreConfig, doomed: Object) -> Work[bool]:
+    """Remove the bytes of a doomed object and its row; False if a sweep must try again."""
+    if not (yield from remove_bytes(config, doomed)):
         return False
     yield Write(lambda tx: blob_rows.forget(tx, *doomed))
     return True
 
 
-def remove_bytes(shelf: BlobStoreConfig, doomed: Object) -> Work[bool]:
-    """Remove the bytes of an object that no row speaks of; whether that could be done."""
+def remove_bytes(config: BlobStoreConfig, doomed: Object) -> Work[bool]:
+    """Remove the bytes of an object that has no key; return whether that succeeded."""
     place, address = doomed
     try:
-        yield from call(shelf.at(place).remove, address)
+        yield from call(config.at(place).remove, address)
     except HoldproofError:
         return False
     return True
 
 
-def finish(shelf: BlobStoreConfig) -> Work[list[str]]:
-    """Remove the bytes of everything that is doomed, for good; where those lie that nobody can remove.
+def finish(config: BlobStoreConfig) -> Work[list[str]]:
+    """Erase the bytes of everything that is doomed; return where bytes are that nobody can erase.
 
-    A place that cannot be reached now is an error, once everything else was tried: it is to be done again.
+    A backend that cannot be reached now is an error, raised once everything else was tried: call it again later.
     """
+    # What is doomed after this moment belongs to somebody else, who removes it.
     now = yield from ask(Read(lambda tx: tx.now))
-    stay: list[str] = []
-    away: HoldproofError | None = None
+    remaining: list[str] = []
+    unreachable: HoldproofError | None = None
     after: Object = ("", "")
-    while left := (yield from ask(Read(partial(blob_rows.left, before=now, after=after, limit=_PAGE)))):
-        for place, address in left:
+    while undeleted := (yield from ask(Read(partial(blob_rows.undeleted, before=now, after=after, limit=_PAGE)))):
+        for place, address in undeleted:
             try:
-                gone = yield from call(shelf.at(place).erase, address)
+                erased = yield from call(config.at(place).erase, address)
             except (UnreachableError, UnavailableError) as error:
-                away = error
+                unreachable = error
                 continue
             except HoldproofError:
-                stay.append(f"{place}:{address}")
+                remaining.append(f"{place}:{address}")
                 continue
-            stay += [] if gone else [shelf.at(place).where(address)]
+            if not erased:
+                remaining.append(config.at(place).where(address))
             yield Write(partial(blob_rows.forget, place=place, address=address))
-        after = left[-1]
-    if away is not None:
-        raise away
-    return stay
+        after = undeleted[-1]
+    if unreachable is not None:
+        raise unreachable
+    return remaining
 
 
-def sweep(shelf: BlobStoreConfig, *, older_than_s: float = HOUR_S) -> Work[BlobsSwept]:
-    """Remove bytes without a key and temporary files, as far as they are at least that old; what was removed."""
+def sweep(config: BlobStoreConfig, *, older_than_s: float = HOUR_S) -> Work[BlobsSwept]:
+    """Remove bytes without a key and temporary files that are at least that old; return how many."""
     values.number("older_than_s", older_than_s, least=0, most=_LONG_S)
+    # Strays stay entered as doomed for an hour: a slow writer may be about to name them (see blob_rows).
     before, hour = yield from ask(Read(lambda tx: (_before(tx, older_than_s), _before(tx, HOUR_S))))
     yield Write(lambda tx: blob_rows.forget_strays(tx, hour))
-    objects = yield from _sweep_known(shelf, before)
+    objects = yield from _sweep_known(config, before)
     temporaries = 0
-    for place in shelf.places.values():
-        objects += yield from _sweep_strays(shelf, place, older_than_s)
-        temporaries += yield from call(place.tidy, older_than_s)
+    for backend in config.backends.values():
+        objects += yield from _sweep_strays(config, backend, older_than_s)
+        temporaries += yield from call(backend.tidy, older_than_s)
     return BlobsSwept(objects, temporaries)
 
 
@@ -98,30 +101,33 @@ def _before(tx: Tx, seconds: float) -> str:
     return to_text(to_micros(tx.now) - round(seconds * 1e6))
 
 
-def _sweep_known(shelf: BlobStoreConfig, before: str) -> Work[int]:
-    """Remove objects that no key has, and those that were doomed and not removed; how many."""
+def _sweep_known(config: BlobStoreConfig, before: str) -> Work[int]:
+    """Remove objects without a key, and those that were doomed and not removed; return how many."""
     removed = 0
+    # Pages, so that no transaction holds the writer for long; each page shrinks the next.
     while idle := (yield from ask(Write(partial(blob_rows.doom_idle, before=before, limit=_PAGE)))):
         for each in idle:
-            removed += yield from remove(shelf, each)
+            removed += yield from remove(config, each)
     after: Object = ("", "")
-    while left := (yield from ask(Read(partial(blob_rows.left, before=before, after=after, limit=_PAGE)))):
-        for each in left:
-            removed += yield from remove(shelf, each)
-        after = left[-1]
+    while undeleted := (yield from ask(Read(partial(blob_rows.undeleted, before=before, after=after, limit=_PAGE)))):
+        for each in undeleted:
+            removed += yield from remove(config, each)
+        after = undeleted[-1]
     return removed
 
 
-def _sweep_strays(shelf: BlobStoreConfig, place: BlobBackend, older_than_s: float) -> Work[int]:
-    """Remove what lies at a place, is ours, and no row speaks of; how many."""
-    removed, pages = 0, place.listed(older_than_s)
+def _sweep_strays(config: BlobStoreConfig, backend: BlobBackend, older_than_s: float) -> Work[int]:
+    """Remove our bytes at a backend that have no row; return how many."""
+    removed = 0
+    pages = backend.list_older(older_than_s)
     while (page := (yield from call(_next, pages))) is not None:
+        # A listing of a backend may be much longer than one transaction should be.
         for at in range(0, len(page), _PAGE):
             strays = yield from ask(
-                Write(partial(blob_rows.doom_strays, place=place.kind, addresses=page[at : at + _PAGE]))
+                Write(partial(blob_rows.doom_strays, place=backend.kind, addresses=page[at : at + _PAGE]))
             )
             for each in strays:
-                removed += yield from remove_bytes(shelf, each)
+                removed += yield from remove_bytes(config, each)
     return removed
 
 

@@ -1,8 +1,8 @@
-"""Blobs in S3, or in what speaks like it: `<prefix>/<first two digits>/<sha256>-<16 digits>`.
+"""Blobs in S3 or a compatible service: `<prefix>/<first two digits>/<sha256>-<16 digits>`.
 
 Rules:
-- Bytes are read in ranges, each a request of its own with its own time limit: a slow line is no hung one. An object
-  that is removed after its first range, because its key has other bytes by now, is a StaleVersionError.
+- Bytes are read in ranges, each a request of its own with its own time limit: a slow connection is not taken for a
+  dead one. An object that is removed after its first range, because its key was overwritten, is a StaleVersionError.
 - A bucket should end unfinished multipart uploads by a lifecycle rule: a crash leaves them where no list shows them.
 """
 
@@ -29,9 +29,12 @@ PATIENCE = timedelta(seconds=30)
 
 
 class S3:
-    """A bucket, or a part of one; see Place."""
+    """A bucket, or a part of one; see BlobBackend."""
 
-    kind, pins, moves = "s3", False, False
+    kind = "s3"
+    pins = False
+    # S3 has no rename: a copy costs as much as an upload.
+    renames = False
 
     def __init__(self, bucket: str, prefix: str = "", *, spools: Path | None = None, **config: Any) -> None:
         self._where = f"s3://{bucket}/{prefix.strip('/') + '/' if prefix else ''}"
@@ -40,6 +43,7 @@ class S3:
             self._store = S3Store(
                 bucket,
                 prefix=prefix or None,
+                # Without a limit a silent server would block a thread for ever.
                 client_options={"timeout": PATIENCE, **({"allow_http": True} if _plain(config) else {})},
                 retry_config={"max_retries": 3, "retry_timeout": PATIENCE},
                 **config,
@@ -47,26 +51,27 @@ class S3:
         except BaseError as error:
             raise ConfigError(f"{self._where}: {error}") from error
 
-    def take(self, data: Data) -> Body:
-        """See Place."""
+    def stage(self, data: Data) -> Body:
+        """See BlobBackend."""
         return Body.of(bytes(data))
 
     def spool(self) -> Spool:
-        """See Place."""
+        """See BlobBackend."""
         return Spool(str(self._spools))
 
-    def keep(self, body: Body, name: str) -> str:
-        """See Place."""
+    def put_bytes(self, body: Body, name: str) -> str:
+        """See BlobBackend."""
         with self._translated():
             obstore.put(self._store, _path(name), body.source(), max_concurrency=4)
         return name
 
     def pin(self, address: str) -> None:
-        """See Place. An object stays."""
+        """See BlobBackend. An object stays."""
 
     def open(self, address: str) -> "Ranges":
-        """See Place."""
+        """See BlobBackend."""
         with self._translated():
+            # The first range comes with the size of the object: one request for small ones.
             answer = obstore.get(self._store, _path(address), options={"range": (0, _RANGE)})
             return Ranges(self, address, answer.meta["size"], answer.bytes().to_bytes())
 
@@ -79,7 +84,7 @@ class S3:
             raise StaleVersionError(f"{self.where(address)} was removed while it was read") from error
 
     def remove(self, address: str) -> None:
-        """See Place."""
+        """See BlobBackend."""
         try:
             with self._translated():
                 obstore.delete(self._store, _path(address))
@@ -87,65 +92,70 @@ class S3:
             return
 
     def erase(self, address: str) -> bool:
-        """See Place. A bucket that keeps versions keeps this one too, which is for its lifecycle rules to end."""
+        """See BlobBackend. A bucket that keeps versions keeps this one too, which is for its lifecycle rules to end."""
         self.remove(address)
         return True
 
-    def listed(self, older_than_s: float) -> Iterator[list[str]]:
-        """See Place."""
+    def list_older(self, older_than_s: float) -> Iterator[list[str]]:
+        """See BlobBackend."""
         limit = datetime.fromtimestamp(system_clock() / 1e6 - older_than_s, UTC)
         with self._translated():
             for page in obstore.list(self._store, chunk_size=1000):
-                yield [found["path"].rpartition("/")[2] for found in page if found["last_modified"] <= limit]
+                yield [each["path"].rpartition("/")[2] for each in page if each["last_modified"] <= limit]
 
     def tidy(self, older_than_s: float) -> int:
-        """See Place."""
+        """See BlobBackend."""
         return remove_spools(self._spools, older_than_s)
 
     def where(self, address: str) -> str:
-        """See Place."""
+        """See BlobBackend."""
         return self._where + _path(address)
 
     def close(self) -> None:
-        """See Place."""
+        """See BlobBackend."""
 
     @contextmanager
     def _translated(self) -> Iterator[None]:
         try:
             yield
         except NotFoundError as error:
+            # The contract of a backend is Python's own error; everything else is an unreachable service.
             raise FileNotFoundError(_brief(error)) from error
         except BaseError as error:
             raise UnreachableError(f"{self._where}: {_brief(error)}", place=self._where) from error
 
 
 class Ranges:
-    """An object read from its beginning to its end; see Source."""
+    """An object read from its beginning to its end; see BlobSource."""
 
-    def __init__(self, place: S3, address: str, size: int, first: bytes) -> None:
-        self._place, self._address, self._size = place, address, size
-        self._held, self._fetched = first, len(first)
+    def __init__(self, bucket: S3, address: str, size: int, first: bytes) -> None:
+        self._bucket = bucket
+        self._address = address
+        self._size = size
+        self._buffer = first
+        self._fetched = len(first)
 
     def read(self, size: int, /) -> bytes:
-        """See Source."""
-        if not self._held and self._fetched < self._size:
-            self._held = self._place.range(self._address, self._fetched)
-            self._fetched += len(self._held)
-        piece, self._held = self._held[:size], self._held[size:]
+        """See BlobSource."""
+        if not self._buffer and self._fetched < self._size:
+            self._buffer = self._bucket.range(self._address, self._fetched)
+            self._fetched += len(self._buffer)
+        piece = self._buffer[:size]
+        self._buffer = self._buffer[size:]
         return piece
 
     def close(self) -> None:
-        """See Source."""
+        """See BlobSource."""
 
 
 def _plain(config: Mapping[str, Any]) -> bool:
-    """Whether the address that was given, here or by a variable, is one without TLS; else AWS_ALLOW_HTTP counts."""
-    given = config.get("endpoint") or next((os.environ[name] for name in _ENDPOINTS if os.environ.get(name)), "")
-    return str(given).startswith("http://")
+    """Whether the endpoint, an option or a variable, is plain HTTP, which obstore refuses unless it is allowed."""
+    endpoint = config.get("endpoint") or next((os.environ[name] for name in _ENDPOINTS if os.environ.get(name)), "")
+    return str(endpoint).startswith("http://")
 
 
 def _brief(error: BaseError) -> str:
-    """What it says first; what follows is for those who mend obstore."""
+    """The first line of an error; the others are debugging output of obstore."""
     return str(error).partition("\n")[0][:300]
 
 

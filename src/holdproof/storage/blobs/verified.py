@@ -1,4 +1,4 @@
-"""Bytes on their way out: what does not have the size and the SHA-256 of its row is an error, never an answer."""
+"""Bytes being read: those without the size and the SHA-256 of their row raise BlobCorruptError."""
 
 from hashlib import sha256
 from io import BytesIO
@@ -9,24 +9,27 @@ from holdproof.storage.blobs.blob_backend import BlobSource
 from holdproof.storage.blobs.bodies import PIECE
 
 
-class Verified:
-    """The bytes of a blob, verified at their end."""
+class VerifiedReader:
+    """Reads the bytes of a blob and verifies them at the end."""
 
     def __init__(self, blob: Blob, source: BlobSource) -> None:
-        self._blob, self._source = blob, source
-        self.here = isinstance(source, BytesIO)
-        self._hash, self._size = sha256(), 0
+        self._blob = blob
+        self._source = source
+        self.in_memory = isinstance(source, BytesIO)
+        self._hash = sha256()
+        self._size = 0
 
     @classmethod
-    def of(cls, blob: Blob, data: bytes) -> "Verified":
-        """Bytes that came with their row."""
+    def from_bytes(cls, blob: Blob, data: bytes) -> "VerifiedReader":
+        """A reader of bytes that came with their row."""
         return cls(blob, BytesIO(data))
 
     def piece(self, size: int = PIECE) -> bytes:
-        """Further bytes; none at the end, where all of them have been right."""
+        """Return further bytes; none at the end, once all of them were verified."""
         piece = self._source.read(size)
         self._hash.update(piece)
         self._size += len(piece)
+        # Too many bytes are noticed at once; too few, or others, only at the end.
         if self._size > self._blob.size or not (piece or self._right()):
             raise corrupt(self._blob, "altered")
         return piece
@@ -34,18 +37,19 @@ class Verified:
     def _right(self) -> bool:
         return self._size == self._blob.size and self._hash.hexdigest() == self._blob.sha256
 
-    def whole(self) -> bytes:
-        """All of it."""
+    def read_all(self) -> bytes:
+        """Return all bytes and close."""
         pieces = []
         try:
             while piece := self.piece(max(self._blob.size, 1)):
                 pieces.append(piece)
         finally:
             self.close()
+        # The usual case needs no copy.
         return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
-    def walk(self) -> None:
-        """Read all of it, for its verification only."""
+    def read_through(self) -> None:
+        """Read all of it, only to verify it, and close."""
         try:
             while self.piece():
                 pass
@@ -53,10 +57,10 @@ class Verified:
             self.close()
 
     def close(self) -> None:
-        """Let go of it; may be called twice, from any thread."""
+        """Close it; may be called twice, from any thread."""
         self._source.close()
 
 
 def corrupt(blob: Blob, what: str) -> BlobCorruptError:
-    """The error for a blob whose bytes are `missing` or `altered`."""
+    """Make the error for a blob whose bytes are `missing` or `altered`."""
     return BlobCorruptError(f"the bytes of {blob.key} are {what}", key=blob.key, what=what, place=blob.place)

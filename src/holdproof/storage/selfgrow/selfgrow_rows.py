@@ -16,7 +16,7 @@ _PROPOSAL = sql(
 
 
 def proposal(tx: Tx, proposal_id: str) -> Proposal:
-    """One proposal as it stands."""
+    """Return one proposal."""
     row = tx.one(_PROPOSAL, id=proposal_id)
     if row is None:
         raise NotFoundError(f"there is no proposal {proposal_id}", proposal_id=proposal_id)
@@ -33,8 +33,8 @@ _PROPOSALS = sql(
 
 def proposals(tx: Tx, *, status: str | None = None, limit: int = 100, after: str = "") -> tuple[Proposal, ...]:
     """Proposals, newest first; `after` is the id of the last one of the page before."""
-    wanted = None if status is None else values.one_of("status", GrowthStatus, status).value
-    rows = tx.all(_PROPOSALS, status=wanted, limit=values.limited(limit), after=after)
+    status_value = None if status is None else values.one_of("status", GrowthStatus, status).value
+    rows = tx.all(_PROPOSALS, status=status_value, limit=values.limited(limit), after=after)
     return tuple(_proposal(row) for row in rows)
 
 
@@ -45,7 +45,7 @@ _SEEDLING = sql(
 
 
 def seedling(tx: Tx, seedling_id: str) -> Seedling:
-    """One of the nursery as it stands."""
+    """Return one seedling."""
     row = tx.one(_SEEDLING, id=seedling_id)
     if row is None:
         raise NotFoundError(f"nothing in the nursery is called {seedling_id}", seedling_id=seedling_id)
@@ -67,8 +67,8 @@ def nursery(
     tx: Tx, *, status: str | None = None, handle: str | None = None, limit: int = 100, after: str = ""
 ) -> tuple[Seedling, ...]:
     """What germinated, newest first; `after` is the id of the last one of the page before."""
-    wanted = None if status is None else values.one_of("status", GrowthStatus, status).value
-    rows = tx.all(_NURSERY, status=wanted, handle=handle, limit=values.limited(limit), after=after)
+    status_value = None if status is None else values.one_of("status", GrowthStatus, status).value
+    rows = tx.all(_NURSERY, status=status_value, handle=handle, limit=values.limited(limit), after=after)
     return tuple(_seedling(row) for row in rows)
 
 
@@ -79,7 +79,7 @@ _TOKEN = sql(
 
 
 def token(tx: Tx, token_id: str) -> RollbackToken:
-    """What can be put back with a token."""
+    """Return a rollback token: what can be restored with it."""
     row = tx.one(_TOKEN, id=token_id)
     if row is None:
         raise NotFoundError(f"there is no rollback token {token_id}", token_id=token_id)
@@ -87,28 +87,32 @@ def token(tx: Tx, token_id: str) -> RollbackToken:
 
 
 def content_hash(text: str) -> str:
-    """The hash of what is proposed, as it is stored."""
+    """The SHA-256 of the stored text of a proposal."""
     return canonical.sha256(text.encode()).hex()
 
 
 def patterns(text: str | None) -> tuple[str, ...]:
-    """The ways in which it failed."""
-    found = _loaded(text)
-    return tuple(map(str, found)) if isinstance(found, list) else ()
+    """Decode the column `failure_patterns`."""
+    value = _decode(text)
+    return tuple(map(str, value)) if isinstance(value, list) else ()
 
 
 def _proposal(row: Row) -> Proposal:
+    # Imported rows may have empty columns.
     id, data, *texts = row
-    return Proposal(id, _loaded(data), *("" if text is None else str(text) for text in texts))
+    return Proposal(id, _decode(data), *("" if text is None else str(text) for text in texts))
 
 
 def _seedling(row: Row) -> Seedling:
-    used, succeeded = int(row[4] or 0), int(row[5] or 0)
-    return Seedling(*(*row[:2], _loaded(row[2]), row[3] or "", used, succeeded, patterns(row[6]), *row[7:]))
+    id, proposal_id, data, handle, usage_count, success_count, failure_patterns, *times = row
+    # Imported rows may have empty columns.
+    counts = (int(usage_count or 0), int(success_count or 0))
+    columns = (id, proposal_id, _decode(data), handle or "", *counts, patterns(failure_patterns), *times)
+    return Seedling(*columns)
 
 
-def _loaded(text: str | None) -> Any:
-    """JSON as a value; what another program left there that is none, as its text."""
+def _decode(text: str | None) -> Any:
+    """Decode JSON; another text, left there by another program, is returned as it is."""
     try:
         return None if text is None else json.loads(text)
     except ValueError:

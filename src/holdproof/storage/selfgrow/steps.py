@@ -1,4 +1,4 @@
-"""The steps of a proposal; each is one conditional statement, and what hangs on it is written with it or not at all."""
+"""The steps of a proposal: each is one conditional statement, with what depends on it in the same transaction."""
 
 from typing import Any, Final
 
@@ -22,6 +22,7 @@ _PROPOSE = sql(
 
 def propose(tx: Tx, data: Any, *, context: str, entity: str, by: str) -> Proposal:
     """Propose a change to what is known as `context.entity`; any plain JSON."""
+    # Canonical JSON: the content hash is the same for equal content, whoever wrote it.
     text = canonical.dumps(data).decode()
     row = {"context": values.name("context", context), "entity": values.name("entity", entity)}
     row |= {"by": values.name("by", by), "content_hash": selfgrow_rows.content_hash(text)}
@@ -37,13 +38,15 @@ _VALIDATE = sql(
 
 
 def validate(tx: Tx, proposal_id: str, *, passed: bool = True, content_hash: str | None = None) -> Proposal:
-    """Say whether a proposal is sound; StaleVersionError unless `content_hash`, if given, is that of what is kept."""
+    """Accept or reject a proposal; raises StaleVersionError if `content_hash` is not that of the stored proposal."""
     to = GrowthStatus.VALIDATED if passed else GrowthStatus.REJECTED
     if not tx.count(_VALIDATE, id=proposal_id, status=to.value, content_hash=content_hash, now=tx.now):
-        found = selfgrow_rows.proposal(tx, proposal_id)
-        if found.status == GrowthStatus.DRAFT:
-            raise StaleVersionError("what is proposed is not what was looked at", proposal_id=proposal_id)
-        raise _illegal(found, to)
+        proposal = selfgrow_rows.proposal(tx, proposal_id)
+        if proposal.status == GrowthStatus.DRAFT:
+            raise StaleVersionError(
+                "the proposal is not the one that was reviewed; read it again", proposal_id=proposal_id
+            )
+        raise _illegal(proposal, to)
     return selfgrow_rows.proposal(tx, proposal_id)
 
 
@@ -59,14 +62,15 @@ _PLANT = sql(
 
 
 def germinate(tx: Tx, proposal_id: str, *, by: str, data: Any = None) -> Seedling:
-    """Put a validated proposal into the nursery, where it is tried; `data` is what grew of it, if not itself."""
+    """Put a validated proposal into the nursery, where it is tried; `data` replaces its content."""
     grown = None if data is None else canonical.dumps(data).decode()
     values.name("by", by)
     row = tx.one(_GERMINATE, id=proposal_id, now=tx.now)
     if row is None:
         raise _illegal(selfgrow_rows.proposal(tx, proposal_id), GrowthStatus.GERMINATED)
     text, context, entity = row
-    id, handle = tx.new_id(), f"{context}.{entity}"
+    id = tx.new_id()
+    handle = f"{context}.{entity}"
     planted = {"data": text if grown is None else grown, "handle": handle, "by": by, "now": tx.now}
     tx.execute(_PLANT, id=id, proposal_id=proposal_id, **planted, expect=1)
     return selfgrow_rows.seedling(tx, id)
@@ -82,17 +86,19 @@ _FAILED = sql("UPDATE self_grow_nursery SET failure_patterns = :patterns WHERE i
 
 
 def use(tx: Tx, seedling_id: str, *, failure: str | None = None) -> Seedling:
-    """Count a use: a success, or a failure with the pattern it followed; of each pattern the first is kept."""
+    """Count a use: a success, or a failure with its pattern; each pattern is stored once."""
     if failure is not None:
         failure = values.words("failure", failure, most=_LONGEST_PATTERN)
     row = tx.one(_USE, id=seedling_id, success=int(failure is None), now=tx.now)
     if row is None:
-        found = selfgrow_rows.proposal(tx, selfgrow_rows.seedling(tx, seedling_id).proposal_id)
-        raise GrowthStepError(f"{found.handle} is {found.status} and not used any more", status=found.status)
-    known = selfgrow_rows.patterns(row[0])
-    if failure is not None and failure not in known:
-        kept = [*known, failure][-_MOST_PATTERNS:]
-        tx.execute(_FAILED, id=seedling_id, patterns=values.dump("failure", kept), expect=1)
+        proposal = selfgrow_rows.proposal(tx, selfgrow_rows.seedling(tx, seedling_id).proposal_id)
+        raise GrowthStepError(f"{proposal.handle} is {proposal.status} and not in use", status=proposal.status)
+    (failure_patterns,) = row
+    patterns = selfgrow_rows.patterns(failure_patterns)
+    if failure is not None and failure not in patterns:
+        # Bounded: a seedling that always fails in new ways must not grow its row without end.
+        newest = [*patterns, failure][-_MOST_PATTERNS:]
+        tx.execute(_FAILED, id=seedling_id, patterns=values.dump("failure", newest), expect=1)
     return selfgrow_rows.seedling(tx, seedling_id)
 
 
@@ -119,18 +125,20 @@ def promote(
     spec_content: str | None = None,
     impl_content: str | None = None,
 ) -> RollbackToken:
-    """Take one out of the nursery into use; the contents are those from before, which the token keeps for 7 days."""
+    """Put a seedling into use; the contents are those from before, which the token stores for 7 days."""
     before = {"spec_path": spec_path, "impl_path": impl_path, "spec_content": spec_content}
     before |= {"impl_content": impl_content}
-    kept = {name: values.maybe(name, text) for name, text in before.items()}
+    columns = {name: values.maybe(name, text) for name, text in before.items()}
     handle = selfgrow_rows.seedling(tx, seedling_id).handle
+    # Promotions and rollbacks of one handle are ordered: "the latest" must not change in between.
     lock_exclusive(tx, f"selfgrow:{handle}")
     if not tx.count(_PROMOTE, id=seedling_id, now=tx.now):
         raise _illegal(
             selfgrow_rows.proposal(tx, selfgrow_rows.seedling(tx, seedling_id).proposal_id), GrowthStatus.PROMOTED
         )
-    token, until = tx.new_id(), later(tx.now, ROLLBACK_S)
-    tx.execute(_TOKEN, expect=1, id=token, handle=handle, now=tx.now, expires_at=until, **kept)
+    token = tx.new_id()
+    until = later(tx.now, ROLLBACK_S)
+    tx.execute(_TOKEN, expect=1, id=token, handle=handle, now=tx.now, expires_at=until, **columns)
     tx.execute(_PROMOTED, id=seedling_id, token=token, now=tx.now, expect=1)
     return selfgrow_rows.token(tx, token)
 
@@ -146,11 +154,11 @@ _ROLL_BACK = sql(
 
 
 def rollback(tx: Tx, token_id: str) -> RollbackToken:
-    """Undo a promotion within 7 days, the latest of its handle first; the answer says what to put back where."""
-    known = _of_token(tx, token_id)
-    lock_exclusive(tx, f"selfgrow:{known.handle}")
+    """Undo a promotion within 7 days, the latest of its handle first; return what to restore where."""
+    seedling = _of_token(tx, token_id)
+    lock_exclusive(tx, f"selfgrow:{seedling.handle}")
     if not tx.count(_ROLL_BACK, token=token_id, now=tx.now):
-        raise _no_way_back(tx, known, token_id)
+        raise _no_way_back(tx, seedling, token_id)
     return selfgrow_rows.token(tx, token_id)
 
 
@@ -158,10 +166,11 @@ _HAS_TOKEN = sql("SELECT id FROM self_grow_nursery WHERE rollback_token = :token
 
 
 def _of_token(tx: Tx, token_id: str) -> Seedling:
-    found = tx.one(_HAS_TOKEN, token=token_id)
-    if found is None:
+    row = tx.one(_HAS_TOKEN, token=token_id)
+    if row is None:
         raise NotFoundError(f"there is no rollback token {token_id}", token_id=token_id)
-    return selfgrow_rows.seedling(tx, found[0])
+    (seedling_id,) = row
+    return selfgrow_rows.seedling(tx, seedling_id)
 
 
 def _no_way_back(tx: Tx, seedling: Seedling, token_id: str) -> HoldproofError:
@@ -169,9 +178,10 @@ def _no_way_back(tx: Tx, seedling: Seedling, token_id: str) -> HoldproofError:
     proposal = selfgrow_rows.proposal(tx, seedling.proposal_id)
     if proposal.status != GrowthStatus.PROMOTED:
         return _illegal(proposal, GrowthStatus.ROLLED_BACK)
+    # The token itself may have been deleted by `expire`, so the limit is computed from the promotion.
     until = later(seedling.promoted_at or tx.now, ROLLBACK_S)
     if until <= tx.now:
-        return RollbackExpiredError(f"the way back ended at {until}", token_id=token_id, expires_at=until)
+        return RollbackExpiredError(f"the rollback token expired at {until}", token_id=token_id, expires_at=until)
     return GrowthStepError(
         f"{seedling.handle} was promoted again since; roll that back first", handle=seedling.handle, token_id=token_id
     )
@@ -185,7 +195,7 @@ _PRUNED = sql("UPDATE self_grow_nursery SET pruned_at = :now, updated_at = :now 
 
 
 def prune(tx: Tx, seedling_id: str) -> Seedling:
-    """Give up what germinated, or take out of use what was promoted; there is no way back."""
+    """Discard a seedling, or take a promoted one out of use; this cannot be undone."""
     if not tx.count(_PRUNE, id=seedling_id, now=tx.now):
         raise _illegal(
             selfgrow_rows.proposal(tx, selfgrow_rows.seedling(tx, seedling_id).proposal_id), GrowthStatus.PRUNED
@@ -198,11 +208,11 @@ _EXPIRE = sql("DELETE FROM self_grow_rollback_tokens WHERE expires_at <= :now")
 
 
 def expire(tx: Tx) -> int:
-    """Remove the contents that can no longer be put back; how many tokens that were."""
+    """Delete expired rollback tokens; return how many."""
     return tx.count(_EXPIRE, now=tx.now)
 
 
 def _illegal(proposal: Proposal, to: GrowthStatus) -> GrowthStepError:
     return GrowthStepError(
-        f"a proposal that is {proposal.status} is not {to}", proposal_id=proposal.id, status=proposal.status
+        f"a proposal that is {proposal.status} cannot become {to}", proposal_id=proposal.id, status=proposal.status
     )

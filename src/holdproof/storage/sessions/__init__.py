@@ -1,4 +1,4 @@
-"""Sessions of the command line: what ran, what happened in it, which agents it spawned and what it brought forth.
+"""Sessions of the command line, with their events, agents and artifacts.
 
     async with await create_cli_session_service() as service:
         session = await service.start_session("interactive", "My REPL")
@@ -7,7 +7,7 @@
 
 Rules:
 - A session is started once and ended once: completed, failed or interrupted. Ending it again is SessionEndedError.
-- An ended session takes no events, agents or artifacts; an agent that is still running may be completed.
+- An ended session accepts no events, agents or artifacts; an agent that is still running may be completed.
 - `session_start` is logged with the session and `session_end` with its end: each with its row, or neither.
 - Times are UTC. Sessions and events come newest first, and of one moment the later first; a timeline runs onwards.
 """
@@ -42,15 +42,16 @@ def _start_session(
     metadata: Mapping[str, Any] | None = None,
     subject: str | None = None,
 ) -> Work[CLISession]:
-    """Open a session and log `session_start`; its project is the one given, else that of the service.
+    """Open a session and log `session_start`; without `project_path` it belongs to the project of the service.
 
-    It goes with its `subject`, and so does all that belongs to it.
+    Erasing `subject` removes the session and all that belongs to it.
     """
     if project_path is not None:
         project = project_of(project_path)
     if project_hash is not None:
-        known = None if project_path is None else project.path
-        project = Project(known, values.name("project_hash", project_hash))
+        # A hash alone names a project whose folder is not known here.
+        path = None if project_path is None else project.path
+        project = Project(path, values.name("project_hash", project_hash))
     opening = Write(
         lambda tx: lives.start(
             tx,
@@ -93,22 +94,23 @@ class Sessions(Resource[Executor]):
 
     @property
     def held(self) -> Project:
-        """The project that its sessions belong to, where nothing else is said."""
+        """The project of its sessions, unless a call names another."""
         return self._project
 
 
 class CLISessionService(Sessions[AsyncExecutor]):
-    """Sessions of the command line, kept in a storage; made of a provider or of its relational store."""
+    """Sessions of the command line in a storage: of a provider or of its relational store."""
 
     def __init__(self, storage: StorageProvider | RelationalStore, project: Project = NOWHERE) -> None:
+        # The relational store of a provider has its executor in `held`; a store of another kind has not.
         face = storage.membrane if isinstance(storage, StorageProvider) else getattr(storage, "held", None)
         if not isinstance(face, AsyncExecutor):
-            raise InvalidInputError("sessions are kept by a StorageProvider, or by the relational store of one")
+            raise InvalidInputError("sessions need a StorageProvider, or the relational store of one")
         super().__init__(face, project)
         self._storage = storage
 
     async def close(self) -> None:
-        """Close the storage that it was made of; may be called twice."""
+        """Close its storage; may be called twice."""
         await self._storage.close()
 
     async def __aenter__(self) -> "CLISessionService":
@@ -121,7 +123,7 @@ class CLISessionService(Sessions[AsyncExecutor]):
 
 
 async def create_cli_session_service(storage: StorageProvider | None = None) -> CLISessionService:
-    """Sessions of the project that the working folder lies in, in the storage given, else the one that settings name.
+    """Open the sessions of the project of the working folder, in `storage` or in the one that the settings name.
 
     Close it, or use it as an async context manager; what was acknowledged is durable in any case.
     """

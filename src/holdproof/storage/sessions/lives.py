@@ -1,4 +1,4 @@
-"""The life of a session, from its start to its end, and what happens between."""
+"""Start, events, timeline and end of a session."""
 
 from collections.abc import Mapping
 from typing import Any, Final
@@ -41,21 +41,21 @@ def start(
     metadata: Mapping[str, Any] | None = None,
     subject: str | None = None,
 ) -> CLISession:
-    """Open a session and log `session_start`; it goes with its subject."""
+    """Open a session and log `session_start`; it is erased with its subject."""
     kind = values.one_of("session_type", SessionType, session_type)
     row: dict[str, Any] = {"name": values.name("name", name), "session_type": kind.value, "started_at": tx.now}
     row |= {"project_path": project.path, "project_hash": project.hash}
     row |= {"flow_name": values.maybe("flow_name", flow_name), "flow_path": values.maybe("flow_path", flow_path)}
     row |= {"budget_level": values.name("budget_level", budget_level)}
-    known, id = values.facts("metadata", metadata), session_rows.short_id(tx, "cli")
-    whose = None if subject is None else labels.label(tx, subject)
-    while not tx.count(
-        _START, **row, id=id, metadata=known, subject=whose
-    ):  # 48 random bits meet again once in a long while
+    text = values.facts("metadata", metadata)
+    handle = None if subject is None else labels.label(tx, subject)
+    id = session_rows.short_id(tx, "cli")
+    # 48 random bits collide rarely, but they do.
+    while not tx.count(_START, **row, id=id, metadata=text, subject=handle):
         id = session_rows.short_id(tx, "cli")
     _enter(tx, id, "session_start", f"Started {kind} session: {name}")
     state: dict[str, Any] = {"state": SessionState.ACTIVE.value, "ended_at": None, "tokens_used": 0}
-    return CLISession(id, **row, **state, metadata=values.load(known))
+    return CLISession(id, **row, **state, metadata=values.load(text))
 
 
 _ENTER = sql(
@@ -79,10 +79,12 @@ _END = sql(
 
 
 def end(tx: Tx, session_id: str, state: str = "completed", tokens_used: int | None = None) -> CLISession:
-    """End a session and log `session_end`; SessionEndedError if it has ended before."""
+    """End a session and log `session_end`; raises SessionEndedError if it has ended before."""
     last = values.one_of("state", SessionState, state)
     if last not in SESSION_ENDS:
-        raise InvalidInputError(f"a session does not end {last}", field="state")
+        raise InvalidInputError(
+            f"{last} is not an end of a session; use one of {', '.join(sorted(SESSION_ENDS))}", field="state"
+        )
     used = None if tokens_used is None else values.count("tokens_used", tokens_used)
     row = tx.one(_END, id=session_id, state=last.value, tokens_used=used, now=tx.now)
     if row is None:
@@ -104,9 +106,9 @@ def recent(
     tx: Tx, limit: int = 20, state: str | None = None, project_hash: str | None = None, *, after: str = ""
 ) -> list[CLISession]:
     """Sessions, newest first; `after` is the id of the last one of the page before."""
-    wanted = None if state is None else values.one_of("state", SessionState, state).value
-    found = tx.all(_RECENT, limit=values.limited(limit), state=wanted, project_hash=project_hash, after=after)
-    return [session_rows.session(row) for row in found]
+    state_value = None if state is None else values.one_of("state", SessionState, state).value
+    rows = tx.all(_RECENT, limit=values.limited(limit), state=state_value, project_hash=project_hash, after=after)
+    return [session_rows.session(row) for row in rows]
 
 
 # --- events --------------------------------------------------------------------------------------------------------
@@ -121,14 +123,14 @@ _LOG = session_rows.into(
 def log(  # noqa: PLR0917 (the order that D-gent's callers know)
     tx: Tx, session_id: str, event_type: str, source: str, message: str, data: Mapping[str, Any] | None = None
 ) -> CLISessionEvent:
-    """Log what happened; SessionEndedError if the session has ended."""
+    """Log an event; raises SessionEndedError if the session has ended."""
     row: dict[str, Any] = {"event_type": values.name("event_type", event_type)}
     row |= {"source": values.name("source", source), "message": values.words("message", message)}
     row |= {"id": tx.new_id(), "session_id": session_id, "timestamp": tx.now}
-    told = values.facts("data", data)
-    if not tx.count(_LOG, **row, data=told):
+    text = values.facts("data", data)
+    if not tx.count(_LOG, **row, data=text):
         raise session_rows.refusal(tx, session_id)
-    return CLISessionEvent(**row, data=values.load(told))
+    return CLISessionEvent(**row, data=values.load(text))
 
 
 _EVENTS = sql(
@@ -139,18 +141,18 @@ _EVENTS = sql(
 
 
 def events(tx: Tx, session_id: str, limit: int = 100, event_type: str | None = None) -> list[CLISessionEvent]:
-    """What happened in a session, newest first."""
-    found = tx.all(_EVENTS, session_id=session_id, limit=values.limited(limit), event_type=event_type)
-    return [_event(row) for row in found]
+    """Return the events of a session, newest first."""
+    rows = tx.all(_EVENTS, session_id=session_id, limit=values.limited(limit), event_type=event_type)
+    return [_event(row) for row in rows]
 
 
 def _event(row: Row) -> CLISessionEvent:
     id, session_id, *texts, data = row
-    at, event_type, source, message = session_rows.told(texts)
+    at, event_type, source, message = session_rows.texts_of(texts)
     return CLISessionEvent(id, session_id, at, event_type, source, message, values.load(data))
 
 
-# --- the whole of it -----------------------------------------------------------------------------------------------
+# --- timeline -----------------------------------------------------------------------------------------------
 
 _ONWARD = sql(
     "SELECT id, session_id, timestamp, event_type, source, message, data FROM cli_session_events e"
@@ -160,11 +162,11 @@ _ONWARD = sql(
 
 
 def timeline(tx: Tx, session_id: str, *, limit: int = 200, after: str = "") -> SessionTimeline:
-    """A session with all that belongs to it, its events a page at a time, oldest first; `after` is an event's id."""
+    """Return a session with its agents, artifacts and a page of events, oldest first; `after` is an event's id."""
     session = session_rows.get(tx, session_id)
     if session is None:
         raise NotFoundError(f"there is no session {session_id}", session_id=session_id)
-    found = tx.all(_ONWARD, session_id=session_id, limit=values.limited(limit), after=after)
-    page = tuple(_event(row) for row in found)
+    rows = tx.all(_ONWARD, session_id=session_id, limit=values.limited(limit), after=after)
+    page = tuple(_event(row) for row in rows)
     following = page[-1].id if len(page) == limit else None
     return SessionTimeline(session, parts.agents(tx, session_id), parts.artifacts(tx, session_id), page, following)

@@ -1,4 +1,4 @@
-"""What belongs to a session: the agents it spawned, and the artifacts it brought forth."""
+"""The agents and artifacts of a session."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -9,6 +9,7 @@ from holdproof.model.sessions import AGENT_ENDS, AgentStatus, CLISessionAgent, C
 from holdproof.storage import values
 from holdproof.storage.sessions import session_rows
 
+# Parameters need their types spelled out: PostgreSQL cannot infer them in a SELECT list.
 _SPAWN = session_rows.into(
     "INSERT INTO cli_session_agents (id, session_id, name, genus, status, started_at, metadata) SELECT"
     " CAST(:id AS TEXT), s.id, CAST(:name AS TEXT), CAST(:genus AS TEXT), 'running', CAST(:now AS TEXT),"
@@ -20,11 +21,12 @@ def spawn(tx: Tx, session_id: str, name: str, genus: str, metadata: Mapping[str,
     """Record that a session spawned an agent, which is running from now on."""
     values.name("name", name)
     values.name("genus", genus)
-    known, id = values.facts("metadata", metadata), session_rows.short_id(tx, "agt")
-    if not tx.count(_SPAWN, id=id, session_id=session_id, name=name, genus=genus, metadata=known, now=tx.now):
+    text = values.facts("metadata", metadata)
+    id = session_rows.short_id(tx, "agt")
+    if not tx.count(_SPAWN, id=id, session_id=session_id, name=name, genus=genus, metadata=text, now=tx.now):
         raise session_rows.refusal(tx, session_id)
     status = AgentStatus.RUNNING.value
-    return CLISessionAgent(id, session_id, name, genus, status, tx.now, None, None, values.load(known))
+    return CLISessionAgent(id, session_id, name, genus, status, tx.now, None, None, values.load(text))
 
 
 _COMPLETE = sql(
@@ -36,17 +38,21 @@ _STATUS = sql("SELECT status FROM cli_session_agents WHERE id = :id")
 
 
 def complete(tx: Tx, agent_id: str, *, status: str = "completed", error: str | None = None) -> CLISessionAgent:
-    """Record that an agent has come to its end, well or not; SessionEndedError if it had before."""
+    """Record the end of an agent; raises SessionEndedError if it had ended before."""
     last = values.one_of("status", AgentStatus, status)
     if last not in AGENT_ENDS:
-        raise InvalidInputError(f"an agent does not end {last}", field="status")
+        raise InvalidInputError(
+            f"{last} is not an end of an agent; use one of {', '.join(sorted(AGENT_ENDS))}", field="status"
+        )
+    # One conditional update; only if it matched nothing, a second query finds out why.
     row = tx.one(_COMPLETE, id=agent_id, status=last.value, error=values.maybe("error", error), now=tx.now)
     if row is not None:
         return _agent(row)
-    found = tx.one(_STATUS, id=agent_id)
-    if found is None:
+    row = tx.one(_STATUS, id=agent_id)
+    if row is None:
         raise NotFoundError(f"there is no agent {agent_id}", agent_id=agent_id)
-    raise SessionEndedError(f"agent {agent_id} is {found[0]} already", agent_id=agent_id, state=found[0])
+    (state,) = row
+    raise SessionEndedError(f"agent {agent_id} is {state} already", agent_id=agent_id, state=state)
 
 
 _AGENTS = sql(
@@ -61,8 +67,9 @@ def agents(tx: Tx, session_id: str) -> tuple[CLISessionAgent, ...]:
 
 
 def _agent(row: Row) -> CLISessionAgent:
+    # Imported rows may have empty texts.
     id, session_id, *texts, started, completed, error, metadata = row
-    name, genus, status = session_rows.told(texts)
+    name, genus, status = session_rows.texts_of(texts)
     return CLISessionAgent(id, session_id, name, genus, status, started, completed, error, values.load(metadata))
 
 
@@ -85,16 +92,17 @@ def record(
     content_preview: str | None = None,
     metadata: Mapping[str, Any] | None = None,
 ) -> CLISessionArtifact:
-    """Record what a session brought forth."""
+    """Record an artifact of a session."""
     row: dict[str, Any] = {"name": values.name("name", name), "path": values.maybe("path", path)}
     row |= {"artifact_type": values.name("artifact_type", artifact_type)}
     row |= {"size_bytes": values.count("size_bytes", size_bytes)}
     row |= {"content_preview": values.maybe("content_preview", content_preview)}
-    known, id = values.facts("metadata", metadata), session_rows.short_id(tx, "art")
-    if not tx.count(_RECORD, **row, id=id, session_id=session_id, metadata=known, now=tx.now):
+    text = values.facts("metadata", metadata)
+    id = session_rows.short_id(tx, "art")
+    if not tx.count(_RECORD, **row, id=id, session_id=session_id, metadata=text, now=tx.now):
         raise session_rows.refusal(tx, session_id)
-    told: dict[str, Any] = {"created_at": tx.now, "updated_at": tx.now, "metadata": values.load(known)}
-    return CLISessionArtifact(id, session_id, **row, **told)
+    more: dict[str, Any] = {"created_at": tx.now, "updated_at": tx.now, "metadata": values.load(text)}
+    return CLISessionArtifact(id, session_id, **row, **more)
 
 
 _ARTIFACTS = sql(
@@ -110,6 +118,6 @@ def artifacts(tx: Tx, session_id: str) -> tuple[CLISessionArtifact, ...]:
 
 def _artifact(row: Row) -> CLISessionArtifact:
     id, session_id, name, path, kind, created, updated, size, preview, metadata = row
-    name, kind, created, updated = session_rows.told((name, kind, created, updated))
-    known = values.load(metadata)
-    return CLISessionArtifact(id, session_id, name, path, kind, created, updated, int(size or 0), preview, known)
+    name, kind, created, updated = session_rows.texts_of((name, kind, created, updated))
+    facts = values.load(metadata)
+    return CLISessionArtifact(id, session_id, name, path, kind, created, updated, int(size or 0), preview, facts)

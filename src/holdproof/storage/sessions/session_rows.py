@@ -1,4 +1,4 @@
-"""What the parts of sessions share: a session as it stands, and rows that are written only while it is active."""
+"""Reading sessions, and inserts that count only while a session is active."""
 
 from collections.abc import Iterable
 from typing import Any, Final
@@ -18,18 +18,20 @@ _GET = sql(
 
 
 def get(tx: Tx, session_id: str) -> CLISession | None:
-    """One session as it stands, or None."""
+    """Return one session, or None."""
     row = tx.one(_GET, id=session_id)
     return None if row is None else session(row)
 
 
 def session(row: Row) -> CLISession:
-    """A session as its row tells it."""
-    return CLISession(*(*row[:10], row[10] or "medium", int(row[11] or 0), values.load(row[12])))
+    """Convert a row."""
+    *columns, budget_level, tokens_used, metadata = row
+    # Imported rows may have empty columns.
+    return CLISession(*(*columns, budget_level or "medium", int(tokens_used or 0), values.load(metadata)))
 
 
 def into(text: str) -> Query:
-    """An insert that counts only while its session is active; no end comes between the look at it and the row."""
+    """Make an INSERT … SELECT that writes nothing unless its session is active; it cannot end in between."""
     return sql(f"{text} {_ACTIVE}", postgres=f"{text} {_ACTIVE} FOR SHARE")
 
 
@@ -39,15 +41,15 @@ def short_id(tx: Tx, prefix: str) -> str:
 
 
 def refusal(tx: Tx, session_id: str) -> HoldproofError:
-    """Why a session took nothing more."""
-    found = get(tx, session_id)
-    if found is None:
+    """The error for a session that accepts nothing: it is missing, or has ended."""
+    session = get(tx, session_id)
+    if session is None:
         return NotFoundError(f"there is no session {session_id}", session_id=session_id)
     return SessionEndedError(
-        f"session {session_id} is {found.state} since {found.ended_at}", session_id=session_id, state=found.state
+        f"session {session_id} is {session.state} since {session.ended_at}", session_id=session_id, state=session.state
     )
 
 
-def told(texts: Iterable[Any]) -> Iterable[str]:
-    """Texts of a row that another program may have left empty."""
+def texts_of(texts: Iterable[Any]) -> Iterable[str]:
+    """Texts of a row; those that another program left empty are ''."""
     return ("" if text is None else str(text) for text in texts)

@@ -1,6 +1,6 @@
-"""The vector store: rows in the membrane database are the truth, search is a scan over a matrix that follows them.
+"""The vector store: rows in the database are authoritative, a search scans a matrix in memory that follows them.
 
-vectors = await face.run(open_vectors(face, dimensions=384))
+vectors = await executor.run(open_vectors(executor, dimensions=384))
 await vectors.add("note-1", embedding, {"kind": "note"})
 await vectors.search(question, 5, filter={"kind": "note"})
 """
@@ -16,15 +16,14 @@ if TYPE_CHECKING:
 
 __all__ = ["open_vectors"]
 
-F = TypeVar("F", AsyncExecutor, SyncExecutor)
+E = TypeVar("E", AsyncExecutor, SyncExecutor)
 
 
-def open_vectors(face: F, kind: str = "numpy", **options: Any) -> "Work[Vectors[F]]":
-    """Open the vectors of a membrane database, on the face it was opened with; see `opening.opening` for options."""
+def open_vectors(executor: E, kind: str = "numpy", **options: Any) -> "Work[Vectors[E]]":
+    """Open the vectors of a database, for the executor it is run on; see `store.open_kind` for options."""
     try:
-        from holdproof.storage.vectors import open_vectors as vector_opening  # noqa: PLC0415 (an optional extra)
         from holdproof.storage.vectors import store  # noqa: PLC0415 (an optional extra)
     except ImportError as error:
         raise MissingExtraError("vectors need numpy: pip install 'holdproof[vectors]'") from error
-    opened = yield from vector_opening.opening(kind, **options)
-    return store.Vectors(face, opened)
+    vectors = yield from store.open_kind(kind, **options)
+    return store.Vectors(executor, vectors)

@@ -1,9 +1,9 @@
-"""How a direction is kept in memory, and how near it is to another at most and at least.
+"""How directions are encoded in memory, and bounds for the cosine of two of them.
 
-A codec never answers for a distance, only for an interval that holds it; what is reported is reckoned from the rows.
-So a coarse codec costs a few more rows to look at, never a wrong answer:
+A codec gives an interval that contains the cosine; the reported distance is computed from the rows. So a coarse codec
+costs a few more rows to read, never a wrong answer:
 
-    |q·x - q'·x'| <= |q|·|x - x'| + |q - q'|·|x'|      (Cauchy-Schwarz; x' is what is kept of x, q' of q)
+    |q·x - q'·x'| <= |q|·|x - x'| + |q - q'|·|x'|      (Cauchy-Schwarz; x' is the encoded x, q' the encoded q)
 """
 
 from collections.abc import Mapping
@@ -18,31 +18,32 @@ Rows = NDArray[np.intp]
 Arrays = Mapping[str, NDArray[Any]]
 
 _ROUNDING: Final = 2.0**-22
+"""An upper bound for the float32 rounding error of one product and one sum."""
 
 
 class Codec(Protocol):
-    """What a matrix keeps of each row, and how it compares."""
+    """How a matrix encodes each row, and how it compares rows."""
 
     name: str
 
     def layout(self, dimensions: int) -> dict[str, tuple[str, int]]:
-        """The arrays kept: type and width by name; a width of 0 is one number a row."""
+        """The arrays of the encoding: type and width by name; a width of 0 is one number a row."""
         ...
 
     def encode(self, units: Floats) -> dict[str, NDArray[Any]]:
-        """What is kept of rows of length one."""
+        """Encode rows of length one."""
         ...
 
-    def scan(self, kept: Arrays, unit: Floats) -> tuple[Floats, Floats | float]:
+    def scan(self, arrays: Arrays, unit: Floats) -> tuple[Floats, Floats | float]:
         """The cosine of every row, and how far off each may be."""
         ...
 
-    def look(self, kept: Arrays, unit: Floats, rows: Rows) -> tuple[Floats, Floats | float]:
-        """The same for some rows only, as closely as the codec can."""
+    def scan_rows(self, arrays: Arrays, unit: Floats, rows: Rows) -> tuple[Floats, Floats | float]:
+        """The same for some rows only, as precisely as the codec can."""
         ...
 
-    def decode(self, kept: Arrays, rows: Rows) -> Floats:
-        """What is kept of some rows, as numbers."""
+    def decode(self, arrays: Arrays, rows: Rows) -> Floats:
+        """Decode some rows."""
         ...
 
 
@@ -59,21 +60,21 @@ class Plain:
         """See Codec."""
         return {"values": units}
 
-    def scan(self, kept: Arrays, unit: Floats) -> tuple[Floats, Floats | float]:
+    def scan(self, arrays: Arrays, unit: Floats) -> tuple[Floats, Floats | float]:
         """See Codec."""
-        return kept["values"] @ unit, len(unit) * _ROUNDING
+        return arrays["values"] @ unit, len(unit) * _ROUNDING
 
-    def look(self, kept: Arrays, unit: Floats, rows: Rows) -> tuple[Floats, Floats | float]:
+    def scan_rows(self, arrays: Arrays, unit: Floats, rows: Rows) -> tuple[Floats, Floats | float]:
         """See Codec."""
-        return kept["values"][rows] @ unit, len(unit) * _ROUNDING
+        return arrays["values"][rows] @ unit, len(unit) * _ROUNDING
 
-    def decode(self, kept: Arrays, rows: Rows) -> Floats:
+    def decode(self, arrays: Arrays, rows: Rows) -> Floats:
         """See Codec."""
-        return kept["values"][rows]
+        return arrays["values"][rows]
 
 
 class Int8:
-    """Whole numbers from -127 to 127, a scale and what that left out; a quarter of the memory, scanned by numkong."""
+    """Integers from -127 to 127, a scale and the rounding error: a quarter of the memory, scanned by numkong."""
 
     name = "int8"
 
@@ -83,47 +84,48 @@ class Int8:
 
     def encode(self, units: Floats) -> dict[str, NDArray[Any]]:
         """See Codec."""
+        # A row of tiny numbers must not divide by zero.
         scale = np.maximum(np.abs(units).max(axis=1), np.finfo(np.float32).tiny) / np.float32(127)
         values = np.rint(units / scale[:, None]).astype(np.int8)
         error = np.linalg.norm(units - values * scale[:, None], axis=1)
         return {"values": values, "scale": scale, "error": error + np.float32(units.shape[1] * _ROUNDING)}
 
-    def scan(self, kept: Arrays, unit: Floats) -> tuple[Floats, Floats | float]:
+    def scan(self, arrays: Arrays, unit: Floats) -> tuple[Floats, Floats | float]:
         """See Codec."""
         from numkong import cdist  # noqa: PLC0415 (an optional extra)
 
-        mine = self.encode(unit[None])
-        near = np.asarray(cdist(mine["values"], kept["values"], "dot", out_dtype="float32"))[0]
-        near *= kept["scale"]
-        near *= mine["scale"][0]
-        # What is kept of a row is longer than one by its error at most.
-        return near, kept["error"] * (1 + mine["error"][0]) + mine["error"][0]
+        query = self.encode(unit[None])
+        [cosines] = np.asarray(cdist(query["values"], arrays["values"], "dot", out_dtype="float32"))
+        cosines *= arrays["scale"]
+        cosines *= query["scale"][0]
+        # An encoded row is longer than one by its error at most.
+        return cosines, arrays["error"] * (1 + query["error"][0]) + query["error"][0]
 
-    def look(self, kept: Arrays, unit: Floats, rows: Rows) -> tuple[Floats, Floats | float]:
+    def scan_rows(self, arrays: Arrays, unit: Floats, rows: Rows) -> tuple[Floats, Floats | float]:
         """See Codec."""
-        return (kept["values"][rows].astype(np.float32) @ unit) * kept["scale"][rows], kept["error"][rows]
+        return (arrays["values"][rows].astype(np.float32) @ unit) * arrays["scale"][rows], arrays["error"][rows]
 
-    def decode(self, kept: Arrays, rows: Rows) -> Floats:
+    def decode(self, arrays: Arrays, rows: Rows) -> Floats:
         """See Codec."""
-        return kept["values"][rows] * kept["scale"][rows][:, None]
+        return arrays["values"][rows] * arrays["scale"][rows][:, None]
 
 
 def best() -> Codec:
-    """The faster codec where its part is installed; both give the same answers."""
+    """The faster codec if numkong is installed; both lead to the same results."""
     return Int8() if find_spec("numkong") else Plain()
 
 
 class Signs:
-    """One bit a number, beside a codec: which side of zero it is on. How many differ says roughly how near two are."""
+    """One bit a number, beside a codec: its sign. The number of differing signs says roughly how near two rows are."""
 
     name = "signs"
 
     def layout(self, dimensions: int) -> dict[str, tuple[str, int]]:
-        """One array, whole words a row."""
+        """One array; each row is padded to 64-bit words."""
         return {self.name: ("<u8", -(-dimensions // 64))}
 
     def encode(self, units: Floats) -> dict[str, NDArray[Any]]:
-        """The bits, padded with zeros."""
+        """The sign bits, padded with zeros."""
         bits = np.packbits(units > 0, axis=1)
         padded = np.zeros((len(units), -(-units.shape[1] // 64) * 8), np.uint8)
         padded[:, : bits.shape[1]] = bits

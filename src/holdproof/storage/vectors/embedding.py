@@ -1,23 +1,25 @@
-"""Texts and their vectors: embedding them, and moving all of them to another model.
+"""Embedding of texts, and moving all vectors to another model.
 
 Rules:
-- What was embedded here is kept with its text in `embedding_metadata`; `needs_reembed` says what is still to come.
-- Vectors of two models never stand side by side: those of the new one wait in `vector_moves`, and take the place of
-  the old ones in one transaction, under a new key. Until then everybody searches the old ones.
-- A move that was stopped goes on where it was. What changed meanwhile is embedded again before the exchange.
+- Embedded texts are stored in `embedding_metadata`; `needs_reembed` marks those that a move has not reached yet.
+- Vectors of two models are never mixed: those of the new one wait in `vector_moves`, and replace the old ones in one
+  transaction, under a new key. Until then searches use the old ones.
+- An interrupted move continues where it stopped. What changed meanwhile is embedded again before the exchange.
 - A vector without a text cannot be moved: the move is refused before it begins.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
-from holdproof.db import Call, Read, Row, Tx, Work, Write, ask, sql
+from holdproof.db import Call, Read, Row, Tx, Work, Write, ask, lock_exclusive, sql
 from holdproof.errors import EmbedderMissingError, EmbeddingMismatchError, InvalidInputError
 from holdproof.storage.vectors import vector_rows, vector_validation
 from holdproof.storage.vectors.vector_rows import Facts, Vector
-from holdproof.storage.vectors.vector_state import Embedder
 
 _PAGE = 64
+
+Embedder = Callable[[str], Any]
+"""From a text to its vector: any callable; on the async client a coroutine function too."""
 
 
 class _Target(NamedTuple):
@@ -26,26 +28,28 @@ class _Target(NamedTuple):
     embedder: Embedder
 
 
-def embedded(
+def embed_vector(
     embedder: Embedder | None, id: str, content: str, metadata: Mapping[str, Any] | None, dimensions: int
 ) -> Work[Vector]:
-    """A text as a vector to be kept."""
-    id, described = vector_validation.identity(id), vector_validation.metadata(metadata)
-    made = yield from asked(embedder, content)
-    return Vector(id, vector_validation.vector(made, dimensions), described, content)
+    """Embed a text; return the vector to be stored."""
+    # Everything that can be refused is checked before the embedder, which may be slow and cost money.
+    id = vector_validation.identity(id)
+    text = vector_validation.metadata(metadata)
+    numbers = yield from embed_text(embedder, content)
+    return Vector(id, vector_validation.vector(numbers, dimensions), text, content)
 
 
-def asked(embedder: Embedder | None, content: str) -> Work[Any]:
-    """What the embedder makes of a text."""
-    known = _known(embedder)
+def embed_text(embedder: Embedder | None, content: str) -> Work[Any]:
+    """Call the embedder; return what it makes of a text."""
+    function = _require_embedder(embedder)
     if not content:
-        raise InvalidInputError("there must be a text to embed", field="content")
-    return (yield from ask(Call(lambda: known(content))))
+        raise InvalidInputError("content must be a text that is not empty", field="content")
+    return (yield from ask(Call(lambda: function(content))))
 
 
-def _known(embedder: Embedder | None) -> Embedder:
+def _require_embedder(embedder: Embedder | None) -> Embedder:
     if embedder is None:
-        raise EmbedderMissingError("texts need an embedder: name one when the vectors are opened")
+        raise EmbedderMissingError("texts need an embedder; pass `embedder=` when the vectors are opened")
     return embedder
 
 
@@ -61,27 +65,31 @@ _NEEDED = sql(
 
 
 def move(model: str, dimensions: int, embedder: Embedder | None) -> Work[Facts]:
-    """Embed every text anew and exchange all vectors at once; what holds from then on."""
-    target = _Target(model, dimensions, _known(embedder))
+    """Embed every text anew and exchange all vectors in one transaction; return the new facts."""
+    target = _Target(model, dimensions, _require_embedder(embedder))
     yield Write(lambda tx: _start(tx, target.model))
     while True:
         page = yield from ask(Read(_waiting))
         if not page:
+            # None means that rows changed after the page was read: there is more to embed.
             facts = yield from ask(Write(lambda tx: _exchange(tx, target)))
             if facts is not None:
                 return facts
             continue
-        made = []
+        rows = []
         for id, stamp, content in page:
-            vector = yield from asked(target.embedder, content)
-            made.append({"id": id, "stamp": stamp, "vector": vector_validation.vector(vector, target.dimensions)})
-        yield Write(lambda tx: tx.many(_MOVED, [{"model": target.model, **each} for each in made]))  # noqa: B023
+            vector = yield from embed_text(target.embedder, content)
+            rows.append({"id": id, "stamp": stamp, "vector": vector_validation.vector(vector, target.dimensions)})
+        yield Write(lambda tx: tx.many(_MOVED, [{"model": target.model, **each} for each in rows]))  # noqa: B023
 
 
 def _start(tx: Tx, model: str) -> None:
     [(silent,)] = tx.all(_SILENT)
     if silent:
-        raise EmbeddingMismatchError(f"{silent} vectors came without their text; delete them, or add them anew")
+        raise EmbeddingMismatchError(
+            f"{silent} vectors have no text and cannot be embedded anew; delete them, or add them again with `embed`"
+        )
+    # Vectors of an interrupted move to another model are useless now.
     tx.execute(_OTHERS, model=model)
     tx.execute(_NEEDED, model=model)
 
@@ -101,6 +109,7 @@ def _waiting(tx: Tx) -> list[Row]:
 
 
 _BURIED = sql("DELETE FROM vectors WHERE stamp = 0")
+# Every row gets a new change number and stamp: replicas and sidecars of the old vectors must notice.
 _EXCHANGE = sql(
     "UPDATE vectors SET change = change + (SELECT max(change) FROM vectors), stamp = (stamp + :salt) % 4294967295 + 1,"
     " vector = (SELECT w.vector FROM vector_moves w WHERE w.id = vectors.id) WHERE stamp > 0",
@@ -117,8 +126,8 @@ _DONE = sql("DELETE FROM vector_moves")
 
 
 def _exchange(tx: Tx, target: _Target) -> Facts | None:
-    """The new vectors for the old; None if some changed meanwhile and are still to be embedded."""
-    vector_rows.alone(tx)
+    """Replace the old vectors by the new; None if some changed meanwhile and must be embedded first."""
+    lock_exclusive(tx, vector_rows.WRITERS)
     if _waiting(tx):
         return None
     tx.execute(_RENAME, key=vector_rows.new_key(tx), dimensions=target.dimensions, model=target.model, expect=1)

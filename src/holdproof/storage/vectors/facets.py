@@ -1,7 +1,7 @@
-"""Metadata in columns, so that a filter costs a comparison of numbers: for each key asked for, one small number a row.
+"""Metadata in columns, so that a filter is a comparison of integers: for each filtered key, one integer a row.
 
-A column is made when its key is first asked for, and extended by the rows that came since. A value is equal if it is
-the same JSON; a key that is absent counts as null.
+A column is built when its key is first used in a filter, and extended by later rows. Values are equal if they are the
+same JSON; an absent key counts as null.
 """
 
 import json
@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from holdproof.db import Read, Row, Tx, Work, ask
+from holdproof.db import Read, Tx, Work, ask
 from holdproof.storage.vectors import vector_rows
 from holdproof.storage.vectors.matrix import View
 from holdproof.storage.vectors.vector_validation import plain
@@ -21,7 +21,7 @@ _UNKNOWN = -1
 
 
 class _Column:
-    """The value of one key in every row, as a number that stands for it."""
+    """The value of one key in every row, as an integer code."""
 
     def __init__(self) -> None:
         self.codes: NDArray[np.int32] = np.empty(0, np.int32)
@@ -29,7 +29,7 @@ class _Column:
         self.filled = 0
 
     def extend(self, texts: list[str | None], key: str) -> None:
-        """The metadata of the rows that follow; None where it is not known any more."""
+        """Add the metadata of the following rows; None for rows that are not in the database any more."""
         end = self.filled + len(texts)
         if end > len(self.codes):
             self.codes = np.concatenate([self.codes, np.empty(max(end, 1024), np.int32)])
@@ -45,15 +45,16 @@ class Facets:
     """The columns of one matrix."""
 
     def __init__(self) -> None:
-        self._lock, self._epoch = Lock(), -1
+        self._lock = Lock()
+        self._epoch = -1
         self._columns: dict[str, _Column] = {}
 
-    def allowed(self, view: View, wanted: dict[str, str]) -> Work[NDArray[np.bool_] | None]:
-        """Which rows of the view have what is wanted; None if nothing is."""
-        if not wanted:
+    def allowed(self, view: View, conditions: dict[str, str]) -> Work[NDArray[np.bool_] | None]:
+        """Which rows of the view meet the conditions; None without conditions."""
+        if not conditions:
             return None
         allowed = np.ones(view.count, np.bool_)
-        for key, value in wanted.items():
+        for key, value in conditions.items():
             column = self._column(view.epoch, key)
             while column.filled < view.count:
                 yield from ask(Read(lambda tx, column=column, key=key: self._fill(tx, view, column, key)))  # type: ignore[misc]
@@ -63,18 +64,20 @@ class Facets:
     def _column(self, epoch: int, key: str) -> _Column:
         with self._lock:
             if self._epoch != epoch:
-                self._epoch, self._columns = epoch, {}
+                # In a new epoch rows have other numbers.
+                self._epoch = epoch
+                self._columns = {}
             return self._columns.setdefault(key, _Column())
 
     def _fill(self, tx: Tx, view: View, column: _Column, key: str) -> None:
         start = column.filled
         ids = view.ids[start : min(start + _PAGE, view.count)]
-        found: dict[str, Row] = {row[0]: row for row in vector_rows.describe(tx, ids)}
-        stamps = view.kept["stamps"][start : start + len(ids)]
+        rows = {row.id: row for row in vector_rows.describe(tx, ids)}
+        stamps = view.arrays["stamps"][start : start + len(ids)]
         texts = [
-            row[2] if (row := found.get(id)) and row[1] == stamp else None
+            row.metadata if (row := rows.get(id)) and row.stamp == stamp else None
             for id, stamp in zip(ids, stamps, strict=True)
         ]
         with self._lock:
-            if column.filled == start:  # or another search was faster
+            if column.filled == start:  # else another search was faster
                 column.extend(texts, key)

@@ -1,12 +1,12 @@
-"""The matrix in memory: the direction of every vector, beside its id and its stamp.
+"""The matrix in memory: the direction of every vector, with its id and its stamp.
 
 Rules:
-- Rows are only ever added; a vector that changed gets a new row, and its old one is dead. So whoever scans a `View`
-  scans what stood there when it was taken, without a lock, while others add.
-- It grows in place until its room is used up, then moves to half as much again.
-- A dead row has the stamp 0: whoever still looks at it sees that it does not fit the rows any more.
-- Once a quarter of the rows are dead the living move together: a new `epoch`, in which rows have other numbers.
-- It holds no truth: `mark` says up to which change it follows the rows, `total` whether it fits them.
+- Rows are only ever added; a vector that changed gets a new row, and its old one is dead. So a scan
+  of a `View` sees the state when it was taken, without a lock, while others add.
+- It grows in place until its capacity is used up, then by half.
+- A dead row has the stamp 0: a scan that still sees it notices that it does not match the database row any more.
+- Once a quarter of the rows are dead the matrix is compacted: a new `epoch`, in which rows have other numbers.
+- It is only a copy: `mark` says up to which change it follows the rows, `total` whether it matches them.
 """
 
 import threading
@@ -18,12 +18,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from holdproof.storage.vectors.codecs import Arrays, Codec, Floats, Rows, Signs
+from holdproof.storage.vectors.vector_rows import Change
 
 _ROOM = 1024
 _MANY_DEAD = 4
-
-Change = tuple[str, int, bytes | None]
-"""Id, stamp (0 if it went) and the bytes of the vector."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +30,7 @@ class View:
 
     epoch: int
     count: int
-    kept: Arrays
+    arrays: Arrays
     ids: Sequence[str]
     dead: Rows
 
@@ -46,20 +44,27 @@ class Matrix:
     """Directions, row by row."""
 
     def __init__(self, codec: Codec, dimensions: int, *, signs: bool = False) -> None:
-        self.codec, self.dimensions, self.signs = codec, dimensions, Signs() if signs else None
+        self.codec = codec
+        self.dimensions = dimensions
+        self.signs = Signs() if signs else None
         self.lock = threading.RLock()
-        self.epoch, self.key = 0, ""
+        self.epoch = 0
+        self.key = ""
         self.reset()
 
     def reset(self) -> None:
-        """Forget everything."""
-        self.mark, self.total = 0, 0
+        """Remove everything."""
+        self.mark = 0
+        self.total = 0
         self.proven = True
         self._begin({name: self._empty(kind, width, 0) for name, (kind, width) in self.layout().items()}, [])
 
-    def _begin(self, kept: dict[str, NDArray[Any]], ids: list[str]) -> None:
+    def _begin(self, arrays: dict[str, NDArray[Any]], ids: list[str]) -> None:
         self.epoch += 1
-        self._kept, self._ids, self._count = kept, ids, len(ids)
+        self._arrays = arrays
+        self._ids = ids
+        self._count = len(ids)
+        # Row numbers by id are only needed to apply changes; a matrix from a sidecar is searched without them.
         self._rows: dict[str, int] | None = None
         self._dead: Rows = np.empty(0, np.intp)
 
@@ -70,7 +75,7 @@ class Matrix:
 
     @property
     def name(self) -> str:
-        """What its arrays mean."""
+        """The name of its encoding."""
         return f"{self.codec.name}+signs" if self.signs else self.codec.name
 
     @property
@@ -79,72 +84,80 @@ class Matrix:
         return self._count - len(self._dead)
 
     def view(self) -> View:
-        """What stands there now."""
+        """The present state."""
         with self.lock:
-            kept = {name: array[: self._count] for name, array in self._kept.items()}
-            return View(self.epoch, self._count, kept, self._ids, self._dead)
+            arrays = {name: array[: self._count] for name, array in self._arrays.items()}
+            return View(self.epoch, self._count, arrays, self._ids, self._dead)
 
-    def adopt(self, kept: dict[str, NDArray[Any]], ids: list[str], *, mark: int, key: str) -> None:
-        """Take over arrays with room to spare, whose first rows are those of the ids; not yet proven to fit."""
+    def adopt(self, arrays: dict[str, NDArray[Any]], ids: list[str], *, mark: int, key: str) -> None:
+        """Use arrays with spare capacity, whose first rows are those of the ids; not yet proven to match the rows."""
         with self.lock:
-            self._begin(kept, ids)
-            stamps = kept["stamps"][: len(ids)]
-            self.mark, self.key, self.proven = mark, key, False
-            self.total, self._dead = int(stamps.sum(dtype=np.uint64)), np.flatnonzero(stamps == 0)
+            self._begin(arrays, ids)
+            stamps = arrays["stamps"][: len(ids)]
+            self.mark = mark
+            self.key = key
+            self.proven = False
+            self.total = int(stamps.sum(dtype=np.uint64))
+            self._dead = np.flatnonzero(stamps == 0)
 
     def apply(self, changes: Sequence[Change]) -> None:
-        """Follow changes in their order; of several to one id the last counts."""
-        last = {id: (stamp, vector) for id, stamp, vector in changes}
+        """Apply changes in their order; of several for one id the last counts."""
+        last = {change.id: change for change in changes}
         with self.lock:
             if self._rows is None:
-                stamps = self._kept["stamps"][: self._count].tolist()
+                # Built only now: a matrix from a sidecar is searched long before its first change.
+                stamps = self._arrays["stamps"][: self._count].tolist()
                 self._rows = {id: row for row, (id, stamp) in enumerate(zip(self._ids, stamps, strict=True)) if stamp}
             rows = self._rows
-            known = {id: rows[id] for id in last if id in rows}
-            same = {id for id, row in known.items() if self._kept["stamps"][row] == last[id][0]}
-            self._bury([row for id, row in known.items() if id not in same])
-            for id in known.keys() - same:
+            existing = {id: rows[id] for id in last if id in rows}
+            # The same stamp means the same vector: it was read before, and is left where it is.
+            same = {id for id, row in existing.items() if self._arrays["stamps"][row] == last[id].stamp}
+            self._mark_dead([row for id, row in existing.items() if id not in same])
+            for id in existing.keys() - same:
                 del rows[id]
-            self._append([(id, *new) for id, new in last.items() if new[0] and id not in same])
+            self._append([change for id, change in last.items() if change.stamp and id not in same])
             if len(self._dead) * _MANY_DEAD > self._count:
-                self._gather()
+                self._compact()
 
-    def _bury(self, rows: list[int]) -> None:
+    def _mark_dead(self, rows: list[int]) -> None:
         if rows:
-            self.total -= int(self._kept["stamps"][rows].sum(dtype=np.uint64))
-            self._kept["stamps"][rows] = 0
+            self.total -= int(self._arrays["stamps"][rows].sum(dtype=np.uint64))
+            # In place: views that are in use see it, and leave the row out when they compare stamps.
+            self._arrays["stamps"][rows] = 0
             self._dead = np.concatenate([self._dead, np.array(rows, np.intp)])
 
-    def _append(self, new: list[tuple[str, int, bytes | None]]) -> None:
+    def _append(self, new: list[Change]) -> None:
         if not new:
             return
-        start, end = self._count, self._count + len(new)
+        start = self._count
+        end = start + len(new)
         self._grow(end)
-        units = unit_rows(b"".join(vector for _, _, vector in new if vector is not None), self.dimensions)
-        stamps = np.array([stamp for _, stamp, _ in new], np.uint32)
+        units = unit_rows(b"".join(each.vector for each in new if each.vector is not None), self.dimensions)
+        stamps = np.array([each.stamp for each in new], np.uint32)
         fresh = {"stamps": stamps, **self.codec.encode(units), **(self.signs.encode(units) if self.signs else {})}
         for name, array in fresh.items():
-            self._kept[name][start:end] = array
+            self._arrays[name][start:end] = array
         assert self._rows is not None
-        self._rows.update((id, start + at) for at, (id, _, _) in enumerate(new))
-        self._ids.extend(id for id, _, _ in new)
+        self._rows.update((each.id, start + at) for at, each in enumerate(new))
+        self._ids.extend(each.id for each in new)
         self.total += int(stamps.sum(dtype=np.uint64))
+        # Last: a view that is taken meanwhile ends before the new rows.
         self._count = end
 
     def _grow(self, rows: int) -> None:
-        have = len(self._kept["stamps"])
-        if rows <= have:
+        capacity = len(self._arrays["stamps"])
+        if rows <= capacity:
             return
-        room = max(rows, have + have // 2, _ROOM)
+        room = max(rows, capacity + capacity // 2, _ROOM)
         for name, (kind, width) in self.layout().items():
             larger = self._empty(kind, width, room)
-            larger[: self._count] = self._kept[name][: self._count]
-            self._kept = {**self._kept, name: larger}
+            larger[: self._count] = self._arrays[name][: self._count]
+            self._arrays = {**self._arrays, name: larger}
 
-    def _gather(self) -> None:
-        """Move the living together."""
+    def _compact(self) -> None:
+        """Remove dead rows."""
         alive = np.setdiff1d(np.arange(self._count), self._dead, assume_unique=True)
-        self._begin({name: array[alive] for name, array in self._kept.items()}, [self._ids[row] for row in alive])
+        self._begin({name: array[alive] for name, array in self._arrays.items()}, [self._ids[row] for row in alive])
 
     @staticmethod
     def _empty(kind: str, width: int, rows: int) -> NDArray[Any]:
@@ -152,7 +165,7 @@ class Matrix:
 
 
 def unit_rows(data: bytes, dimensions: int) -> Floats:
-    """Vectors as rows of length one."""
+    """Decode stored vectors and scale each to length one."""
     rows = np.frombuffer(data, "<f4").reshape(-1, dimensions).astype(np.float64)
     rows /= np.linalg.norm(rows, axis=1, keepdims=True)
     return rows.astype(np.float32)

@@ -1,9 +1,9 @@
-"""Search by the server: the extension `vector` of PostgreSQL keeps an HNSW index beside the rows.
+"""Search in the server: the extension `vector` of PostgreSQL has an HNSW index beside the rows.
 
 Rules:
 - The index is on a table of its own, `vector_index`, that follows the rows like a matrix does: `vector_index_mark` says
-  up to which change, and of which key. Whoever adds need not know of it; a search brings it up to date first.
-- It only proposes: what is answered is reckoned from the rows.
+  up to which change, and of which key. Writers need not know of it; a search brings it up to date first.
+- It only proposes rows; distances are computed from them.
 - With a filter, or for more results than the index gives, the server compares all vectors instead.
 """
 
@@ -13,14 +13,14 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from holdproof.db import Query, Read, Tx, Work, Write, ask
+from holdproof.db import Query, Read, Tx, Work, Write, ask, lock_exclusive
 from holdproof.db.sql import sql_postgres
 from holdproof.errors import ConfigError, HoldproofError, UnavailableError
 from holdproof.model.storage import SearchResult
 from holdproof.storage.vectors import ranking, vector_rows
-from holdproof.storage.vectors.finding import Unit
-from holdproof.storage.vectors.vector_rows import Kept
-from holdproof.storage.vectors.vector_state import VectorStoreState
+from holdproof.storage.vectors.finders import Unit
+from holdproof.storage.vectors.replica import VectorStoreState
+from holdproof.storage.vectors.vector_rows import Change, VectorRow
 from holdproof.storage.vectors.vector_validation import matches
 
 _PAGE: Final = 500
@@ -30,7 +30,7 @@ _WIDEST: Final = 2000  # numbers that the server's index takes
 
 
 class _Texts(NamedTuple):
-    """Statements on tables that are there only where the extension is, under the schema it lives in."""
+    """Statements on tables that exist only with the extension, for the schema it is installed in."""
 
     mark: Query
     lock: Query
@@ -73,85 +73,105 @@ _INDEX = "CREATE INDEX vector_index_near ON vector_index USING hnsw (embedding {
 _MADE = sql_postgres("SELECT 1 WHERE to_regclass('vector_index_mark') IS NOT NULL")
 
 
-def extended(tx: Tx) -> str:
-    """The schema of the extension, which is made where it is missing."""
+def ensure_extension(tx: Tx) -> str:
+    """Create the extension if it is missing; return its schema."""
     if tx.dialect != "postgres":
-        raise ConfigError("pgvector needs a membrane on PostgreSQL")
-    vector_rows.alone(tx)
-    found = tx.one(_SCHEMA)
-    if found is None:
+        raise ConfigError("pgvector needs the relational store on PostgreSQL; set providers.relational")
+    lock_exclusive(tx, vector_rows.WRITERS)
+    row = tx.one(_SCHEMA)
+    if row is None:
         try:
             tx.script("CREATE EXTENSION vector")
         except HoldproofError as error:
-            raise UnavailableError(f"the server has no extension vector, or does not let us use it: {error}") from error
-        found = tx.one(_SCHEMA)
-    assert found is not None
-    return str(found[0])
+            raise UnavailableError(
+                f"the extension vector is missing, or this role may not create it: {error}"
+            ) from error
+        row = tx.one(_SCHEMA)
+    assert row is not None
+    (schema,) = row
+    return str(schema)
 
 
 class ServerFinder:
-    """Finds by asking the server."""
+    """Searches in the server."""
 
-    def __init__(self, shelf: VectorStoreState, schema: str) -> None:
-        self._shelf, self._schema, self._texts = shelf, schema, _texts(schema)
+    def __init__(self, state: VectorStoreState, schema: str) -> None:
+        self._state = state
+        self._schema = schema
+        self._texts = _texts(schema)
 
     def prepare(self, tx: Tx) -> None:
-        """Make the table for the present key, fill it, then build its index: that is faster than the other order."""
-        vector_rows.alone(tx)
-        key, dimensions = self._shelf.facts.key, self._shelf.facts.dimensions
-        if tx.one(_MADE) is not None and tx.all(self._texts.mark)[0][0] == key:
-            return
+        """Create and fill the table for the present key, then build its index, which is faster in that order."""
+        lock_exclusive(tx, vector_rows.WRITERS)
+        key = self._state.facts.key
+        dimensions = self._state.facts.dimensions
+        if tx.one(_MADE) is not None:
+            [(table_key, _)] = tx.all(self._texts.mark)
+            if table_key == key:
+                return
         tx.script(_TABLES.format(schema=self._schema, key=key, dimensions=dimensions))
         self._follow(tx)
+        # Wider vectors have no index; the server then compares all of them, which is correct but slow.
         if dimensions <= _WIDEST:
             tx.script(_INDEX.format(schema=self._schema))
 
-    def search(self, unit: Unit, k: int, wanted: dict[str, str]) -> Work[list[SearchResult]]:
+    def search(self, unit: Unit, k: int, conditions: dict[str, str]) -> Work[list[SearchResult]]:
         """See Finder."""
         if (yield from ask(Read(self._behind))):
             yield Write(self._follow)
-        return (yield from ask(Read(lambda tx: self._nearest(tx, unit, k, wanted))))
+        return (yield from ask(Read(lambda tx: self._nearest(tx, unit, k, conditions))))
 
     def index(self) -> Work[int]:
-        """See Finder: the server keeps its index by itself."""
+        """See Finder: the server maintains its index."""
         yield from ()
         return 0
 
     def close(self) -> None:
-        """See Finder: the server keeps everything."""
+        """See Finder: there is nothing to release."""
 
     def _behind(self, tx: Tx) -> bool:
-        vector_rows.known(tx, self._shelf.facts.key)
+        vector_rows.require_key(tx, self._state.facts.key)
         [(_, mark)] = tx.all(self._texts.mark)
         return bool(vector_rows.changes(tx, mark + 1, "", limit=1))
 
     def _follow(self, tx: Tx) -> None:
-        """Bring the table up to date, one at a time."""
+        """Bring the table up to date; the lock on the mark lets one transaction do it at a time."""
         [(_, mark)] = tx.all(self._texts.lock)
-        change, id = mark + 1, ""
+        change = mark + 1
+        id = ""
         while page := vector_rows.changes(tx, change, id, limit=_PAGE):
-            gone = [{"id": id} for _, id, stamp, _ in page if not stamp]
-            came = [{"id": id, "vector": _text(np.frombuffer(vector, "<f4"))} for _, id, stamp, vector in page if stamp]
-            tx.many(self._texts.drop, gone)
-            tx.many(self._texts.put, came)
-            change, id = page[-1][:2]
+            deleted = [{"id": each.id} for each in page if not each.stamp]
+            added = [{"id": each.id, "vector": _text(_numbers(each))} for each in page if each.stamp]
+            tx.many(self._texts.drop, deleted)
+            tx.many(self._texts.put, added)
+            change = page[-1].number
+            id = page[-1].id
         tx.execute(self._texts.follow, mark=vector_rows.moment(tx).horizon, expect=1)
 
-    def _nearest(self, tx: Tx, unit: Unit, k: int, wanted: dict[str, str]) -> list[SearchResult]:
-        direct = not wanted and k <= _MOST_BY_INDEX
+    def _nearest(self, tx: Tx, unit: Unit, k: int, conditions: dict[str, str]) -> list[SearchResult]:
+        direct = not conditions and k <= _MOST_BY_INDEX
         tx.all(_ASK, far=str(2 * k + 100), index="on" if direct else "off")
-        found: list[Kept] = []
-        size, offset, asked = k + _MORE if direct else max(4 * k, 1000), 0, _text(unit)
-        while ids := tx.all(self._texts.nearest, vector=asked, limit=size, offset=offset):
+        rows: list[VectorRow] = []
+        # The index is approximate and may be slightly behind: a few more candidates than needed.
+        size = k + _MORE if direct else max(4 * k, 1000)
+        offset = 0
+        query = _text(unit)
+        while ids := tx.all(self._texts.nearest, vector=query, limit=size, offset=offset):
             offset += size
-            found += [row for row in vector_rows.fetch(tx, [id for (id,) in ids]) if matches(row.metadata, wanted)]
-            if direct or len(found) >= k:
+            rows += [row for row in vector_rows.fetch(tx, [id for (id,) in ids]) if matches(row.metadata, conditions)]
+            if direct or len(rows) >= k:
                 break
+        # The settings last until the end of the transaction, which may be the caller's.
         tx.all(_ASK, far="40", index="on")
-        return ranking.rank(found, unit, k)
+        return ranking.rank(rows, unit, k)
 
 
 _ASK = sql_postgres("SELECT set_config('hnsw.ef_search', :far, true), set_config('enable_indexscan', :index, true)")
+
+
+def _numbers(change: Change) -> np.ndarray[Any, Any]:
+    assert change.vector is not None
+    return np.frombuffer(change.vector, "<f4")
 
 
 def _text(numbers: np.ndarray[Any, Any]) -> str:

@@ -1,8 +1,8 @@
 """Which rows of a matrix can be among the nearest: intervals in, row numbers out.
 
 Exact: every row whose best case is no worse than the k-th best worst case. So none of the k nearest is ever left out.
-Quantised: the thousand rows whose signs differ least are looked at more closely. If the nearest are among the first
-quarter of them, there are hardly any beyond; else signs say little about these vectors, and all rows are scanned.
+Quantised: the thousand rows whose signs differ least are compared exactly. If the nearest are in the first quarter of
+them, hardly any are beyond; else signs say little about these vectors, and all rows are scanned.
 """
 
 import numpy as np
@@ -14,31 +14,34 @@ from holdproof.storage.vectors.signs import Counts, SignIndex
 from holdproof.storage.vectors.signs import most as signs_differ_at_most
 
 _BLOCK = 32
-_SHORTLIST, _FOR_EACH = 1000, 20
+_SHORTLIST = 1000
+_PER_RESULT = 20
 
 Allowed = NDArray[np.bool_] | None
 
 
 def exact(view: View, codec: Codec, unit: Floats, k: int, allowed: Allowed) -> Rows:
-    """Rows among which the k nearest are for certain."""
-    near, off = codec.scan(view.kept, unit)
+    """Rows that certainly include the k nearest."""
+    near, off = codec.scan(view.arrays, unit)
     _forbid(near, view, allowed)
     return closer(view, codec, unit, k, _candidates(near, off, k))
 
 
 def quantised(view: View, codec: Codec, unit: Floats, k: int, allowed: Allowed, *, signs: SignIndex) -> Rows:
-    """Rows among which the k nearest are most probably."""
-    differing, most = signs.differing(view, unit), signs_differ_at_most(len(unit))
+    """Rows that most probably include the k nearest."""
+    differing = signs.differing(view, unit)
+    most = signs_differ_at_most(len(unit))
+    # Rows that must not be found get a number that no row can have.
     differing[view.dead] = most + 1
     if allowed is not None:
         differing[~allowed] = most + 1
     upto = np.bincount(differing, minlength=most + 2)[: most + 1].cumsum()
-    wanted = min(max(_SHORTLIST, k * _FOR_EACH), upto[-1])
-    rows = np.flatnonzero(differing <= np.searchsorted(upto, wanted))
+    shortlist = min(max(_SHORTLIST, k * _PER_RESULT), upto[-1])
+    rows = np.flatnonzero(differing <= np.searchsorted(upto, shortlist))
     if not len(rows):
         return rows
-    near, off = codec.scan({name: view.kept[name][rows] for name in codec.layout(len(unit))}, unit)
-    if wanted < upto[-1] and _deep(near, differing[rows], k) > np.searchsorted(upto, wanted // 4):
+    near, off = codec.scan({name: view.arrays[name][rows] for name in codec.layout(len(unit))}, unit)
+    if shortlist < upto[-1] and _deep(near, differing[rows], k) > np.searchsorted(upto, shortlist // 4):
         return exact(view, codec, unit, k, allowed)
     return closer(view, codec, unit, k, rows[_candidates(near, off, k)])
 
@@ -51,7 +54,7 @@ def _deep(near: Floats, differing: Counts, k: int) -> int:
 
 def closer(view: View, codec: Codec, unit: Floats, k: int, rows: Rows) -> Rows:
     """Of these rows, those that can be among the k nearest of them."""
-    near, off = codec.look(view.kept, unit, rows)
+    near, off = codec.scan_rows(view.arrays, unit, rows)
     return rows[_candidates(near, off, k)]
 
 
@@ -68,7 +71,7 @@ def _candidates(near: Floats, off: Floats | float, k: int) -> Rows:
 
 
 def _at_least(values: Floats, k: int) -> float:
-    """A number that at least k values reach, close to the largest such; minus infinity where there are not so many."""
+    """A number that at least k values reach, close to the largest such; minus infinity if there are fewer values."""
     blocks = len(values) // _BLOCK
     if blocks >= 4 * k:  # the best of each block: the k-th of those is reached by k values at least
         values = values[: blocks * _BLOCK].reshape(blocks, _BLOCK).max(axis=1)

@@ -1,11 +1,11 @@
-"""The matrix as a file in the cache, mapped instead of read: a store of any size is open at once.
+"""The matrix as a file in the cache, memory-mapped: a store of any size opens at once.
 
 Rules:
-- It is a copy. Whatever is wrong with it (torn, foreign, of another version or another layout, a byte changed), it is
-  not used, and the rows are read instead. It may be deleted at any time.
-- It is written aside, synced and renamed, so a reader never meets half of one.
-- What is mapped is private: rows that are added in its spare room never reach the file.
-- Whether it fits the rows is asked when it was brought up to date: same number, same sum of stamps.
+- It is a copy. A file that is torn, foreign, of another version or layout, or has a changed byte is not used, and the
+  rows are read instead. It may be deleted at any time.
+- It is written to a temporary file, synced and renamed, so a reader never sees half of one.
+- The mapping is private: rows that are added in its spare capacity never reach the file.
+- Whether it matches the rows is checked once it is up to date: same number, same sum of stamps.
 """
 
 import hashlib
@@ -37,34 +37,37 @@ def load(path: Path, matrix: Matrix, *, key: str) -> bool:
         head = _head(area)
         if (head["key"], head["kind"], head["dimensions"]) != (key, matrix.name, matrix.dimensions):
             return False
-        kept = {name: _array(area, head, name, *facts) for name, facts in matrix.layout().items()}
+        arrays = {name: _array(area, head, name, *facts) for name, facts in matrix.layout().items()}
         ids = bytes(area[head["ids"] : head["end"]])
-        if head["sum"] != _sum([array[: head["count"]] for array in kept.values()], ids):
+        if head["sum"] != _sum([array[: head["count"]] for array in arrays.values()], ids):
             return False
         names = ids.decode().split("\n") if ids else []
         if len(names) != head["count"]:
             return False
-        matrix.adopt(kept, names, mark=head["mark"], key=key)
+        matrix.adopt(arrays, names, mark=head["mark"], key=key)
         return True
     return False
 
 
 def save(path: Path, matrix: Matrix) -> None:
-    """Write a matrix as it stands; a disk that does not let us is no reason to fail."""
+    """Write a matrix; an error of the disk is ignored, because the file is only a cache."""
     with matrix.lock:
-        view, mark, key = matrix.view(), matrix.mark, matrix.key
-        view = replace(view, kept={**view.kept, "stamps": view.kept["stamps"].copy()})
+        view = matrix.view()
+        mark = matrix.mark
+        key = matrix.key
+        # Stamps of dead rows are overwritten in place; everything else in a view never changes.
+        view = replace(view, arrays={**view.arrays, "stamps": view.arrays["stamps"].copy()})
     with suppress(OSError):
         folders.make(path.parent)
-        handle, aside = tempfile.mkstemp(prefix=".vectors-", dir=path.parent)
+        handle, temporary = tempfile.mkstemp(prefix=".vectors-", dir=path.parent)
         try:
             with os.fdopen(handle, "wb") as file:
                 _write(file, view, {"key": key, "kind": matrix.name, "dimensions": matrix.dimensions, "mark": mark})
                 file.flush()
                 os.fsync(file.fileno())
-            Path(aside).replace(path)
+            Path(temporary).replace(path)
         except BaseException:
-            Path(aside).unlink()
+            Path(temporary).unlink()
             raise
 
 
@@ -85,17 +88,21 @@ def _array(area: mmap.mmap, head: dict[str, Any], name: str, kind: str, width: i
 
 
 def _write(file: BinaryIO, view: View, head: dict[str, Any]) -> None:
-    room, at, end = view.count + view.count // 8 + 1024, dict[str, int](), _PAGE
+    # Spare capacity, so that rows which are added after mapping need no copy.
+    room = view.count + view.count // 8 + 1024
+    at: dict[str, int] = {}
+    end = _PAGE
     ids = "\n".join(view.ids[: view.count]).encode()
-    for name, array in view.kept.items():
+    for name, array in view.arrays.items():
         at[name] = end
         file.seek(end)
         file.write(array.reshape(-1).view(np.uint8).data)
+        # Arrays begin at page boundaries: rounded up.
         end = -(-(end + room * array.itemsize * int(np.prod(array.shape[1:]))) // _PAGE) * _PAGE
     file.truncate(end)
     file.seek(end)
     file.write(ids)
-    total = _sum(list(view.kept.values()), ids)
+    total = _sum(list(view.arrays.values()), ids)
     head |= {"count": view.count, "room": room, "at": at, "ids": end, "end": end + len(ids), "sum": total}
     text = json.dumps(head)
     file.seek(0)
@@ -109,7 +116,7 @@ def file_sum(path: Path) -> str:
 
 
 def _sum(arrays: list[NDArray[Any]], ids: bytes) -> str:
-    """A checksum as fast as memory is: sums of words by columns, hashed. For damage, not for enemies."""
+    """A checksum at the speed of memory: column sums of 64-bit words, hashed. Detects damage, not forgery."""
     digest = hashlib.sha256(ids)
     for array in arrays:
         data = array.reshape(-1).view(np.uint8)

@@ -1,9 +1,9 @@
-"""A rough order of all rows in one pass over a thirty-second of the numbers: signs of the rows, the query in two bits.
+"""A rough order of all rows in one pass over a thirty-second of the data: signs of the rows, the query in two bits.
 
-A row is kept as the signs of its numbers; a query is split into planes of signs, of which the second counts twice. How
-many signs differ, plane by plane, orders the rows nearly as their cosines do. Where numkong is installed the rows are
-packed for it, which is four times as fast; rows that came since are compared one by one, and packed with the others
-once they are a fifth.
+A row is encoded as the signs of its numbers; a query is split into planes of signs, of which the second counts twice.
+The number of differing signs, plane by plane, orders the rows nearly as their cosines do. If numkong is installed the
+rows are packed for it, which is four times as fast; later rows are compared one by one, and packed with the others once
+they are a fifth.
 """
 
 import threading
@@ -18,35 +18,38 @@ from holdproof.storage.vectors.matrix import View
 
 PLANES: Final = 2
 _LEVELS: Final = 2**PLANES - 1
-_REACH: Final = 0.6  # of the largest number of a query: what lies beyond counts as that
+_REACH: Final = 0.6  # of the largest number of a query: larger ones are clipped to that
 
 Counts = NDArray[np.uint32]
 
 
 class SignIndex:
-    """Counts differing signs; remembers the packed rows of the epoch."""
+    """Counts differing signs; caches the packed rows of the epoch."""
 
     def __init__(self) -> None:
-        self._signs, self._fast = Signs(), find_spec("numkong") is not None
+        self._signs = Signs()
+        self._fast = find_spec("numkong") is not None
         self._lock = threading.Lock()
         self._packed: tuple[int, int, Any] = (-1, 0, None)
 
     def differing(self, view: View, unit: Floats) -> Counts:
         """For every row of the view, how many signs differ; at most `_LEVELS` a number."""
-        planes, rows = self._signs.encode(_planes(unit))[Signs.name], view.kept[Signs.name]
+        planes = self._signs.encode(_planes(unit))[Signs.name]
+        rows = view.arrays[Signs.name]
         packed, count = self._pack(view) if self._fast else (None, 0)
         total = _plain(rows[count:], planes)
         return total if packed is None else np.concatenate([_weigh(_fast(packed, planes)), total])
 
     def _pack(self, view: View) -> tuple[Any, int]:
         """The packed rows and how many they are."""
+        # Read once: another thread may replace it meanwhile.
         epoch, count, packed = self._packed
         if epoch == view.epoch and view.count * 4 <= count * 5 and count <= view.count:
             return packed, count
         from numkong import hammings_pack  # noqa: PLC0415 (an optional extra)
 
         with self._lock:
-            packed = hammings_pack(view.kept[Signs.name].view(np.uint8), dtype="uint1")
+            packed = hammings_pack(view.arrays[Signs.name].view(np.uint8), dtype="uint1")
             self._packed = view.epoch, view.count, packed
         return packed, view.count
 

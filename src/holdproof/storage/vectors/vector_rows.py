@@ -1,22 +1,22 @@
-"""Vectors as rows: the truth, of which everything in memory or in the cache is a copy.
+"""Vectors as rows: authoritative; everything in memory or in the cache is a copy of them.
 
 Rules:
-- A row has the vector as it was given (float32, little-endian) and its metadata as JSON text.
-- Every write gives a row a larger `change`, so a reader asks for what changed since it last looked. On SQLite numbers
-  are given by the only writer there is; on PostgreSQL it is the transaction's id, and a reader looks again at whatever
-  was still under way when it last looked.
+- A row has the vector as it was passed (float32, little-endian) and its metadata as JSON text.
+- Every write gives a row a larger `change`, so a reader asks for what changed since it last looked. On SQLite there
+  is one writer, which counts; on PostgreSQL it is the transaction's id, and a reader looks again at all transactions
+  that were open when it last looked.
 - Every write draws a new `stamp`. Equal stamps mean the same vector; their sum tells whether a copy fits the rows.
-- A deleted row stays as a tombstone, stamp 0, so that others see it go. Old tombstones are swept; `swept` says up to
-  where, and a reader that is further behind begins anew.
-- A writer names the `key` it knows. When all vectors were replaced by those of another model there is a new one, and
-  whoever does not know it is refused.
+- A deleted row stays as a tombstone, stamp 0, so that others notice. Old tombstones are swept; `swept` says up to
+  where, and a reader that is further behind starts again.
+- A writer names the `key` it knows. Replacing all vectors by those of another model makes a new key, and writers with
+  the old one are refused.
 """
 
 import json
 from collections.abc import Iterable, Sequence
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
-from holdproof.db import Row, Tx, sql
+from holdproof.db import Row, Tx, lock_shared, sql
 from holdproof.db.sql import sql_postgres
 from holdproof.errors import EmbeddingMismatchError
 
@@ -34,7 +34,7 @@ class Facts(NamedTuple):
 
 
 class Vector(NamedTuple):
-    """A vector to be kept."""
+    """A vector to be stored."""
 
     id: str
     vector: bytes
@@ -42,8 +42,17 @@ class Vector(NamedTuple):
     content: str | None = None
 
 
-class Kept(NamedTuple):
-    """A row, whole."""
+class Change(NamedTuple):
+    """A row that changed; a tombstone has the stamp 0 and no vector."""
+
+    number: int
+    id: str
+    stamp: int
+    vector: bytes | None
+
+
+class VectorRow(NamedTuple):
+    """A complete row."""
 
     id: str
     stamp: int
@@ -55,17 +64,17 @@ _FACTS = sql("SELECT key, dimensions, model, swept FROM vector_facts")
 
 
 def facts(tx: Tx) -> Facts:
-    """What holds for all vectors."""
+    """Read what holds for all vectors."""
     [row] = tx.all(_FACTS)
     return Facts(*row)
 
 
-def known(tx: Tx, key: str) -> Facts:
-    """What holds for all vectors, if they are still those of that key."""
-    found = facts(tx)
-    if found.key != key:
+def require_key(tx: Tx, key: str) -> Facts:
+    """Read what holds for all vectors; raises EmbeddingMismatchError if they have another key by now."""
+    current = facts(tx)
+    if current.key != key:
         raise EmbeddingMismatchError("all vectors were replaced by those of another model; open them again")
-    return found
+    return current
 
 
 _BEGIN = sql(
@@ -76,39 +85,43 @@ _NAME = sql("UPDATE vector_facts SET model = :model WHERE model IS NULL")
 
 
 def begin(tx: Tx, *, dimensions: int | None, model: str | None) -> Facts:
-    """Lay down what is not yet laid down: how long vectors are, and whose; says what holds, which may be other."""
+    """Record dimensions and model unless they are recorded already; return what is recorded, which may differ."""
     tx.execute(_BEGIN, key=new_key(tx), dimensions=dimensions or DEFAULT_DIMENSIONS, model=model, now=tx.now)
     if model is not None:
         tx.execute(_NAME, model=model)
-    _heal(tx)
+    _fix_numbers(tx)
     _sweep(tx)
     return facts(tx)
 
 
 def new_key(tx: Tx) -> str:
-    """A name for these vectors that no others have."""
+    """A new random key."""
     return tx.random(12).hex()
 
 
-def fits(known: Facts, *, dimensions: int | None, model: str | None) -> None:
-    """Refuse to go on with vectors of another length or another model."""
-    if dimensions not in (None, known.dimensions):
+def require_fit(facts: Facts, *, dimensions: int | None, model: str | None) -> None:
+    """Raise EmbeddingMismatchError for vectors of another length or another model."""
+    if dimensions not in (None, facts.dimensions):
         raise EmbeddingMismatchError(
-            f"the vectors kept here have {known.dimensions} numbers, not {dimensions}", dimensions=known.dimensions
+            f"the stored vectors have {facts.dimensions} numbers, not {dimensions}; open them with"
+            f" dimensions={facts.dimensions}, or with `reembed=True`",
+            dimensions=facts.dimensions,
         )
-    if model is not None and model != known.model:
+    if model is not None and model != facts.model:
         raise EmbeddingMismatchError(
-            f"the vectors kept here were made by {known.model}, not {model}", model=known.model
+            f"the stored vectors were made by {facts.model}, not {model}; open them with that model, or with"
+            " `reembed=True`",
+            model=facts.model,
         )
 
 
-# Numbers of a server that a dump was taken from may be ahead of this one's.
+# After a restore from another server its transaction ids may be ahead of ours.
 _AHEAD = sql_postgres(
     "UPDATE vectors SET change = pg_current_xact_id()::text::bigint WHERE change > pg_current_xact_id()::text::bigint"
 )
 
 
-def _heal(tx: Tx) -> None:
+def _fix_numbers(tx: Tx) -> None:
     if tx.dialect == "postgres":
         tx.execute(_AHEAD)
 
@@ -119,30 +132,19 @@ _SWEPT = sql("UPDATE vector_facts SET swept = :newest")
 
 
 def _sweep(tx: Tx) -> None:
-    """Remove tombstones once there are many; the newest stays, or its number would be given again."""
+    """Delete tombstones once there are many; the newest stays, or its number would be used again."""
     [(count, newest)] = tx.all(_TOMBSTONES)
     if count > _MANY_TOMBSTONES:
         tx.execute(_SWEEP, newest=newest)
         tx.execute(_SWEPT, newest=newest, expect=1)
 
 
-_BESIDE = sql_postgres("SELECT pg_advisory_xact_lock_shared(hashtext('holdproof vectors'))")
-_ALONE = sql_postgres("SELECT pg_advisory_xact_lock(hashtext('holdproof vectors'))")
+WRITERS: Final = "holdproof vectors"
+"""The advisory lock: shared by writers, exclusive while all vectors are exchanged."""
 
 
-def _beside(tx: Tx) -> None:
-    """Write beside others, but not while all vectors are exchanged; on SQLite there is one writer anyway."""
-    if tx.dialect == "postgres":
-        tx.execute(_BESIDE)
-
-
-def alone(tx: Tx) -> None:
-    """Wait until nobody writes vectors, and keep it so to the end of the transaction."""
-    if tx.dialect == "postgres":
-        tx.all(_ALONE)
-
-
-# With a key that is not the present one there is no row at all.
+# With an old key the SELECT has no row, so nothing is inserted, and `tx.guard` raises.
+# On SQLite the single writer makes max(change) + 1 safe; see the module docstring for PostgreSQL.
 _PUT = sql(
     "INSERT INTO vectors (change, id, stamp, vector, metadata)"
     " SELECT coalesce((SELECT max(change) FROM vectors), 0) + 1, :id, :stamp, :vector, :metadata"
@@ -154,39 +156,40 @@ _PUT = sql(
     " ON CONFLICT (id) DO UPDATE SET change = excluded.change, stamp = excluded.stamp, vector = excluded.vector,"
     " metadata = excluded.metadata",
 )
-_SAY = sql(
+_PUT_TEXT = sql(
     "INSERT INTO embedding_metadata (source_id, model_name, dimensions, created_at, needs_reembed, content)"
     " SELECT :id, coalesce(model, ''), dimensions, :now, 0, :content FROM vector_facts WHERE key = :key"
     " ON CONFLICT (source_id) DO UPDATE SET model_name = excluded.model_name, dimensions = excluded.dimensions,"
     " created_at = excluded.created_at, needs_reembed = 0, content = excluded.content"
 )
-_UNSAY = sql("DELETE FROM embedding_metadata WHERE source_id = :id")
+_DROP_TEXT = sql("DELETE FROM embedding_metadata WHERE source_id = :id")
 
 
 def put_all(tx: Tx, vectors: Iterable[Vector], *, key: str) -> None:
-    """Keep vectors, in the place of those that had their ids; refused if the key is not the present one."""
-    _beside(tx)
+    """Store vectors, replacing those with the same ids; raises EmbeddingMismatchError for an old key."""
+    lock_shared(tx, WRITERS)
     for vector in vectors:
         _put(tx, vector, key)
 
 
 def put(tx: Tx, vector: Vector, *, key: str) -> None:
-    """Keep a vector, in the place of the one that had its id; refused if the key is not the present one."""
-    _beside(tx)
+    """Store a vector, replacing the one with its id; raises EmbeddingMismatchError for an old key."""
+    lock_shared(tx, WRITERS)
     _put(tx, vector, key)
 
 
 def _put(tx: Tx, vector: Vector, key: str) -> None:
     id, data, metadata, content = vector
-    tx.guard(_PUT, _past, id=id, stamp=stamp(tx), vector=data, metadata=metadata, key=key)
+    tx.guard(_PUT, _replaced, id=id, stamp=stamp(tx), vector=data, metadata=metadata, key=key)
+    # A vector that was added without a text must not keep the text of its predecessor.
     if content is None:
-        tx.execute(_UNSAY, id=id)
+        tx.execute(_DROP_TEXT, id=id)
     else:
-        tx.guard(_SAY, _past, id=id, now=tx.now, content=content, key=key)
+        tx.guard(_PUT_TEXT, _replaced, id=id, now=tx.now, content=content, key=key)
 
 
-def _past(_: str) -> EmbeddingMismatchError:
-    return EmbeddingMismatchError("the vectors kept here are of another model by now; open them again")
+def _replaced(_: str) -> EmbeddingMismatchError:
+    return EmbeddingMismatchError("the vectors were replaced by those of another model; open them again")
 
 
 def stamp(tx: Tx) -> int:
@@ -203,12 +206,12 @@ _DROP = sql(
 
 
 def drop(tx: Tx, id: str) -> bool:
-    """Remove a vector and what is said of it; whether it was there."""
-    _beside(tx)
-    gone = tx.count(_DROP, id=id) > 0
-    if gone:
-        tx.execute(_UNSAY, id=id)
-    return gone
+    """Delete a vector and its text; return whether it existed."""
+    lock_shared(tx, WRITERS)
+    existed = tx.count(_DROP, id=id) > 0
+    if existed:
+        tx.execute(_DROP_TEXT, id=id)
+    return existed
 
 
 _COUNT = sql("SELECT count(*) FROM vectors WHERE stamp > 0")
@@ -232,7 +235,7 @@ _TOTALS = sql("SELECT count(*), coalesce(sum(stamp), 0) FROM vectors WHERE stamp
 
 
 def totals(tx: Tx) -> tuple[int, int]:
-    """How many vectors there are and the sum of their stamps: a copy that has the same fits."""
+    """The number of vectors and the sum of their stamps: a copy with the same two is complete."""
     [(number, total)] = tx.all(_TOTALS)
     return int(number), int(total)
 
@@ -242,9 +245,17 @@ _CHANGES = sql(
 )
 
 
-def changes(tx: Tx, change: int, id: str, *, limit: int) -> list[Row]:
-    """What changed after that place, in order: number, id, stamp (0 if it went) and vector."""
-    return tx.all(_CHANGES, change=change, id=id, limit=limit)
+def changes(tx: Tx, change: int, id: str, *, limit: int) -> list[Change]:
+    """Read what changed after that number and id, in order."""
+    return [Change._make(row) for row in tx.all(_CHANGES, change=change, id=id, limit=limit)]
+
+
+class Description(NamedTuple):
+    """A row without its vector."""
+
+    id: str
+    stamp: int
+    metadata: str
 
 
 class Moment(NamedTuple):
@@ -260,10 +271,12 @@ _SNAPSHOT = sql_postgres("SELECT pg_current_snapshot()::text")
 
 
 def moment(tx: Tx) -> Moment:
-    """Which transactions the snapshot shows: all that had ended when it was taken, whatever their numbers."""
+    """Read which transactions the snapshot shows: all that had ended when it was taken, whatever their numbers."""
     [(text,)] = tx.all(_SNAPSHOT)
-    oldest, next_, under_way = text.split(":")
-    return Moment(int(oldest) - 1, (int(next_), -len(under_way.split(",")) if under_way else 0))
+    # xmin:xmax:list of open transactions. Of two snapshots with the same xmax, that with fewer open ones is later.
+    oldest, upcoming, still_open = text.split(":")
+    open_count = len(still_open.split(",")) if still_open else 0
+    return Moment(int(oldest) - 1, (int(upcoming), -open_count))
 
 
 _FETCH = sql(
@@ -273,9 +286,9 @@ _FETCH = sql(
 )
 
 
-def fetch(tx: Tx, ids: Sequence[str]) -> list[Kept]:
-    """The rows of these ids, as far as there are any."""
-    return [Kept(*row) for part in _parts(ids) for row in tx.all(_FETCH, ids=part)]
+def fetch(tx: Tx, ids: Sequence[str]) -> list[VectorRow]:
+    """Read the rows of these ids that exist."""
+    return [VectorRow(*row) for part in _parts(ids) for row in tx.all(_FETCH, ids=part)]
 
 
 _DESCRIBE = sql(
@@ -285,10 +298,11 @@ _DESCRIBE = sql(
 )
 
 
-def describe(tx: Tx, ids: Sequence[str]) -> list[Row]:
-    """Id, stamp and metadata of these ids, as far as there are any."""
-    return [row for part in _parts(ids) for row in tx.all(_DESCRIBE, ids=part)]
+def describe(tx: Tx, ids: Sequence[str]) -> list[Description]:
+    """Read id, stamp and metadata of these ids that exist."""
+    return [Description._make(row) for part in _parts(ids) for row in tx.all(_DESCRIBE, ids=part)]
 
 
 def _parts(ids: Sequence[str]) -> Iterable[str]:
+    # Ids travel as one JSON parameter, so that each statement is prepared once.
     return (json.dumps(ids[at : at + 500]) for at in range(0, len(ids), 500))

@@ -1,9 +1,10 @@
-"""What callers give, checked: ids, vectors, metadata, how many results.
+"""Validation of what callers pass: ids, vectors, metadata, the number of results.
 
 Rules:
-- A vector has as many numbers as the store keeps, all finite, not all zero as float32: zero has no direction.
+- A vector has the dimensions of the store; its numbers are finite, and not all zero as float32 (no direction).
 - An id is 1 to 500 printable characters.
-- Metadata is a JSON object, not nested deeper than a filter can compare. A query of zeros is allowed and finds nothing.
+- Metadata is a JSON object, not nested deeper than a filter can compare. A query of zeros is
+  allowed and matches nothing.
 """
 
 import json
@@ -13,105 +14,105 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from holdproof import validation
 from holdproof.errors import DimensionError, InvalidInputError
 from holdproof.model import jsontext
 
 MOST_RESULTS = 10_000
 LONGEST = 16_384
-_LONGEST_ID = 500
 _DEEPEST = 100
-_KEPT = np.dtype("<f4")
+_STORED = np.dtype("<f4")
 _dumps = jsontext.encoder(ascii=False)
 
 
-def vector(given: Any, dimensions: int) -> bytes:
-    """A vector as it is kept."""
-    numbers = _numbers(given, dimensions)
-    if numbers.dtype == _KEPT and 0 < np.dot(numbers, numbers) < np.inf:  # the usual case, in one pass
+def vector(value: Any, dimensions: int) -> bytes:
+    """Check a vector; return its bytes as they are stored."""
+    numbers = _numbers(value, dimensions)
+    if numbers.dtype == _STORED and 0 < np.dot(numbers, numbers) < np.inf:  # the usual case, in one pass
         return numbers.tobytes()
-    if numbers.dtype != _KEPT:
+    if numbers.dtype != _STORED:
         with np.errstate(over="ignore", under="ignore"):
-            numbers = numbers.astype(_KEPT)
+            numbers = numbers.astype(_STORED)
     if not np.isfinite(numbers).all():
-        raise InvalidInputError("a vector holds finite numbers that fit 32 bits", field="vector")
+        raise InvalidInputError("a vector must hold finite numbers that fit float32", field="vector")
     if not numbers.any():
         raise InvalidInputError("a vector of zeros has no direction", field="vector")
     return numbers.tobytes()
 
 
-def numbers(kept: bytes) -> list[float]:
-    """A vector as it was given, to 32 bits."""
-    found: list[float] = np.frombuffer(kept, _KEPT).tolist()
-    return found
+def numbers(data: bytes) -> list[float]:
+    """Decode a stored vector."""
+    values: list[float] = np.frombuffer(data, _STORED).tolist()
+    return values
 
 
-def query(given: Any, dimensions: int) -> NDArray[np.float64] | None:
-    """The direction asked for; None if there is none."""
-    numbers = _numbers(given, dimensions).astype(np.float64)
+def query(value: Any, dimensions: int) -> NDArray[np.float64] | None:
+    """Check a query; return it with length one, or None for a query of zeros."""
+    numbers = _numbers(value, dimensions).astype(np.float64)
     largest = np.abs(numbers).max()
     if not np.isfinite(largest):
-        raise InvalidInputError("a query holds finite numbers only", field="query")
+        raise InvalidInputError("a query must hold finite numbers", field="query")
     if largest == 0:
         return None
-    numbers /= largest  # or squares of the very large and the very small would be lost
+    numbers /= largest  # else the squares of very large and very small numbers overflow or vanish
     numbers /= np.linalg.norm(numbers)
     return numbers
 
 
-def _numbers(given: Any, dimensions: int) -> NDArray[Any]:
+def _numbers(value: Any, dimensions: int) -> NDArray[Any]:
     try:
-        numbers = np.asarray(given)
+        numbers = np.asarray(value)
         if numbers.dtype.kind not in "iuf":
             raise TypeError(f"{numbers.dtype.name} is no number")
     except (TypeError, ValueError) as error:
-        raise InvalidInputError(f"a vector is a sequence of numbers: {error}", field="vector") from error
+        raise InvalidInputError(f"a vector must be a sequence of numbers: {error}", field="vector") from error
     if numbers.shape != (dimensions,):
         shape = "x".join(map(str, numbers.shape)) or "one number"
-        raise DimensionError(f"vectors here have {dimensions} numbers, this one {shape}", dimensions=dimensions)
+        raise DimensionError(
+            f"vectors of this store have {dimensions} numbers, this one has {shape}", dimensions=dimensions
+        )
     return numbers
 
 
-def length(given: int) -> int:
-    """How many numbers vectors shall have."""
-    if type(given) is not int or not 1 <= given <= LONGEST:
+def length(value: int) -> int:
+    """Check how many numbers vectors shall have."""
+    if type(value) is not int or not 1 <= value <= LONGEST:
         raise InvalidInputError(f"vectors have 1 to {LONGEST} numbers", field="dimensions")
-    return given
+    return value
 
 
-def identity(given: Any) -> str:
-    """An id."""
-    if not isinstance(given, str) or not 1 <= len(given) <= _LONGEST_ID or not given.isprintable():
-        raise InvalidInputError(f"an id is 1 to {_LONGEST_ID} printable characters", field="id")
-    return given
+def identity(value: Any) -> str:
+    """Check an id."""
+    return validation.name("id", value)
 
 
-def metadata(given: Mapping[str, Any] | None) -> str:
-    """Metadata as it is kept."""
-    if not given:
+def metadata(value: Mapping[str, Any] | None) -> str:
+    """Check metadata; return their JSON text."""
+    if not value:
         return "{}"
-    return _json("metadata", given)
+    return _json("metadata", value)
 
 
-def wanted(given: Mapping[str, Any] | None) -> dict[str, str]:
-    """A filter: for each key the value that it must have, as text to compare."""
-    if not given:
+def conditions(value: Mapping[str, Any] | None) -> dict[str, str]:
+    """Check a filter; return for each key the value that it must have, as text to compare."""
+    if not value:
         return {}
-    _json("filter", given)
-    return {key: plain(value) for key, value in given.items()}
+    _json("filter", value)
+    return {key: plain(each) for key, each in value.items()}
 
 
-def matches(metadata: str, wanted: Mapping[str, str]) -> bool:
-    """Whether metadata have what is wanted; a key that is absent counts as null."""
-    if not wanted:
+def matches(metadata: str, conditions: Mapping[str, str]) -> bool:
+    """Whether metadata meet all conditions; an absent key counts as null."""
+    if not conditions:
         return True
-    known = json.loads(metadata)
-    return all(plain(known.get(key)) == value for key, value in wanted.items())
+    values = json.loads(metadata)
+    return all(plain(values.get(key)) == value for key, value in conditions.items())
 
 
 def plain(value: Any) -> str:
-    """A JSON value as text; equal values have equal texts: 1 and 1.0, but not 1 and true."""
+    """A JSON value as text for comparison: equal values have equal texts (1 and 1.0, but not 1 and true)."""
     if isinstance(value, str):
-        return f'"{value}'  # no other value begins so
+        return f'"{value}'  # unambiguous without escaping: no other value begins with a quote
     return json.dumps(_reduced(value), sort_keys=True, separators=(",", ":"))
 
 
@@ -123,21 +124,22 @@ def _reduced(value: Any) -> Any:
     return [_reduced(each) for each in value] if isinstance(value, list | tuple) else value
 
 
-def _json(field: str, given: Any) -> str:
-    if not isinstance(given, Mapping) or not all(isinstance(key, str) for key in given):
-        raise InvalidInputError(f"{field} is an object with text keys", field=field)
+def _json(field: str, value: Any) -> str:
+    if not isinstance(value, Mapping) or not all(isinstance(key, str) for key in value):
+        raise InvalidInputError(f"{field} must be a mapping with text keys", field=field)
     try:
-        text = _dumps(given if type(given) is dict else dict(given))
+        text = _dumps(value if type(value) is dict else dict(value))
         text.encode()
     except (TypeError, ValueError, RecursionError) as error:
-        raise InvalidInputError(f"{field} is no JSON: {error}", field=field) from error
-    if text.count("{") + text.count("[") > _DEEPEST and _deep(given):
+        raise InvalidInputError(f"{field} must be plain JSON: {error}", field=field) from error
+    # Counting brackets is cheap, and only many of them can be nested deeply.
+    if text.count("{") + text.count("[") > _DEEPEST and _deep(value):
         raise InvalidInputError(f"{field} is nested deeper than {_DEEPEST} levels", field=field)
     return text
 
 
 def _deep(value: Any) -> bool:
-    """Whether it is nested too deep: one such row would make every search fail that asks for its key."""
+    """Whether it is nested too deep: one such row would fail every search with a filter for its key."""
     level = [value]
     for _ in range(_DEEPEST):
         inner = [each for each in level if isinstance(each, Mapping | list | tuple)]
@@ -148,8 +150,8 @@ def _deep(value: Any) -> bool:
 
 
 def results(k: int, limit: int | None) -> int:
-    """How many results are asked for."""
+    """Check the number of results; `limit` is another name for `k`."""
     number = k if limit is None else limit
     if type(number) is not int or not 1 <= number <= MOST_RESULTS:
-        raise InvalidInputError(f"1 to {MOST_RESULTS} results can be asked for", field="k")
+        raise InvalidInputError(f"k must be 1 to {MOST_RESULTS}", field="k")
     return number

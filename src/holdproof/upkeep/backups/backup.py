@@ -74,6 +74,7 @@ def _create(context: Context, dest: Path, *, keys: bool, tell: Progress) -> Back
     if context.head_file is None:
         raise InvalidInputError("a store in memory has nothing that could be restored")
     target = Path(os.path.abspath(dest.expanduser()))
+    # lexists, because a dangling link is somebody's name too.
     if os.path.lexists(target):
         raise AlreadyExistsError(f"{target}: exists already", path=str(target))
     signer = context.keys.load("log")
@@ -158,13 +159,16 @@ def _copy_sqlite(context: Context, folder: Path, keys: bool, tell: Progress) -> 
     spaces = {KERNEL: Path(context.database.backend.facts()["path"])}
     spaces |= {path.name: path for path in (context.paths.membrane_db, context.paths.telemetry_db) if path.exists()}
     for name, path in spaces.items():
+        # Each database is copied from one snapshot; the kernel comes first, so that nothing it refers to is missing.
         snapshot.copy(path, folder / name, on_snapshot=begun, progress=_pages(tell, name))
+    # Keys of subjects are removed from the copy, not left out: SQLite copies pages, not rows.
     sealed = None
     if not keys:
         with snapshot.edit(folder / KERNEL) as tx:
             sealed = encryption.forget_keys(tx)
     with snapshot.view(folder / KERNEL) as tx:
         _write_dboms(tx, folder / "dboms")
+        # After removal nothing is left to count, so forget_keys counts while it removes.
         living = len(encryption.keys(tx).rows) if sealed is None else sealed
         return _DatabaseCopy(max(moments), log_check.parts(tx), migrate.applied(tx), living, {}, {})
 
@@ -179,14 +183,17 @@ def _copy_postgres(context: Context, folder: Path, keys: bool, tell: Progress) -
             frozenset({("subjects", "key"), ("subjects", "name_hash")}), {"store_facts": "key <> 'subject_secret'"}
         )
     )
+    # One file a table; created here, because an empty database has no file to make it.
     (folder / dumps.FOLDER).mkdir(mode=0o700)
     with server.snapshot(str(context.settings.database_url)) as source:
+        # Taken after the snapshot began: nothing in the backup is later than this.
         moment = context.database.clock()
         tables, sequences = source.dump(folder / dumps.FOLDER, without, _pages(tell, "tables"))
         _write_dboms(source.tx, folder / "dboms")
         living = len(encryption.keys(source.tx).rows)
         parts = log_check.parts(source.tx)
         applied = migrate.applied(source.tx)
+    # The driver writes without fsync.
     for path in disk.files(folder / dumps.FOLDER):
         snapshot.sync(path)
     return _DatabaseCopy(moment, parts, applied, living, tables, sequences)
@@ -205,6 +212,7 @@ def _write_dboms(tx: Tx, dboms: Path) -> None:
     """Write the DBOM files of the copied rows, each evaluation once, at its first row."""
     after = 0
     while page := tx.all(_BATTLES, after=after, limit=_PAGE):
+        # Pages bound the memory; the first row of an evaluation stands for all of its files.
         after = page[-1][0]
         for _, ns, evaluation_id in page:
             for file in dbom_files.due(tx, ns, evaluation_id):

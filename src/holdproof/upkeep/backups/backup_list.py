@@ -41,6 +41,7 @@ def inspect(src: Path, *, key: str | None = None, tell: Progress = no_progress) 
     if manifest.backend == "postgres":
         signer = _judge(dumps.parts(src, manifest), manifest, data, signature, key)
     else:
+        # SQLite's own check comes first: a damaged index could hide rows from the next reads.
         if findings := check_file(src / KERNEL):
             raise CorruptError(f"the backup's database is damaged: {findings[0]}", findings=findings)
         with snapshot.view(src / KERNEL) as tx:
@@ -49,6 +50,7 @@ def inspect(src: Path, *, key: str | None = None, tell: Progress = no_progress) 
 
 
 def _judge(parts: StoreParts, manifest: Manifest, data: bytes, signature: bytes, key: str | None) -> str:
+    # Only keys that were not revoked at the size of this backup.
     own = log_check.active_keys(parts.keys, manifest.size)
     signer = manifests.verify(data, manifest.store_id, signature, [each for each in own if key in (None, each.keyid)])
     log_check.agree(parts, manifest, own)
@@ -78,6 +80,7 @@ def _summary(at: Path) -> Backup:
 def choose(folder: Path, *, index: int | None = None, time: str | None = None) -> Path:
     """Return the newest backup of a folder that is not after a log index or a moment; a backup may be named itself."""
     try:
+        # Parsed before the folder is read, so that a wrong time is reported first.
         until = None if time is None else to_micros(time)
     except ValueError as error:
         raise InvalidInputError(str(error), time=time) from error

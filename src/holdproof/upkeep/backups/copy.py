@@ -88,6 +88,7 @@ def plan(src: str | Path, dst: str | Path, home: str | Path | None, *, telemetry
 
     A URL has no files, so the files stay in the home of the other end, or in the one in use.
     """
+    # At most one end can be a home: two would be files on both sides, which need no copy.
     homes = [Path(each) for each in (src, dst) if str(each) != SQLITE and not is_url(each)]
     if len(homes) > 1 or (is_url(src), is_url(dst)) == (False, False):
         raise InvalidInputError("both ends are files: close the store and move its folder instead")
@@ -128,6 +129,7 @@ def move(journey: CopyPlan, tell: Progress, *, dry_run: bool) -> TransferSummary
         moved = _survey(leaving, plan)
         if dry_run:
             return moved
+        # Sealed spaces were complete when an earlier copy was killed; only the others are filled.
         fresh = [space for space in leaving.spaces if space not in sealed]
         try:
             for space in fresh:
@@ -143,6 +145,7 @@ def move(journey: CopyPlan, tell: Progress, *, dry_run: bool) -> TransferSummary
         tell("sealing", 0, 1)
         leaving.seal(redact(str(journey.target)))
         tell("sealing", 1, 1)
+    # The kernel is completed last: it is what an opening looks at.
     for space in reversed(leaving.spaces):
         arriving.remove_mark(space)
     return moved
@@ -162,6 +165,7 @@ def _check_source(journey: CopyPlan, leaving: TransferSource) -> set[str]:
     locked = lockdown.read_flag(journey.paths.lockdown) or lockdown.current(tx)
     if locked is not None:
         raise LockedError(f"the store is locked since {locked.locked_at}: {locked.reason}", **locked.to_dict())
+    # Pending leaves have no index yet, so the target's log could not be compared with the source's.
     if tx.dialect == "postgres" and tx.one(_PENDING) is not None:
         raise BusyError("leaves of the log are still pending: open the store once with its log key, then copy it")
     return sealed
@@ -216,6 +220,7 @@ def _fill(
     transfer.create_marked(journey.into(space), space)
     have = arriving.tables(space)
     _refuse_strange({table for table in tables if set(tables[table]) != set(have.get(table, ()))})
+    # Numbers of changes mean another thing on a server, see adapt_rows.
     server = not isinstance(journey.target, Path)
     sums = {table: RowSum(space, table, leaving.count(space, table), tell) for table in tables}
     rows = {
@@ -224,6 +229,7 @@ def _fill(
         )
         for table in tables
     }
+    # Sequences continue where the source's stood, or new ids would collide.
     counters = {table: last for table, last in leaving.counters(space).items() if table in tables}
     arriving.fill(space, tables, rows, counters)
     for number, (table, arrived) in enumerate(arriving.rows(space, tables), 1):
@@ -272,6 +278,7 @@ def adapt_rows(table: str, columns: list[str], rows: Iterable[Row], *, server: b
     if table == "vectors":
         at = columns.index("change")
         stamp = columns.index("stamp")
+        # A transaction id of the source's server means nothing here: 1 is older than any of the target's.
         numbers = count(1)
         for row in rows:
             if row[stamp]:
@@ -299,6 +306,7 @@ def _inspect(journey: CopyPlan, moved: TransferSummary, tell: Progress) -> None:
         report = SyncExecutor(database).run(verify.kernel(context, progress=tell))
     finally:
         database.close()
+    # The marker of an unfinished copy is a row the log does not know; it goes after the seal.
     wrong = [each for each in report.findings if each.verdict.locks and each.row != COPY_IN_PROGRESS.name]
     if wrong:
         first = wrong[0]
@@ -324,6 +332,7 @@ def outcome(journey: CopyPlan, moved: TransferSummary, verdict: str, *, dry_run:
     to = redact(str(journey.target))
     stays = [str(each) for each in (journey.paths.keys, journey.paths.data / "blobs", journey.paths.heads)]
     steps = [f"HOLDPROOF_DATABASE_URL={to}" if isinstance(journey.target, str) else "unset HOLDPROOF_DATABASE_URL"]
+    # Erasures made from now on do not reach the sealed source.
     steps.append("remove the sealed source once you need it no longer: what is erased from now on stays in it")
     if journey.telemetry:
         kind = "postgres" if isinstance(journey.target, str) else "sqlite"

@@ -19,7 +19,7 @@ from typing import Any, Final, cast
 from holdproof.content import disk
 from holdproof.crypto import b64, canonical, note
 from holdproof.crypto.keys import PublicKey, Signer
-from holdproof.crypto.note import Note
+from holdproof.crypto.note import SignedNote
 from holdproof.crypto.vkey import ED25519, VerifierKey
 from holdproof.errors import FormatError, NotFoundError, ProofError
 from holdproof.model.backup import Entry, Manifest
@@ -48,6 +48,7 @@ def parse(data: bytes) -> Manifest:
         manifest = Manifest(**rest, files={name: Entry(**entry) for name, entry in listed.items()})
     except (TypeError, KeyError, AttributeError) as error:
         raise FormatError(f"the manifest lacks a field or has one too many: {error}") from error
+    # bool is an int to isinstance, and True would pass for a size.
     if type(rest.get("size")) is not int or not all(isinstance(rest.get(name), str) for name in _TEXTS):
         raise FormatError("the manifest has a field of the wrong kind")
     try:
@@ -73,6 +74,7 @@ def _is_table_list(value: object) -> bool:
 
 def _check_name(name: str) -> None:
     path = PurePosixPath(name)
+    # PurePosixPath normalises; a name that changes is no plain relative path.
     plain = str(path) == name and "\0" not in name and ".." not in path.parts
     if not plain or not path.parts or path.parts[0] not in PLACES:
         raise FormatError("the manifest names a file outside the backup", file=name[:200])
@@ -81,7 +83,7 @@ def _check_name(name: str) -> None:
 def sign(manifest: bytes, store_id: str, signer: Signer) -> bytes:
     """Return the content of the signature file."""
     text = _text(manifest, store_id)
-    return note.encode(Note(text, (note.sign(text, _name(store_id), signer),)))
+    return note.encode(SignedNote(text, (note.sign(text, _name(store_id), signer),)))
 
 
 def verify(manifest: bytes, store_id: str, signature: bytes, keys: Iterable[PublicKey]) -> PublicKey:
@@ -107,6 +109,7 @@ def read(folder: Path) -> tuple[Manifest, bytes, bytes]:
 def check_listing(folder: Path, manifest: Manifest) -> None:
     """Refuse a backup that has a file too many or too few."""
     names = {path.relative_to(folder).as_posix() for path in folder.rglob("*") if not path.is_dir()}
+    # These two cannot list themselves.
     names -= {MANIFEST, SIGNATURE}
     if missing := sorted(manifest.files.keys() - names):
         raise FormatError(f"{missing[0]} is missing from the backup", file=missing[0], count=len(missing))

@@ -79,6 +79,7 @@ def restore(paths: Paths, target: str | Path, request: RestoreRequest) -> Restor
 
 def _refuse_moved(paths: Paths, target: str | Path) -> None:
     """Raise MovedError if the store here was moved elsewhere; a store too damaged to tell counts as not moved."""
+    # A damaged database cannot tell; restoring over it is the remedy, so that is no reason to refuse.
     ledger: dict[str, str] | None = None
     with suppress(HoldproofError):
         ledger = transfer.open_target(target, {"kernel": paths.kernel_db}).ledger("kernel")
@@ -98,6 +99,7 @@ def _source(paths: Paths, request: RestoreRequest) -> Path:
     src = Path(os.path.abspath(request.src.expanduser()))
     if src in (paths.data, paths.kernel_db):
         raise InvalidInputError("a store cannot be restored from itself", path=str(src))
+    # A folder with only one of the two is a damaged backup, not a raw copy.
     signed = any((src / name).exists() for name in (manifests.MANIFEST, manifests.SIGNATURE))
     if src.is_file() or ((src / KERNEL).is_file() and not signed):
         raw = src if src.is_file() else src / KERNEL
@@ -117,8 +119,10 @@ def _into_files(paths: Paths, source: Path, backup: OpenedBackup | None, request
     current = _current(paths)
     with disk.translated(folder):
         staged = staging.stage(source, folder, backup, current, request)
+    # Opening the copy also applies migrations that are newer than the backup.
     database = open_database(folder / KERNEL)
     try:
+        # A backup's rows are covered by its signed manifest; a raw copy has only its log.
         if backup is None:
             staging.check_rows(database)
         keys = _keys(paths, folder)
@@ -155,6 +159,7 @@ def _current(paths: Paths) -> ReplacedStore:
 
 def _with_head_file(paths: Paths, current: ReplacedStore) -> ReplacedStore:
     heads = HeadFile(paths.heads).kept()
+    # The database could not be read: the newest kept head is what the log entry cites as abandoned.
     if not current.head and heads:
         current.head = heads[-1].encode().decode()
     current.local_keys = {key.keyid for key in KeyFolder(paths.keys).every("log")}
@@ -168,6 +173,7 @@ def _trusted_keys(paths: Paths, tx: Tx) -> list[LogKey]:
 
 def _replaced_names(folder: Path) -> list[str]:
     """Return the names that the staged files replace; a complete backup replaces everything."""
+    # A raw kernel.db restores the kernel only; other databases and folders stay.
     whole = all((folder / name).is_dir() for name in FOLDERS)
     names = [name for name in (*DATABASES, *FOLDERS) if whole or (folder / name).exists()]
     return [*names, *(f"{name}{end}" for name in names if name in DATABASES for end in ("-wal", "-shm"))]
@@ -192,6 +198,7 @@ def _into_server(paths: Paths, url: str, source: Path, backup: OpenedBackup, req
         _remove(database, folder, outcome.erasures)
         database.close()
         aside = _aside(paths, outcome.record)
+        # PostgreSQL folds unquoted names to lower case.
         schema = aside.lower().replace("-", "_")
         if not request.dry_run:
             # Plan, exchange of the schema, files: `swap.settle` finishes or discards the files after a kill in between.
@@ -233,6 +240,7 @@ def _remove(database: Database, folder: Path, erasures: list[Erasure]) -> None:
 
 def _aside(paths: Paths, record: RestoreRecord) -> str:
     """Return an unused name for the folder of the old state: two restores may share a second."""
+    # Colons are not allowed in file names everywhere.
     stamp = f"before-restore-{record.restored_at[:19].replace('-', '').replace(':', '')}Z"
     names = (stamp, *(f"{stamp}-{number}" for number in range(2, 1000)))
     return next(name for name in names if not os.path.lexists(paths.data / name))

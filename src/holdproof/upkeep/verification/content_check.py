@@ -16,14 +16,14 @@ from typing import Final
 from holdproof.db import Work, call
 from holdproof.db.sqlite import check_file
 from holdproof.errors import HoldproofError
-from holdproof.memory.notes import note_checks
+from holdproof.memory.notes import notes
 from holdproof.memory.objects import object_checks
 from holdproof.memory.objects.object_checks import CheckedPage, Flaw
 from holdproof.memory.threads import thread_checks
 from holdproof.model.verdicts import Verdict
 from holdproof.model.verify import Finding
 from holdproof.storage.executors import SyncStorageExecutor
-from holdproof.storage.lazy_stores import LazyStores
+from holdproof.storage.open_stores import OpenStores
 from holdproof.store.context import Context
 from holdproof.upkeep.verification.findings import RESTORE, Findings, HasDatabase, read
 
@@ -37,7 +37,7 @@ def check_memory(context: HasDatabase, findings: Findings) -> Work[None]:
     yield from _pages(context, findings, "blocks of threads", thread_checks.blocks)
     yield from _pages(context, findings, "checkpoints of threads", thread_checks.checkpoints)
     yield from _pages(context, findings, "writes of threads", thread_checks.writes)
-    yield from _pages(context, findings, "notes", note_checks.notes)
+    yield from _pages(context, findings, "notes", notes.check_page)
     spaces, flaws = yield from read(context, object_checks.names)
     for flaw in flaws:
         findings.add(_finding(flaw))
@@ -52,7 +52,7 @@ def _pages(context: HasDatabase, findings: Findings, what: str, check: Callable[
     after: object = None
     while True:
         page = yield from read(context, partial(check, after=after))
-        findings.checked[what] += page.seen
+        findings.checked[what] += page.rows
         findings.tell(f"memory: {what}", findings.checked[what])
         for flaw in page.flaws:
             if flaw.missing:
@@ -89,9 +89,9 @@ def _blobs(context: Context, report: Findings) -> list[Finding]:
         report.checked["blobs"] = done
         report.tell("blobs", done)
 
-    with closing(LazyStores(context.settings, context.paths, SyncStorageExecutor)) as stores:
+    with closing(OpenStores(context.settings, context.paths, SyncStorageExecutor)) as stores:
         try:
-            blobs = stores.open("blobs") if stores.there("blobs") else None
+            blobs = stores.open("blobs") if stores.exists("blobs") else None
         except HoldproofError as error:
             report.skip(f"blobs, which cannot be opened: {error.message}")
             return []

@@ -40,6 +40,7 @@ def read(context: HasDatabase, fn: Callable[[Tx], T]) -> Work[T]:
 
 def on_reader(context: Context, work: Work[T]) -> Work[T]:
     """Run another operation with its reads on a reader thread as well."""
+    # Drives the other generator step by step, replacing its Read effects.
     effect = next(work)
     try:
         while True:

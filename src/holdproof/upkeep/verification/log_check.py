@@ -85,6 +85,7 @@ def check(parts: StoreParts, trusted: Iterable[PublicKey]) -> None:
     head = checkpoint.parse(state.head.encode())
     grown = _grow(parts.leaves)
     signed = head.checkpoint
+    # The leaves must give both the stored right edge and the root under the signature.
     if grown.to_bytes() != state.frontier or (grown.size, grown.root()) != (signed.size, signed.root):
         raise CorruptError("the log's leaves do not give the root of its head", size=state.size, leaves=grown.size)
     if signed.origin != state.origin:

@@ -98,6 +98,7 @@ def unpack(data: bytes) -> dict[str, bytes]:
             names = [each.filename for each in listed]
             if len(set(names)) != len(names) or len(names) > MOST_RECORDS * len(_SUFFIXES) + 16:
                 raise FormatError("bundle: a member twice, or too many", count=len(names))
+            # Other methods could expand without bound, or need libraries that a verifier lacks.
             if any(each.compress_type not in _METHODS for each in listed):
                 raise FormatError("bundle: a member is neither stored nor deflated")
             if sum(each.file_size for each in listed) > 2 * MOST_BYTES:
@@ -166,6 +167,7 @@ def _check_head(head: SignedCheckpoint, trust: Trust) -> None:
     size = head.checkpoint.size
     if origin not in trust.origins:
         raise ProofError("the head is of a log that trust.json does not name", origin=origin)
+    # An old trust file would not list a later revocation.
     if trust.size < size:
         what = f"trust.json is older than the head: it does not know what became of keys after leaf {trust.size}"
         raise ProofError(what, trusted=trust.size, size=size)
@@ -204,6 +206,7 @@ def _record(members: Mapping[str, bytes], entry: Mapping[str, Any], trust: Trust
     if proof.extra not in (b"", leaf):  # not covered by the proof, but a reader of the proof alone would rely on it
         raise ProofError(f"{name}: its proof carries another leaf")
     origin = head.checkpoint.origin
+    # The head itself was checked against keys that counted at its size; here it only has to be the same head.
     log_keys = [VerifierKey(origin, ED25519, key) for key in trust.of("log")]
     tlog_proof.verify(proof, merkle.leaf_hash(leaf), origin=origin, log_keys=log_keys)
     return Record(str(fields.get("p")).partition("/")[0], proof.index, str(fields.get("t")), value)

@@ -70,6 +70,7 @@ def _walk_table(context: HasDatabase, table: LoggedTable, size: int, findings: F
     """Check every row; return the sum over the handles of records that the log had at the start."""
     total = 0
     after = table.first
+    # Keys that sort before the first one would be skipped by the walk.
     for (key,) in (yield from read(context, lambda tx: tx.all(table.strays, first=table.first))):
         what = "the row has a key that Holdproof never gives: it was added"
         findings.add(Finding(Verdict.TAMPERED, what, EXPLAIN, table=table.table, row=str(key)))
@@ -187,6 +188,7 @@ def _walk_log(context: HasDatabase, size: int, findings: Findings) -> Work[_Logg
         for index in page.misfiled:
             what = "the leaf is filed under another record or version than its own: the log was edited"
             findings.add(Finding(Verdict.TAMPERED, what, RESTORE, table="log", row=str(index)))
+        # Indexes are dense, so fewer rows than indexes means missing leaves.
         if page.width < page.end - start:
             what = f"leaves are missing between {start} and {page.end}: {page.width} of {page.end - start} are there"
             findings.add(Finding(Verdict.TAMPERED, what, RESTORE, table="log", row=str(start)))

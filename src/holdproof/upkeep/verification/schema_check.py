@@ -96,6 +96,7 @@ def _build_postgres(context: Context) -> Objects:
 
 def _scratch(tx: Tx) -> NoReturn:
     tx.script(f"CREATE SCHEMA {_SCRATCH}; SET LOCAL search_path TO {_SCRATCH}")
+    # The migrations expect their own ledger to exist.
     tx.script(migrate._LEDGER.render("postgres"))
     for step in migrate.shipped("kernel"):
         tx.script(step.render("postgres"))

@@ -51,6 +51,7 @@ def _own_heads(tx: Tx, own: Sequence[PublicKey], heads: Sequence[SignedCheckpoin
     """Return the newest head and the kept ones, as far as our own keys signed them."""
     origins = ring.origins(tx)
     signed: list[Checkpoint] = []
+    # The newest kept heads first: they cover most leaves.
     for head in (log.head(tx), *reversed(heads)):
         origin = head.checkpoint.origin
         with suppress(FormatError):

@@ -124,6 +124,7 @@ def damaged(error: HoldproofError, paths: Paths, target: str | Path, *, lock: bo
 
     Where there has never been a store, a file that is no store is a wrong path and no tampering.
     """
+    # A head file proves that a store was here once.
     was_store = paths.heads.exists()
     if not isinstance(error, _BROKEN) and not (was_store and isinstance(error, ForeignFileError)):
         raise error

@@ -1,4 +1,4 @@
-"""An image to read from, without taking it over."""
+"""Read objects from an image without loading it into a store."""
 
 from collections.abc import Callable
 
@@ -8,26 +8,28 @@ from holdproof.memory.images.image_files import Manifest
 from holdproof.memory.objects import commits, objects, records
 from holdproof.memory.objects.records import OBJECT
 from holdproof.memory.objects.tree_transaction import TreeReader
-from holdproof.model.memory import Object, ObjectPage
+from holdproof.model.memory import Object
+from holdproof.model.page import Page
 
 
 class Image:
     """The newest state of an image; every block is hashed when it is read."""
 
     def __init__(self, manifest: Manifest, get: Get, close: Callable[[], None]) -> None:
-        self.manifest, self._close = manifest, close
+        self.manifest = manifest
+        self._close = close
         self._view = TreeReader(get, commits.parse(manifest.root))
 
     def get(self, id: str) -> Object:
-        """An object as it is in the image."""
+        """Return an object as it is in the image."""
         key = records.key_of(id)
         if self._view.find(OBJECT + key) is None:
             raise NotFoundError(f"there is no object {id} in the image", id=id)
         return objects.read(self._view, key, self.manifest.ns, hidden=False)
 
-    def list(self, *, after: str = "", limit: int = 100) -> ObjectPage:
-        """The objects of the image, in the order of their keys, a page at a time."""
-        return objects.page(self._view, after, limit, self.manifest.ns)
+    def list(self, *, cursor: str | None = None, limit: int = 100) -> Page[Object]:
+        """List the objects of the image, in the order of their keys."""
+        return objects.page(self._view, cursor, limit, self.manifest.ns)
 
     def close(self) -> None:
         """Let the files go; may be called twice."""
