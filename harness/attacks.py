@@ -9,8 +9,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from harness.legacy_dboms import legacy_sigma
 from harness.raw_access import Past, behind
-from holdproof.crypto import attest, canonical, checkpoint, frontier, keys, merkle
+from holdproof.crypto import canonical, checkpoint, frontier, keys, merkle
 from holdproof.crypto.checkpoint import Checkpoint
 from holdproof.evidence.evaluations import EVALUATIONS
 from holdproof.evidence.key_files import KeyFolder
@@ -171,7 +172,7 @@ def append(past: Past, projection: str, kind: str, digest: str, handle: str, ver
 
 def legacy(path: Path) -> bytes:
     facts = json.loads(path.read_bytes())
-    facts["sigma_judge"] = attest.legacy_sigma(facts["battle_id"], facts["h_delta"])
+    facts["sigma_judge"] = legacy_sigma(facts["battle_id"], facts["h_delta"])
     return json.dumps(facts, indent=2).encode()
 
 

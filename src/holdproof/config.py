@@ -137,7 +137,7 @@ def _xdg(name: str, env: Mapping[str, str]) -> Path:
 
 
 @dataclass(frozen=True)
-class Retention:
+class RetentionSettings:
     """How many days telemetry stays hot, warm and cold; None is for ever."""
 
     hot_days: int = 30
@@ -158,7 +158,7 @@ class Provider:
     dimensions: int = 384
     fallback: tuple[str, ...] | None = None
     threshold: int | None = None
-    retention: Retention = Retention()
+    retention: RetentionSettings = RetentionSettings()
 
 
 @dataclass(frozen=True)
@@ -188,19 +188,23 @@ def load(
     project: Path | None = None,
     env: Mapping[str, str] = os.environ,
     strict: bool = True,
-    given: Path | Mapping[str, Any] | None = None,
+    override: Path | Mapping[str, Any] | None = None,
 ) -> Settings:
     """Read the settings; `project` is where the walk up to a project begins, None leaves projects out.
 
-    `given` takes the place of all files: another file, which must be there, or the settings themselves.
+    `override` takes the place of all files: another file, which must be there, or the settings themselves.
     """
     reading = _Reading(env, strict)
     root = find_project(project) if project else None
     files = [paths.config_file, *([root / ".holdproof" / "config.yaml"] if root else [])]
-    found = [given] if isinstance(given, Path) else [file for file in files if os.path.lexists(file) and given is None]
+    found = (
+        [override]
+        if isinstance(override, Path)
+        else [file for file in files if os.path.lexists(file) and override is None]
+    )
     trees = [reading.file(file) for file in found]
-    if isinstance(given, Mapping):
-        trees = [reading.clean(given, _SCHEMA, Path("settings"))]
+    if isinstance(override, Mapping):
+        trees = [reading.clean(override, _SCHEMA, Path("settings"))]
     providers = {kind: _provider(kind, [tree.get("providers", {}).get(kind, {}) for tree in trees]) for kind in _TYPES}
     database_url, providers["relational"] = reading.database(url, providers["relational"])
     profile = next((tree["profile"] for tree in reversed(trees) if "profile" in tree), "default")
@@ -220,7 +224,7 @@ def _provider(kind: str, trees: list[dict[str, Any]]) -> Provider:
     if "fallback" in merged:
         chain = merged["fallback"]
         merged["fallback"] = (chain,) if isinstance(chain, str) else tuple(chain)
-    return Provider(**{**merged, "retention": Retention(**retention)})
+    return Provider(**{**merged, "retention": RetentionSettings(**retention)})
 
 
 class _Reading:

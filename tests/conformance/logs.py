@@ -8,7 +8,7 @@ import pytest
 
 from holdproof import sync
 from holdproof.crypto import merkle
-from holdproof.crypto.tiles import WIDTH, Bundle
+from holdproof.crypto.tiles import WIDTH, EntryBundle
 from holdproof.db import Migration, Tx, migrate, sql
 from holdproof.evidence import leaves, log, tree
 from holdproof.evidence.leaves import Projection
@@ -71,7 +71,7 @@ def entries(tx: Tx) -> list[bytes]:
     return [
         entry
         for index in range(-(-size // WIDTH))
-        for entry in tree.entries(tx, Bundle(index, min(WIDTH, size - index * WIDTH)))
+        for entry in tree.entries(tx, EntryBundle(index, min(WIDTH, size - index * WIDTH)))
     ]
 
 

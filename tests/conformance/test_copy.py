@@ -87,8 +87,8 @@ def seen(place: StoreLocation) -> dict[str, Any]:
             "battles": everything(store),
             "agent": store.agents.get("ada"),
             "flows": store.flows.list(),
-            "locks": store.locks.list(),
-            "audit": store.audit.search(),
+            "locks": store.locks.list().items,
+            "audit": store.audit.list(),
             "note": store.objects.get("note"),
             "found": store.objects.search("kept"),
             "snapshots": store.snapshots.list().items,
@@ -231,7 +231,7 @@ def test_a_target_in_which_a_copy_did_not_end_is_refused_and_the_next_copy_begin
 ) -> None:
     source, target = ends
     before = seen(source)
-    transfer.begin(target.url or target.home / "kernel.db", "kernel")
+    transfer.create_marked(target.url or target.home / "kernel.db", "kernel")
     with pytest.raises(errors.UnfinishedCopyError):
         target.open()
     assert seen(source) == before
@@ -299,7 +299,7 @@ def test_a_row_that_arrives_otherwise_is_found_before_the_seal(
     ends: tuple[StoreLocation, StoreLocation], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     source, target = ends
-    whole = transfer.arrive
+    whole = transfer.open_target
 
     def lossy(*words: Any) -> Any:
         made = whole(*words)

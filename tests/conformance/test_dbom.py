@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from harness.filling import settled
+from harness.legacy_dboms import legacy_sigma
 from holdproof import errors, sync
 from holdproof.crypto import attest, dbom, dsse, keys
 from holdproof.crypto.dbom import Fields
@@ -54,7 +55,7 @@ def changed(text: str, **fields: Any) -> str:
 def legacy(text: str) -> str:
     """The same DBOM with a signature as an older Green Agent simulated it."""
     fields = json.loads(text)
-    return changed(text, sigma_judge=attest.legacy_sigma(fields["battle_id"], fields["h_delta"]))
+    return changed(text, sigma_judge=legacy_sigma(fields["battle_id"], fields["h_delta"]))
 
 
 class DbomSuite(StoreOnSqlite):

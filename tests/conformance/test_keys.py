@@ -382,7 +382,7 @@ class KeySuite(StoreOnSqlite):
                 await store.keys.rotate("judge")
                 return [key.role for key in (await store.keys.list()).items]
 
-        assert asyncio.run(play()) == ["log", "judge", "root", "judge"]
+        assert asyncio.run(play()) == ["judge", "root", "judge", "log"], "the newest first"
 
 
 class TestSqlite(KeySuite):

@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import holdproof
+from harness import tiles as log_tiles
 from holdproof import errors, sync
 from holdproof.crypto import canonical, checkpoint, keys, merkle, tiles, tlog_proof
 from holdproof.crypto.frontier import EMPTY, append
@@ -318,12 +319,12 @@ class LogSuite(logs.OnSqlite):
             found = store.read(texts)
             assert store.read(logs.entries) == found
             reference = _reference(found)
-            for tile in tiles.tiles_of(len(found)):
+            for tile in log_tiles.tiles_of(len(found)):
                 assert store.log.tile(tile.path) == reference[tile.level][tile.index * 256 :][: tile.width], tile.path
-            for bundle in tiles.bundles_of(len(found)):
+            for bundle in log_tiles.bundles_of(len(found)):
                 expected = found[bundle.index * 256 :][: bundle.width]
                 assert store.log.tile(bundle.path) == tiles.encode_bundle(expected)
-                assert store.log.tile(tiles.Bundle(bundle.index, 1).path) == tiles.encode_bundle(expected[:1])
+                assert store.log.tile(tiles.EntryBundle(bundle.index, 1).path) == tiles.encode_bundle(expected[:1])
             for path in ("tile/0/x001/000", "tile/entries/x001/000", "tile/3/000.p/1"):
                 with pytest.raises(errors.NotFoundError):
                     store.log.tile(path)

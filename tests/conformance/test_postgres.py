@@ -139,7 +139,7 @@ def test_a_connection_lost_while_the_clock_is_set_anew_costs_a_group_nothing(
 ) -> None:
     [worker] = db.backend.writer.workers
     assert isinstance(worker, GroupWriter)
-    link: Any = worker.link
+    link: Any = worker.connection
     begin = link.begin
 
     def cut(**options: bool) -> None:
@@ -329,12 +329,12 @@ class Cutter:
     def __init__(self, db: Database, url: str, monkeypatch: pytest.MonkeyPatch) -> None:
         [worker] = db.backend.writer.workers
         assert isinstance(worker, GroupWriter)
-        self.link: Any = worker.link
+        self.connection: Any = worker.connection
         self._url, self._when, self.cuts = url, "", 0
         text, cutter = Wire.text, self
 
         def patched(wire: Wire, statement: str) -> None:
-            if statement != "COMMIT" or wire is not cutter.link._wire or not cutter._when:
+            if statement != "COMMIT" or wire is not cutter.connection._wire or not cutter._when:
                 return text(wire, statement)
             when, cutter._when, cutter.cuts = cutter._when, "", cutter.cuts + 1
             return cutter._before(wire, text) if when == "before" else cutter._after(wire, text)
@@ -359,7 +359,7 @@ class Cutter:
         pg.finish()
 
     def _marks(self) -> list[Any]:
-        return _admin(self._url, f"SELECT mark FROM kernel.commit_marks WHERE worker = '{self.link._worker}'")
+        return _admin(self._url, f"SELECT mark FROM kernel.commit_marks WHERE worker = '{self.connection._worker}'")
 
 
 @pytest.fixture
@@ -403,7 +403,7 @@ def test_a_commit_whose_fate_cannot_be_learned_is_unknown_and_not_repeated(
 
     def job(tx: Tx) -> str:
         cutter.arm("after")
-        monkeypatch.setattr(cutter.link._connector, "wire", gone)
+        monkeypatch.setattr(cutter.connection._connector, "wire", gone)
         return enter(tx, "c")
 
     outcomes = _behind_a_hold(db.write, *[job] * company)
@@ -419,11 +419,11 @@ def test_a_commit_whose_fate_is_asked_for_in_vain_at_first_is_asked_for_again(
 ) -> None:
     """As in a restart: the first new connection is accepted, and lost again before it can answer."""
     db.write(lambda tx: add(tx, "c")).result()
-    connect, lost = cutter.link._connector.wire, list[str]()
+    connect, lost = cutter.connection._connector.wire, list[str]()
 
     def lost_again(name: str, **options: Any) -> Wire:
         wire: Wire = connect(name, **options)
-        if name == cutter.link._worker and not lost:
+        if name == cutter.connection._worker and not lost:
             lost.append(name)
             vars(wire)["_pg"].finish()
         return wire
@@ -431,7 +431,7 @@ def test_a_commit_whose_fate_is_asked_for_in_vain_at_first_is_asked_for_again(
     def job(tx: Tx) -> str:
         if not lost:
             cutter.arm(when)
-            monkeypatch.setattr(cutter.link._connector, "wire", lost_again)
+            monkeypatch.setattr(cutter.connection._connector, "wire", lost_again)
         return enter(tx, "c")
 
     outcome = db.write(job)

@@ -15,7 +15,7 @@ from harness.tcp_proxy import Fault, Proxy, to_unix
 from holdproof import errors
 from holdproof.db import Database, Tx, open_database
 from holdproof.db.postgres import liveness, snapshot
-from holdproof.db.postgres.connect import dial
+from holdproof.db.postgres.wire import connect as dial
 from holdproof.testing.schema import MIGRATIONS, add, value
 
 

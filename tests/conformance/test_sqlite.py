@@ -19,8 +19,9 @@ import pytest
 
 from holdproof import errors, sync
 from holdproof.db import Database, Tx, open_database, sql
-from holdproof.db.sqlite import APPLICATION_IDS, FORMAT, check_file, link, snapshot
-from holdproof.db.sqlite.files import WAL_KEPT_BYTES, checksums, connect
+from holdproof.db.sqlite import APPLICATION_IDS, FORMAT, check_file, snapshot
+from holdproof.db.sqlite import connection as writing
+from holdproof.db.sqlite.files import WAL_SIZE_BYTES, checksums, connect
 from holdproof.db.tx import NOTHING
 from holdproof.executors import AsyncExecutor, SyncExecutor
 from holdproof.testing.schema import (
@@ -203,7 +204,7 @@ _PRAGMAS = {
 @pytest.mark.parametrize(("name", "wanted"), _PRAGMAS.items(), ids=_PRAGMAS)
 def test_the_writer_runs_with_the_settings_that_durability_rests_on(db: Database, name: str, wanted: Any) -> None:
     [worker] = db.backend.writer.workers
-    connection: apsw.Connection = vars(worker)["link"]._connection
+    connection: apsw.Connection = vars(worker)["connection"]._connection
     assert db.write(lambda _: connection.pragma(name)).result() == wanted
 
 
@@ -260,22 +261,22 @@ def test_the_log_stays_bounded_under_sustained_writes(db: Database) -> None:
     for _ in range(6):
         _bulk(db, 4)
         sizes.append(_wal(db))
-    assert max(sizes) < WAL_KEPT_BYTES
+    assert max(sizes) < WAL_SIZE_BYTES
 
 
 def test_the_log_comes_back_under_its_bound_once_a_long_reader_has_ended(db: Database, tmp_path: Path) -> None:
     db.write(lambda tx: add(tx, "c")).result()
     with closing(_snapshot(tmp_path / "kernel.db")):
         _bulk(db, 20)
-        assert _wal(db) > WAL_KEPT_BYTES, "the reader's snapshot needs what came before"
+        assert _wal(db) > WAL_SIZE_BYTES, "the reader's snapshot needs what came before"
     _bulk(db, 1)
-    assert _wal(db) <= WAL_KEPT_BYTES
+    assert _wal(db) <= WAL_SIZE_BYTES
 
 
 def test_a_log_that_has_grown_large_is_cut_to_nothing(
     db: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(link, "_WAL_LIMIT_PAGES", 1_200)
+    monkeypatch.setattr(writing, "_WAL_LIMIT_PAGES", 1_200)
     db.write(lambda tx: add(tx, "c")).result()
     with closing(_snapshot(tmp_path / "kernel.db")):
         _bulk(db, 5)

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from holdproof import errors
-from holdproof.config import Retention
+from holdproof.config import RetentionSettings
 from holdproof.db import Tx, open_database, sql
 from holdproof.executors import SyncExecutor
 from holdproof.model.storage import TelemetryEvent
@@ -41,17 +41,17 @@ class AgeSuite(Place):
 
     @pytest.fixture
     def store(self, clock: FrozenClock) -> Iterator[Telemetry[SyncExecutor]]:
-        store = Telemetry(SyncExecutor(self.database("telemetry", clock=clock)), Retention(30, 365, 730))
+        store = Telemetry(SyncExecutor(self.database("telemetry", clock=clock)), RetentionSettings(30, 365, 730))
         yield store
         store.close()
 
     def _chunks(self, store: Telemetry[SyncExecutor]) -> list[Any]:
-        return store.face.database.read(lambda tx: tx.all(_CHUNKS)).result()
+        return store.executor.database.read(lambda tx: tx.all(_CHUNKS)).result()
 
     def test_the_tail_stays_short(self, store: Telemetry[SyncExecutor]) -> None:
         for at in range(0, 3300, 10):
             store.append([event(number) for number in range(at, at + 10)])
-        [(rows,)] = store.face.database.read(lambda tx: tx.all(_ROWS)).result()
+        [(rows,)] = store.executor.database.read(lambda tx: tx.all(_ROWS)).result()
         assert rows == 300
         assert self._chunks(store) == [("zlib", 1000)] * 3
 
@@ -84,7 +84,7 @@ class AgeSuite(Place):
         clock.advance(40 * 86_400)
         store.retain()
         clock.advance(360 * 86_400)
-        database, pack = store.face.database, chunks.pack
+        database, pack = store.executor.database, chunks.pack
         cutting, packed = threading.Event(), threading.Event()
 
         def slowly(texts: Any, codec: str = chunks.HOT) -> bytes:
@@ -112,7 +112,7 @@ class AgeSuite(Place):
 
     def test_a_damaged_chunk_is_a_typed_error(self, store: Telemetry[SyncExecutor]) -> None:
         store.append([event(number) for number in range(1000)])
-        store.face.database.write(lambda tx: tx.execute(_HARM, data=b"damaged")).result()
+        store.executor.database.write(lambda tx: tx.execute(_HARM, data=b"damaged")).result()
         with pytest.raises(errors.CorruptError):
             store.query()
 
@@ -156,7 +156,7 @@ class TestSqlite(_Opens, OnSqlite, TelemetrySuite, AgeSuite):
 
 class TestPostgres(_Opens, OnPostgres, TelemetrySuite, AgeSuite):
     def test_an_export_misses_no_chunk_of_a_sealer_that_commits_late(self, store: Telemetry[SyncExecutor]) -> None:
-        database = store.face.database
+        database = store.executor.database
         store.append([event(number) for number in range(900)])
         sealed, go = threading.Event(), threading.Event()
 

@@ -12,8 +12,8 @@ import apsw
 import pytest
 
 from harness.filling import settled
+from harness.legacy_dboms import legacy_sigma
 from holdproof import errors, sync
-from holdproof.crypto import attest
 from holdproof.model.imports import Imported
 from holdproof.model.verdicts import Verdict
 from tests.fixtures import fixture
@@ -67,7 +67,7 @@ def write_dbom(folder: Path, battle_id: str, raw: str, *, score: float = 0.5, na
         "h_delta": digest(raw),
         "v_intent": [0.1, 0.2],
         "score_cis": score,
-        "sigma_judge": attest.legacy_sigma(battle_id, digest(raw)),
+        "sigma_judge": legacy_sigma(battle_id, digest(raw)),
         "timestamp": "2026-01-15T00:26:36.233194",
     }
     path = folder / (name or f"dbom_{battle_id}.json")

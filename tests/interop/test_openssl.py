@@ -9,7 +9,7 @@ import pytest
 
 from holdproof.crypto import attest, dbom, keys
 from holdproof.crypto.attest import Sigma
-from holdproof.crypto.dbom import Dbom, Fields
+from holdproof.crypto.dbom import Fields, SignedDbom
 from holdproof.crypto.keys import Alg
 
 pytestmark = pytest.mark.skipif(shutil.which("openssl") is None, reason="no openssl on the path")
@@ -22,7 +22,7 @@ def openssl(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run(["openssl", *map(str, arguments)], capture_output=True, text=True, check=False)
 
 
-def verdict(folder: Path, key: keys.PublicKey, dbom: Dbom, options: list[str]) -> bool:
+def verdict(folder: Path, key: keys.PublicKey, dbom: SignedDbom, options: list[str]) -> bool:
     """Whether `openssl dgst -sha256 -verify` accepts the DBOM's signature over its PAE bytes."""
     sigma = attest.parse_sigma(dbom.sigma_judge)
     assert isinstance(sigma, Sigma)

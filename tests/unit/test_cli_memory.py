@@ -38,9 +38,9 @@ def test_an_object_is_put_shown_and_deleted() -> None:
     Path("text").write_text("from a file")
     words = ("objects", "put", "a", "--type", "note", "--file", "text", "--meta", '{"seen": 1}')
     assert answer(*words)["content"] == "from a file"
-    assert [each["version"] for each in answer("objects", "history", "a")] == [3, 2, 1]
+    assert [each["version"] for each in answer("objects", "history", "a")["items"]] == [3, 2, 1]
     assert answer("objects", "delete", "a") == {"deleted": "a"}
-    assert answer("objects", "list")["objects"] == []
+    assert answer("objects", "list")["items"] == []
     run("objects", "get", "a", code=3)
 
 
@@ -102,7 +102,7 @@ def test_a_diff_is_pleasant_to_read() -> None:
         "    + meta: seen=yes",
     ]
     assert run("snapshots", "diff", "head", "head").stdout == "nothing differs\n"
-    assert "more: --after a\n" in run("snapshots", "diff", "--limit", "1").stdout
+    assert "more: --cursor a\n" in run("snapshots", "diff", "--limit", "1").stdout
 
 
 def test_snapshots_are_taken_listed_and_returned_to() -> None:
@@ -112,10 +112,10 @@ def test_snapshots_are_taken_listed_and_returned_to() -> None:
     back = answer("snapshots", "rollback", first["rev"], "--reason", "wrong")
     assert (back["root"], back["reason"]) == (first["root"], "wrong")
     assert answer("objects", "get", "a")["content"] == "old"
-    assert len(answer("snapshots", "list")["snapshots"]) == 3
+    assert len(answer("snapshots", "list")["items"]) == 3
     assert answer("snapshots", "get")["cid"] == back["cid"]
     assert answer("objects", "get", "a", "--at", first["cid"])["content"] == "old"
-    assert answer("objects", "at", first["cid"])["objects"][0]["id"] == "a"
+    assert answer("objects", "list", "--at", first["cid"])["items"][0]["id"] == "a"
     run("snapshots", "get", "nothing", code=3)
 
 
@@ -163,7 +163,7 @@ def test_garbage_is_counted_then_removed() -> None:
 def test_a_lisp_memory_comes_in_and_goes_out() -> None:
     Path("in.sexp").write_text('((:ID "a" :TYPE :NOTE :CONTENT "x" :VERSION 7 :HASH "h"))')
     assert answer("import", "lisp", "in.sexp", "--dry-run")["taken"] == 1
-    assert answer("objects", "list")["objects"] == []
+    assert answer("objects", "list")["items"] == []
     assert answer("import", "lisp", "in.sexp")["hashes"] == {"DIFFERS": 1}
     assert answer("import", "lisp", "in.sexp")["changed"] == 0
     assert answer("objects", "get", "a")["type"] == ":NOTE"
@@ -205,7 +205,7 @@ def test_what_is_a_subjects_goes_with_the_subject() -> None:
     assert put["content"] == "private"
     assert answer("erase", "subject", "Ada", "--yes")["sealed"] == {"objects": 1}
     run("objects", "get", "a", code=3)
-    [found] = answer("objects", "list")["objects"]
+    [found] = answer("objects", "list")["items"]
     assert (found["hidden"], found["content"], found["cid"]) == ("erased", None, put["cid"])
 
 
@@ -217,8 +217,8 @@ def test_snapshots_and_versions_are_pruned() -> None:
     assert answer("retention", "prune", "snapshots", "--keep", "1")["records"] == {"snapshots": 2}
     assert answer("retention", "prune", "versions", "--keep", "1")["records"] == {"object_versions": 2}
     assert answer("retention", "gc")["blocks"] > 0
-    assert [each["pruned_at"] is None for each in answer("objects", "history", "a")] == [True, False, False]
-    assert len(answer("snapshots", "list")["snapshots"]) == 1
+    assert [each["pruned_at"] is None for each in answer("objects", "history", "a")["items"]] == [True, False, False]
+    assert len(answer("snapshots", "list")["items"]) == 1
     run("retention", "prune", "snapshots", code=2)
 
 

@@ -23,9 +23,10 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_notes_are_listed_shown_and_removed() -> None:
-    assert answer("notes", "paths") == [["users", "ada"], ["users", "bob"]]
-    assert answer("notes", "paths", "--prefixes", '[["users", "ada"]]') == [["users", "ada"]]
-    assert [each["path"] for each in answer("notes", "search", "users")] == [["users", "bob"], ["users", "ada"]]
+    assert answer("notes", "paths")["items"] == [["users", "ada"], ["users", "bob"]]
+    assert answer("notes", "paths", "--prefixes", '[["users", "ada"]]')["items"] == [["users", "ada"]]
+    found = answer("notes", "search", "users")["items"]
+    assert [each["path"] for each in found] == [["users", "bob"], ["users", "ada"]]
     assert "ada" in run("notes", "search").stdout
     assert answer("notes", "get", "users.ada", "food")["value"] == {"likes": "pizza"}
     assert answer("notes", "delete", "users.ada", "food") is True

@@ -30,10 +30,10 @@ def test_a_skill_is_looked_at_approved_loaded_and_listed(skill: Path) -> None:
     assert run("skills", "load", str(skill)).stdout == GOOD
     assert parsed("skills", "load", str(skill))["text"] == GOOD
     assert parsed("skills", "status", str(skill))["state"] == "APPROVED"
-    [listed] = parsed("skills", "list")["skills"]
+    [listed] = parsed("skills", "list")["items"]
     assert listed["approval"] == made
     assert "APPROVED" in run("skills", "list").stdout
-    assert parsed("skills", "verify")["skills"] == [listed]
+    assert parsed("skills", "verify")["items"] == [listed]
 
 
 def test_a_changed_skill_has_its_exit_code_and_says_which_block(skill: Path) -> None:

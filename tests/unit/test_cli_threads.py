@@ -25,22 +25,22 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_threads_are_listed_by_facts_and_status() -> None:
-    assert [each["thread_id"] for each in answer("threads", "list")["threads"]] == ["other", "chat"]
-    found = answer("threads", "list", "--facts", '{"user": "ada"}', "--status", "error")["threads"]
+    assert [each["thread_id"] for each in answer("threads", "list")["items"]] == ["other", "chat"]
+    found = answer("threads", "list", "--facts", '{"user": "ada"}', "--status", "error")["items"]
     assert [(each["thread_id"], each["checkpoints"]) for each in found] == [("chat", 5)]
     assert "chat" in run("threads", "list").stdout
     run("threads", "list", "--facts", "[]", code=2)
 
 
 def test_a_thread_is_shown_with_a_checkpoint() -> None:
-    assert answer("threads", "show", "chat")["checkpoints"] == 5
-    assert answer("threads", "get", "chat")["channels"] == {"messages": ["hi"] * 4, "n": 4}
-    listed = answer("threads", "history", "chat", "--limit", "2")
-    assert [each["channels"]["n"] for each in listed["checkpoints"]] == [4, 3]
-    older = listed["checkpoints"][1]["checkpoint_id"]
-    assert answer("threads", "get", "chat", "--checkpoint-id", older)["channels"]["n"] == 3
-    run("threads", "show", "none", code=3)
+    assert answer("threads", "get", "chat")["checkpoints"] == 5
+    assert answer("threads", "get-checkpoint", "chat")["channels"] == {"messages": ["hi"] * 4, "n": 4}
+    listed = answer("threads", "list-checkpoints", "chat", "--limit", "2")
+    assert [each["channels"]["n"] for each in listed["items"]] == [4, 3]
+    older = listed["items"][1]["checkpoint_id"]
+    assert answer("threads", "get-checkpoint", "chat", "--checkpoint-id", older)["channels"]["n"] == 3
     run("threads", "get", "none", code=3)
+    run("threads", "get-checkpoint", "none", code=3)
 
 
 def test_a_thread_is_copied_pruned_and_deleted() -> None:
@@ -69,5 +69,5 @@ def test_an_official_file_is_imported(tmp_path: Path) -> None:
     assert answer(*words, "--dry-run")["checkpoints"] == 1
     done = answer(*words)
     assert (done["threads"], done["checkpoints"], done["writes"], done["deleted"]) == (1, 1, 1, [])
-    assert answer("threads", "show", "theirs", "--ns", "taken")["checkpoints"] == 1
+    assert answer("threads", "get", "theirs", "--ns", "taken")["checkpoints"] == 1
     run("import", "langgraph", "none.sqlite", code=3)

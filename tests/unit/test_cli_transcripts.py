@@ -22,12 +22,15 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_transcripts_are_listed_shown_and_removed() -> None:
-    assert [each["name"] for each in answer("transcripts", "list")["transcripts"]] == ["chat/ada", "other"]
-    assert [each["name"] for each in answer("transcripts", "list", "--prefix", "o")["transcripts"]] == ["other"]
+    assert [each["name"] for each in answer("transcripts", "list")["items"]] == ["chat/ada", "other"]
+    assert [each["name"] for each in answer("transcripts", "list", "--prefix", "o")["items"]] == ["other"]
     assert "chat/ada" in run("transcripts", "list").stdout
     assert answer("transcripts", "get", "chat/ada")["state"] == {"n": 1}
-    assert [item["value"] for item in answer("transcripts", "read", "chat/ada", "--last", "2")] == ["b", "c"]
-    assert [item["seq"] for item in answer("transcripts", "read", "chat/ada", "--before", "2")] == [1]
+    assert [item["value"] for item in answer("transcripts", "list-items", "chat/ada", "--limit", "2")["items"]] == [
+        "c",
+        "b",
+    ]
+    assert [item["seq"] for item in answer("transcripts", "list-items", "chat/ada", "--cursor", "2")["items"]] == [1]
     assert answer("transcripts", "delete", "chat/ada") is True
     assert answer("transcripts", "delete", "chat/ada") is False
     run("transcripts", "get", "chat/ada", code=3)

@@ -360,7 +360,7 @@ def test_every_setting_arrives(paths: Paths, user: Write) -> None:
     vector, blob = settings.providers["vector"], settings.providers["blob"]
     assert (vector.type, vector.path, vector.dimensions, vector.threshold) == ("hnsw", "/v", 8, 300_000)
     assert (vector.fallback, blob.fallback, blob.connection) == (("numpy", "memory"), ("filesystem",), "s3://bucket")
-    assert settings.providers["telemetry"].retention == config.Retention(1, 2, 3)
+    assert settings.providers["telemetry"].retention == config.RetentionSettings(1, 2, 3)
     assert settings.profile == "edge"
 
 
@@ -377,7 +377,7 @@ def test_a_project_overrides_single_settings(paths: Paths, user: Write, project:
     settings = load(paths, project=inner)
     vector = settings.providers["vector"]
     assert (settings.profile, vector.dimensions, vector.path) == ("mine", 768, "/p")
-    assert settings.providers["telemetry"].retention == config.Retention(1, 365, 9)
+    assert settings.providers["telemetry"].retention == config.RetentionSettings(1, 365, 9)
     assert settings.source == inner.parent.parent / ".holdproof" / "config.yaml"
 
 

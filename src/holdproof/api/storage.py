@@ -46,9 +46,9 @@ class LazyResource(Resource[Executor]):
     namespaced = False
 
     def __init__(
-        self, face: Executor, kind: Callable[[], type[Resource[Any]]], opening: Callable[[], Resource[Executor]]
+        self, executor: Executor, kind: Callable[[], type[Resource[Any]]], opening: Callable[[], Resource[Executor]]
     ) -> None:
-        super().__init__(face)
+        super().__init__(executor)
         self._kind = kind
         self._opening = opening
         self._resource: Resource[Executor] | None = None
@@ -114,9 +114,9 @@ async def _async_block(begin: Callable[[], Any]) -> AsyncIterator[Any]:
 
 
 @contextmanager
-def _sync_block(face: SyncExecutor, begin: Callable[[], Any]) -> Iterator[Any]:
+def _sync_block(executor: SyncExecutor, begin: Callable[[], Any]) -> Iterator[Any]:
     # `open_then` refuses to block a running event loop.
-    with face.open_then(begin, lambda block: block) as transaction:
+    with executor.open_then(begin, lambda block: block) as transaction:
         yield transaction
 
 
@@ -134,8 +134,8 @@ class Storage(Resource[Executor]):
 
     status = RunsWith(_status, reads=True)
 
-    def __init__(self, face: Executor, stores: Callable[[], OpenStores]) -> None:
-        super().__init__(face)
+    def __init__(self, executor: Executor, stores: Callable[[], OpenStores]) -> None:
+        super().__init__(executor)
         self._stores = stores
 
     @property
@@ -147,12 +147,12 @@ class Storage(Resource[Executor]):
 class StorageResources(Generic[Executor]):
     """The resources of application tables, on one executor."""
 
-    def __init__(self, face: Any) -> None:
-        executor = SyncStorageExecutor if isinstance(face, SyncExecutor) else AsyncStorageExecutor
+    def __init__(self, executor: Any) -> None:
+        executor_type = SyncStorageExecutor if isinstance(executor, SyncExecutor) else AsyncStorageExecutor
 
         # The core is asked at each call: it refuses once the store is closed.
         def stores() -> OpenStores:
-            return cast("OpenStores", face.core.services(executor))
+            return cast("OpenStores", executor.core.services(executor_type))
 
         def open_store(name: str) -> Any:
             return stores().open(name)
@@ -160,16 +160,16 @@ class StorageResources(Generic[Executor]):
         def open_sessions() -> Sessions[Any]:
             return Sessions(open_store("relational").held, project_here())
 
-        self.blobs = cast("Blobs[Executor]", LazyResource(face, lambda: Blobs, partial(open_store, "blobs")))
+        self.blobs = cast("Blobs[Executor]", LazyResource(executor, lambda: Blobs, partial(open_store, "blobs")))
         self.telemetry = cast(
-            "Telemetry[Executor]", LazyResource(face, lambda: Telemetry, partial(open_store, "telemetry"))
+            "Telemetry[Executor]", LazyResource(executor, lambda: Telemetry, partial(open_store, "telemetry"))
         )
         self.relational = cast(
-            "Relational[Executor]", LazyRelational(face, lambda: Relational, partial(open_store, "relational"))
+            "Relational[Executor]", LazyRelational(executor, lambda: Relational, partial(open_store, "relational"))
         )
-        self.sessions = cast("Sessions[Executor]", LazyResource(face, lambda: Sessions, open_sessions))
-        self.vectors = cast("Vectors[Executor]", LazyResource(face, _vectors, partial(open_store, "vectors")))
-        self.storage: Storage[Executor] = Storage(face, stores)
+        self.sessions = cast("Sessions[Executor]", LazyResource(executor, lambda: Sessions, open_sessions))
+        self.vectors = cast("Vectors[Executor]", LazyResource(executor, _vectors, partial(open_store, "vectors")))
+        self.storage: Storage[Executor] = Storage(executor, stores)
 
 
 def _vectors() -> "type[Vectors[Any]]":

@@ -57,7 +57,7 @@ def get(tx: Tx, cid: CID) -> bytes:
     return data
 
 
-def held(get: Get, cid: CID) -> bytes:
+def require(get: Get, cid: CID) -> bytes:
     """A block that must be wherever `get` looks, hashed; ProofError where it is missing or another."""
     data = get(cid)
     if data is None:
@@ -102,7 +102,7 @@ def missing(tx: Tx, wanted: Iterable[CID]) -> list[CID]:
     return lacking
 
 
-class Page(NamedTuple):
+class BlockPage(NamedTuple):
     """Some blocks as they are stored, by the bytes of their CIDs; `last` begins the next page, None at the end."""
 
     blocks: list[tuple[bytes, bytes]]
@@ -116,7 +116,7 @@ _PAGE = sql(
 _FIRST: Final[dict[str, int | bytes]] = {"sqlite": -1, "postgres": b""}
 
 
-def page(tx: Tx, after: int | bytes | None = None, limit: int = 200) -> Page:
+def page(tx: Tx, after: int | bytes | None = None, limit: int = 200) -> BlockPage:
     """Every block there is, a few at a time, in the order that is cheapest to read."""
     rows = tx.all(_PAGE, after=_FIRST[tx.dialect] if after is None else after, limit=limit)
-    return Page([(row[1], row[2]) for row in rows], rows[-1][0] if len(rows) == limit else None)
+    return BlockPage([(row[1], row[2]) for row in rows], rows[-1][0] if len(rows) == limit else None)

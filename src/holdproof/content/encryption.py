@@ -30,7 +30,7 @@ SECRET: Final = "subject_secret"  # noqa: S105 (the name of a fact)
 TOPIC: Final = "subject"
 
 
-class Subject(NamedTuple):
+class SubjectRecord(NamedTuple):
     """A person as the store knows one: no name."""
 
     handle: str
@@ -131,12 +131,12 @@ def destroy(tx: Tx, handle: str) -> bool:
     return tx.count(_DESTROY, handle=handle, now=tx.now) == 1
 
 
-def get(tx: Tx, handle: str) -> Subject:
+def get(tx: Tx, handle: str) -> SubjectRecord:
     """What is known of a subject."""
     row = tx.one(_GET, handle=handle)
     if row is None:
         raise NotFoundError("no such subject", subject=handle)
-    return Subject(*row)
+    return SubjectRecord(*row)
 
 
 _LIVES = sql(
@@ -185,7 +185,7 @@ def forget_keys(tx: Tx) -> int:
     return tx.count(_FORGET_KEYS)
 
 
-class Keys(NamedTuple):
+class SubjectKeys(NamedTuple):
     """Every living key of a store, as a restore takes it over."""
 
     secret: str | None
@@ -195,10 +195,10 @@ class Keys(NamedTuple):
 _LIVING = sql("SELECT handle, name_hash, key FROM subjects WHERE key IS NOT NULL")
 
 
-def keys(tx: Tx) -> Keys:
+def keys(tx: Tx) -> SubjectKeys:
     """Every living key."""
     found = _secret(tx)
-    return Keys(found.hex() or None, tx.all(_LIVING))
+    return SubjectKeys(found.hex() or None, tx.all(_LIVING))
 
 
 _TAKE = sql(
@@ -206,7 +206,7 @@ _TAKE = sql(
 )
 
 
-def take_over(tx: Tx, living: Keys) -> None:
+def take_over(tx: Tx, living: SubjectKeys) -> None:
     """Give subjects their keys back where this copy has none."""
     mine = _secret(tx).hex() or None
     if mine is None and living.secret is not None:

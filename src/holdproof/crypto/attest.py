@@ -12,24 +12,25 @@ import re
 import struct
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import cast
 
 from holdproof.crypto import b64, dsse, statement
 from holdproof.crypto.canonical import sha256_hex
-from holdproof.crypto.dbom import Dbom, Fields, check
+from holdproof.crypto.dbom import Fields, SignedDbom, check
 from holdproof.crypto.dsse import Envelope
 from holdproof.crypto.keys import ALGS, Alg, PublicKey, Signer
-from holdproof.crypto.statement import PAYLOAD_TYPE, Statement, Subject
+from holdproof.crypto.statement import PAYLOAD_TYPE, ResourceDescriptor, Statement
 from holdproof.errors import FormatError, InvalidInputError, ProofError
 
 PREDICATE_TYPE = "urn:holdproof:dbom:v1"
 
-_SIGMA = re.compile(rf"dsse:({'|'.join(ALGS)}):([0-9a-f]{{64}}):([A-Za-z0-9_-]+)")
+_SIGMA = re.compile(rf"dsse:(?P<alg>{'|'.join(ALGS)}):(?P<keyid>[0-9a-f]{{64}}):(?P<signature>[A-Za-z0-9_-]+)")
 _LEGACY = "SIG_GREEN_"
 
 
 @dataclass(frozen=True, slots=True)
 class Sigma:
-    """A real signature: algorithm, key id, bytes (DER for ECDSA)."""
+    """A parsed `sigma_judge`: algorithm, key id and signature bytes (DER for ECDSA)."""
 
     alg: Alg
     keyid: str
@@ -44,7 +45,7 @@ class LegacySigma:
 
 
 def hash_intent(vector: Sequence[float]) -> str:
-    """The SHA-256, in hex, of the vector's big-endian IEEE-754 doubles."""
+    """Return the SHA-256, in hex, of the vector's big-endian IEEE-754 doubles."""
     try:
         return sha256_hex(struct.pack(f">{len(vector)}d", *vector))
     except (struct.error, OverflowError) as error:
@@ -52,75 +53,74 @@ def hash_intent(vector: Sequence[float]) -> str:
 
 
 def make_statement(fields: Fields, alg: Alg, keyid: str) -> Statement:
-    """The in-toto Statement that a judge's signature on these fields covers."""
+    """Build the in-toto Statement that a judge signs for these fields; InvalidInputError if they cannot be signed."""
     check(fields)
     return Statement(
-        (Subject({"sha256": fields.h_delta}, fields.evaluation_id),),
+        (ResourceDescriptor({"sha256": fields.h_delta}, fields.evaluation_id),),
         PREDICATE_TYPE,
         {
             "dbom_version": fields.dbom_version,
             "battle_id": fields.evaluation_id,
             "h_delta": fields.h_delta,
+            # 1 and 1.0 are one score, but two JSON texts: a score signed as one type verifies as the other.
             "score_cis": float(fields.score_cis),
             "timestamp": fields.timestamp,
             "v_intent": {"dim": len(fields.v_intent), "sha256": hash_intent(fields.v_intent)},
+            # The key is part of the statement, so that no other key's signature can be put in its place.
             "signer": {"alg": alg, "keyid": keyid},
         },
     )
 
 
 def signed_bytes(fields: Fields, alg: Alg, keyid: str) -> bytes:
-    """The exact bytes that are signed."""
+    """Return the exact bytes that the judge signs."""
     return dsse.pae(PAYLOAD_TYPE, statement.encode(make_statement(fields, alg, keyid)))
 
 
-def sign(fields: Fields, signer: Signer) -> Dbom:
-    """The DBOM of these fields, signed."""
+def sign(fields: Fields, signer: Signer) -> SignedDbom:
+    """Sign the fields and return the complete DBOM."""
     signature = signer.sign(signed_bytes(fields, signer.alg, signer.keyid))
-    return Dbom(fields, encode_sigma(Sigma(signer.alg, signer.keyid, signature)))
+    return SignedDbom(fields, encode_sigma(Sigma(signer.alg, signer.keyid, signature)))
 
 
-def verify(dbom: Dbom, key: PublicKey) -> None:
-    """Return if the key's signature holds, else raise ProofError (FormatError if it is malformed)."""
-    sigma = _real(dbom)
+def verify(dbom: SignedDbom, key: PublicKey) -> None:
+    """Return if the key's signature is valid, else raise ProofError (FormatError if it is malformed)."""
+    sigma = _parse_signed(dbom)
     if (sigma.alg, sigma.keyid) != (key.alg, key.keyid):
         raise ProofError("the DBOM names another key", found=sigma.keyid, expected=key.keyid)
     try:
         message = signed_bytes(dbom.fields, sigma.alg, sigma.keyid)
     except InvalidInputError as error:
+        # Fields that `sign` refuses can carry no valid signature: to a verifier that is a failed proof.
         raise ProofError(f"no judge signs such a DBOM: {error}", **error.fields) from error
     key.verify(message, sigma.signature)
 
 
-def to_envelope(dbom: Dbom) -> Envelope:
-    """The DSSE envelope of a signed DBOM, made without any private key."""
-    sigma = _real(dbom)
+def to_envelope(dbom: SignedDbom) -> Envelope:
+    """Return the DSSE envelope of a signed DBOM; needs no private key."""
+    sigma = _parse_signed(dbom)
     payload = statement.encode(make_statement(dbom.fields, sigma.alg, sigma.keyid))
     return Envelope(PAYLOAD_TYPE, payload, (dsse.Signature(sigma.keyid, sigma.signature),))
 
 
 def encode_sigma(sigma: Sigma) -> str:
-    """The text of `sigma_judge`."""
+    """Return the text of `sigma_judge`."""
     return f"dsse:{sigma.alg}:{sigma.keyid}:{b64.encode_url(sigma.signature)}"
 
 
 def parse_sigma(text: str) -> Sigma | LegacySigma:
-    """A signature, or what only looks like one; FormatError for anything else."""
+    """Parse `sigma_judge`; FormatError unless it is a DSSE signature or a legacy one."""
     if text.startswith(_LEGACY):
         return LegacySigma(text)
-    found = _SIGMA.fullmatch(text)
-    if found is None:
+    match = _SIGMA.fullmatch(text)
+    if match is None:
         raise FormatError("sigma_judge: neither a DSSE signature nor a legacy one", text=text[:200])
-    alg = next(known for known in ALGS if known == found[1])
-    return Sigma(alg, found[2], b64.decode_url(found[3]))
+    # The pattern admits the names in ALGS alone.
+    return Sigma(cast("Alg", match["alg"]), match["keyid"], b64.decode_url(match["signature"]))
 
 
-def legacy_sigma(evaluation_id: str, h_delta: str) -> str:
-    """What an older Green Agent wrote for these fields."""
-    return f"{_LEGACY}{evaluation_id}_{h_delta[:8]}"
-
-
-def _real(dbom: Dbom) -> Sigma:
+def _parse_signed(dbom: SignedDbom) -> Sigma:
+    """Parse the signature of a DBOM; ProofError for a legacy one."""
     sigma = parse_sigma(dbom.sigma_judge)
     if isinstance(sigma, LegacySigma):
         raise ProofError("a simulated signature of an older Green Agent", legacy=True)

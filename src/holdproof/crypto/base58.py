@@ -1,6 +1,6 @@
 """Base58 in the Bitcoin alphabet (base58btc): one byte string has exactly one accepted text.
 
-- Both ways take quadratic time, so a text has a small bound: identifiers, not content.
+- Encoding and decoding take quadratic time, so lengths have a small limit: this is for identifiers, not content.
 """
 
 from holdproof.errors import FormatError, InvalidInputError
@@ -13,7 +13,7 @@ _VALUES = {letter: value for value, letter in enumerate(_ALPHABET)}
 
 
 def encode(data: bytes) -> str:
-    """The text of the bytes; each leading zero byte is a leading `1`."""
+    """Encode bytes; each leading zero byte becomes a leading `1`."""
     if len(data) > MAX_BYTES:
         raise InvalidInputError("base58: more bytes than an identifier has", length=len(data), limit=MAX_BYTES)
     number = int.from_bytes(data, "big")
@@ -26,7 +26,7 @@ def encode(data: bytes) -> str:
 
 
 def decode(text: str) -> bytes:
-    """The bytes of a text."""
+    """Decode a text; FormatError for other characters or too many."""
     if len(text) > MAX_TEXT:
         raise FormatError("base58: longer than an identifier is", length=len(text), limit=MAX_TEXT)
     number = 0
@@ -35,5 +35,6 @@ def decode(text: str) -> bytes:
         if value is None:
             raise FormatError("base58: a character outside the alphabet", length=len(text))
         number = number * 58 + value
+    # The number does not show leading zeros: each leading `1` is one zero byte.
     zeros = len(text) - len(text.lstrip("1"))
     return bytes(zeros) + number.to_bytes((number.bit_length() + 7) // 8, "big")

@@ -2,10 +2,10 @@
 
 - The header is strict DAG-CBOR `{roots: [links], version: 1}` and nothing else; CARv2 is refused by name.
 - Every section is a varint length, a CID and the block; every block must hash to its CID (ProofError).
-- Header, section and whole have limits, checked before anything is read into memory.
-- A repeated section is tolerated on reading (its bytes are the same, its hash was checked) and counts toward the
-  limits; the writer writes each block once, where it first comes, so the same input gives the same bytes.
-- CARv1 has no trailer: a file cut between two sections reads as a shorter file. Whoever needs all blocks must
+- Header, section and file have size limits, checked before anything is read into memory.
+- A repeated section is accepted on reading (same CID, same verified bytes) and counts toward the limits; the writer
+  writes each block once, at its first occurrence, so the same input gives the same bytes.
+- CARv1 has no trailer: a file cut between two sections reads as a shorter file. Callers that need all blocks must
   walk from the roots; a cut within a section is refused.
 - The roots need not be among the blocks, and there may be none (a delta).
 """
@@ -14,8 +14,7 @@ import struct
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from hashlib import sha256
-from io import BytesIO
-from typing import Any, Protocol, TypeAlias
+from typing import Any, TypeAlias
 
 from holdproof.crypto import cid as cids
 from holdproof.crypto import dagcbor, varint
@@ -25,16 +24,9 @@ from holdproof.errors import FormatError
 Block: TypeAlias = tuple[CID, bytes]
 
 
-class Source(Protocol):
-    """A binary file, open for reading."""
-
-    def read(self, size: int, /) -> bytes:
-        """At most `size` bytes, none only at the end."""
-
-
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What a reader accepts, in bytes."""
+    """The largest sizes a reader accepts, in bytes."""
 
     header: int = 2**20
     section: int = 2**21
@@ -44,12 +36,16 @@ class Limits:
 DEFAULT_LIMITS = Limits()
 
 _CBOR = cids.CBOR_PREFIX
+# The usual section: a varint of two bytes, a CID of 36, then the block.
 _SECTION = struct.Struct("<H36s").unpack_from
 _SECTION_LENGTH = 38
 
 
-class Blocks(Mapping[CID, bytes]):
-    """Blocks by their CIDs, in their order; `raw` has them by the bytes of their CIDs, for whoever goes through all."""
+class BlockMap(Mapping[CID, bytes]):
+    """Blocks by CID, in file order.
+
+    `raw` is the same mapping keyed by the bytes of each CID, for loops over all blocks that need no CID objects.
+    """
 
     def __init__(self, raw: dict[bytes, bytes]) -> None:
         self.raw = raw
@@ -57,8 +53,9 @@ class Blocks(Mapping[CID, bytes]):
     def __getitem__(self, cid: CID) -> bytes:
         return self.raw[cid.raw]
 
+    # Mapping.get would call __getitem__ and catch its KeyError; trees look up many CIDs that are absent.
     def get(self, cid: CID, default: Any = None) -> Any:
-        """The block, or what is given for none; without the detour of an exception."""
+        """Return the block of a CID, or `default` where it is absent."""
         return self.raw.get(cid.raw, default)
 
     def __contains__(self, cid: object) -> bool:
@@ -72,125 +69,75 @@ class Blocks(Mapping[CID, bytes]):
 
 
 @dataclass(frozen=True, slots=True)
-class Archive:
-    """A CAR held in memory: its roots and its blocks in their order."""
+class CarFile:
+    """A CAR file in memory: its roots, and its blocks in file order."""
 
     roots: tuple[CID, ...]
-    blocks: Blocks
+    blocks: BlockMap
 
 
-class Reader:
-    """Reads a CAR front to back: the roots at once, then each block as it is asked for."""
+def load(data: bytes, limits: Limits = DEFAULT_LIMITS) -> CarFile:
+    """Parse a whole CAR file and verify every block.
 
-    def __init__(self, source: bytes | Source, limits: Limits = DEFAULT_LIMITS) -> None:
-        self._source: Source = BytesIO(source) if isinstance(source, bytes) else source
-        self._limits = limits
-        self._position = 0
-        header = self._section(limits.header)
-        if header is None:
-            raise FormatError("CAR: empty")
-        self.roots = _parse_header(header)
-
-    def __iter__(self) -> Iterator[Block]:
-        """The verified blocks that are left, in their order."""
-        while (section := self._section(self._limits.section)) is not None:
-            yield split(section)
-
-    def _section(self, limit: int) -> bytes | None:
-        """The next section without its length; None at the end of the file."""
-        length = self._length()
-        if length is None:
-            return None
-        if length > limit:
-            raise FormatError("CAR: a section over the limit", at=self._position, size=length, limit=limit)
-        return self._read(length)
-
-    def _length(self) -> int | None:
-        first = self._source.read(1)
-        if not first:
-            return None
-        self._count(1)
-        while first[-1] > 0x7F and len(first) < varint.MAX_BYTES:
-            first += self._read(1)
-        length, _ = varint.decode(first)
-        if length == 0:
-            raise FormatError("CAR: a section of no length", at=self._position)
-        return length
-
-    def _read(self, size: int) -> bytes:
-        """Exactly so many bytes."""
-        self._count(size)
-        data = self._source.read(size)
-        while len(data) < size:
-            more = self._source.read(size - len(data))
-            if not more:
-                raise FormatError("CAR: cut short within a section", at=self._position)
-            data += more
-        return data
-
-    def _count(self, size: int) -> None:
-        self._position += size
-        if self._position > self._limits.total:
-            raise FormatError("CAR: larger than the limit", limit=self._limits.total)
+    Raises FormatError where the file is malformed or over a limit, ProofError where a block does not match its CID.
+    """
+    if len(data) > limits.total:
+        raise FormatError("CAR: larger than the limit", limit=limits.total)
+    if not data:
+        raise FormatError("CAR: empty")
+    header_start, at = _bounds(data, 0, limits.header)
+    roots = _parse_header(data[header_start:at])
+    blocks: dict[bytes, bytes] = {}
+    size = len(data)
+    limit = limits.section
+    while at < size:
+        # Nearly all sections have a length of two bytes and the CID of a dag-cbor block. They are parsed inline,
+        # without a Python call, because an image has hundreds of thousands of them.
+        head, raw = _SECTION(data, at) if at + _SECTION_LENGTH <= size else (0, b"")
+        start = at + _SECTION_LENGTH
+        # Two little-endian bytes: the low seven bits of each, the second byte's moved down over the continuation bit.
+        end = at + 2 + (head & 0x7F | head >> 1 & 0x3F80)
+        # The first byte must continue, the second must not and must not be zero (that would be a padded varint).
+        if head & 0x8080 == 0x80 and head > 0xFF and start <= end <= size and end - at - 2 <= limit:
+            block = data[start:end]
+            if _CBOR + sha256(block).digest() == raw:
+                blocks[raw] = block
+                at = end
+                continue
+        # Everything else, damaged sections included, takes the general way, which raises the precise error.
+        start, end = _bounds(data, at, limit)
+        (raw,), block = _parse_section(data[start:end])
+        blocks[raw] = block
+        at = end
+    return CarFile(roots, BlockMap(blocks))
 
 
-def split(section: bytes) -> Block:
-    """CID and verified block of a section."""
+def write(roots: Iterable[CID], blocks: Iterable[Block]) -> Iterator[bytes]:
+    """Yield the pieces of a CAR file, header first, each block once. The blocks are not hashed again."""
+    header = dagcbor.encode({"roots": list(roots), "version": 1})
+    yield varint.encode(len(header)) + header
+    written: set[CID] = set()
+    for cid, data in blocks:
+        if cid not in written:
+            written.add(cid)
+            yield varint.encode(len(cid.raw) + len(data)) + cid.raw + data
+
+
+def dump(roots: Iterable[CID], blocks: Iterable[Block]) -> bytes:
+    """Return a whole CAR file."""
+    return b"".join(write(roots, blocks))
+
+
+def _parse_section(section: bytes) -> Block:
+    """Split a section into its CID and its block, and verify the block."""
     cid, end = cids.parse_at(section, 0)
     data = section[end:]
     cids.verify(cid, data)
     return cid, data
 
 
-def load(data: bytes, limits: Limits = DEFAULT_LIMITS) -> Archive:
-    """A whole CAR in memory, verified; the fastest way for what fits."""
-    if len(data) > limits.total:
-        raise FormatError("CAR: larger than the limit", limit=limits.total)
-    if not data:
-        raise FormatError("CAR: empty")
-    header, at = _slice(data, 0, limits.header)
-    roots = _parse_header(header)
-    found: dict[bytes, bytes] = {}
-    size, limit = len(data), limits.section
-    while at < size:
-        # Nearly all sections have a length of two bytes and the CID of a dag-cbor block: nothing is called for them.
-        head, raw = _SECTION(data, at) if at + _SECTION_LENGTH <= size else (0, b"")
-        start, end = at + _SECTION_LENGTH, at + 2 + (head & 0x7F | head >> 1 & 0x3F80)
-        if head & 0x8080 == 0x80 and head > 0xFF and start <= end <= size and end - at - 2 <= limit:
-            block = data[start:end]
-            if _CBOR + sha256(block).digest() == raw:
-                found[raw] = block
-                at = end
-                continue
-        start, end = _bounds(data, at, limit)
-        (raw,), found[raw] = split(data[start:end])
-        at = end
-    return Archive(roots, Blocks(found))
-
-
-def write(roots: Iterable[CID], blocks: Iterable[Block]) -> Iterator[bytes]:
-    """The pieces of a CAR, header first; each block once. The blocks are taken at their word, not hashed again."""
-    header = dagcbor.encode({"roots": list(roots), "version": 1})
-    yield varint.encode(len(header)) + header
-    seen: set[CID] = set()
-    for cid, data in blocks:
-        if cid not in seen:
-            seen.add(cid)
-            yield varint.encode(len(cid.raw) + len(data)) + cid.raw + data
-
-
-def dump(roots: Iterable[CID], blocks: Iterable[Block]) -> bytes:
-    """A whole CAR in memory."""
-    return b"".join(write(roots, blocks))
-
-
-def _slice(data: bytes, at: int, limit: int) -> tuple[bytes, int]:
-    start, end = _bounds(data, at, limit)
-    return data[start:end], end
-
-
 def _bounds(data: bytes, at: int, limit: int) -> tuple[int, int]:
-    """Where the section at an offset begins and ends."""
+    """Return where the content of the section at an offset starts and ends."""
     length, start = varint.decode(data, at)
     end = start + length
     if length == 0 or length > limit:
@@ -201,14 +148,16 @@ def _bounds(data: bytes, at: int, limit: int) -> tuple[int, int]:
 
 
 def _parse_header(data: bytes) -> tuple[CID, ...]:
+    """Return the roots named by a header."""
     header = dagcbor.decode(data, max_size=len(data))
     version = header.get("version") if isinstance(header, dict) else None
+    # type() and not isinstance(): True is an int, and equal to 1.
     if not isinstance(header, dict) or type(version) is not int or version != 1:
         raise FormatError("CAR: the header is not of version 1", version=version)
     roots = header.get("roots")
     if header.keys() != {"roots", "version"} or not isinstance(roots, list):
         raise FormatError("CAR: a header without roots, or with more than that")
-    found = tuple(root for root in roots if isinstance(root, CID))
-    if len(found) != len(roots):
+    links = tuple(root for root in roots if isinstance(root, CID))
+    if len(links) != len(roots):
         raise FormatError("CAR: a root that is not a link")
-    return found
+    return links

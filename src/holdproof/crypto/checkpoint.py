@@ -1,7 +1,7 @@
 """C2SP tlog-checkpoint: the signed head of a log.
 
 - The note text is: origin, size in decimal, root in base64, then extension lines if any; no line is empty.
-- A checkpoint counts only for the origin the caller expects, under a key of that log; cosignatures of
+- A checkpoint is valid only for the origin the caller expects, under a key of that log; cosignatures of
   witnesses are counted by distinct key and never replace the log's own signature.
 """
 
@@ -11,14 +11,14 @@ from dataclasses import dataclass
 from holdproof.crypto import b64, note
 from holdproof.crypto.keys import Signer
 from holdproof.crypto.lines import decode_hash, decode_number, encode_number, is_line
-from holdproof.crypto.note import Note, Verified
+from holdproof.crypto.note import SignedNote, VerifiedSignature
 from holdproof.crypto.vkey import VerifierKey
 from holdproof.errors import FormatError, InvalidInputError, ProofError
 
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
-    """A tree head: whose log, how many leaves, which root."""
+    """A tree head: origin of the log, number of leaves, root hash."""
 
     origin: str
     size: int
@@ -26,7 +26,7 @@ class Checkpoint:
     extensions: tuple[str, ...] = ()
 
     def text(self) -> str:
-        """The note text: what is signed."""
+        """Return the note text, which is what gets signed; InvalidInputError where a field has no valid text."""
         if len(self.root) != 32:
             raise InvalidInputError("a root has 32 bytes", length=len(self.root))
         for line in (self.origin, *self.extensions):
@@ -41,16 +41,17 @@ class SignedCheckpoint:
     """A checkpoint together with the note that carries its signatures."""
 
     checkpoint: Checkpoint
-    note: Note
+    note: SignedNote
 
     def encode(self) -> bytes:
-        """The signed note as it is stored and sent."""
+        """Return the signed note as it is stored and sent."""
         return note.encode(self.note)
 
 
 def parse_text(text: str) -> Checkpoint:
-    """A checkpoint from a note text."""
+    """Parse a checkpoint from a note text."""
     rows = text.split("\n")
+    # The text ends in a newline, so that splitting leaves an empty last element.
     if len(rows) < 4 or rows.pop() or not all(map(is_line, rows)):
         raise FormatError("checkpoint: not three or more lines, none empty", count=len(rows))
     origin, size, root, *extensions = rows
@@ -63,16 +64,16 @@ def parse_text(text: str) -> Checkpoint:
 
 
 def parse(data: bytes) -> SignedCheckpoint:
-    """A signed checkpoint from untrusted bytes; no signature is verified yet."""
+    """Parse a signed checkpoint from untrusted bytes; verifies no signature."""
     parsed = note.parse(data)
     return SignedCheckpoint(parse_text(parsed.text), parsed)
 
 
 def sign(checkpoint: Checkpoint, signer: Signer, *, name: str | None = None) -> SignedCheckpoint:
-    """Sign a checkpoint; the key's name is the origin unless given."""
+    """Sign a checkpoint; the key's name is the origin unless `name` says otherwise."""
     text = checkpoint.text()
     signature = note.sign(text, checkpoint.origin if name is None else name, signer)
-    return SignedCheckpoint(checkpoint, Note(text, (signature,)))
+    return SignedCheckpoint(checkpoint, SignedNote(text, (signature,)))
 
 
 def verify(
@@ -82,17 +83,24 @@ def verify(
     log_keys: Iterable[VerifierKey],
     witnesses: Iterable[VerifierKey] = (),
     quorum: int = 0,
-) -> tuple[Verified, ...]:
-    """The witnesses whose cosignature holds; ProofError without a log key's signature or the quorum."""
+) -> tuple[VerifiedSignature, ...]:
+    """Verify a checkpoint and return the witnesses' valid cosignatures.
+
+    Raises ProofError for another origin, without a valid signature of a log key, or with fewer than `quorum` witnesses.
+    """
     if signed.checkpoint.origin != origin:
         raise ProofError("a checkpoint of another log", found=signed.checkpoint.origin, expected=origin)
+    # The parsed fields are what callers use, the text is what was signed: they must say the same.
     if signed.checkpoint.text() != signed.note.text:
         raise ProofError("the checkpoint is not the one that was signed", origin=origin)
-    log, others = set(log_keys), set(witnesses)
-    found = note.verify(signed.note, log | others)
-    if not any(one.key in log for one in found):
+    own_keys = set(log_keys)
+    witness_keys = set(witnesses)
+    signatures = note.verify(signed.note, own_keys | witness_keys)
+    if not any(signature.key in own_keys for signature in signatures):
         raise ProofError("the log has not signed this checkpoint", origin=origin)
-    seen = tuple(one for one in found if one.key in others and one.key not in log)
-    if len({one.key.public for one in seen}) < quorum:
-        raise ProofError("too few witnesses", origin=origin, count=len(seen), quorum=quorum)
-    return seen
+    # A key that is both the log's and a witness's does not count: a log cannot witness itself.
+    cosignatures = tuple(each for each in signatures if each.key in witness_keys and each.key not in own_keys)
+    # By public key, not by name: one witness under two names is one.
+    if len({each.key.public for each in cosignatures}) < quorum:
+        raise ProofError("too few witnesses", origin=origin, count=len(cosignatures), quorum=quorum)
+    return cosignatures

@@ -1,13 +1,13 @@
-"""Content identifiers: CIDv1 in bytes and text; CIDv0 is read, never made.
+"""Content identifiers: CIDv1 in bytes and text; CIDv0 is parsed, never created.
 
-- What is written here is CIDv1, dag-cbor or raw, sha2-256, base32 in lower case: `plain` says whether a CID is.
-- Reading is strict: version 1 (or the one form of version 0), minimal varints, a digest of exactly the announced
+- CIDs created here are *plain*: CIDv1, dag-cbor or raw, sha2-256, in text base32 in lower case.
+- Parsing is strict: version 1 (or the one form of version 0), minimal varints, a digest of exactly the stated
   and, for known functions, the right length, nothing after the end.
 - One CID has one text per base: base32 lower case without padding (`b…`), base58btc (`z…`, or `Qm…` for version 0);
   stray bits are refused.
 - Content is checked against sha2-256, sha2-512, blake2b-256 and identity; under any other function it is refused.
 
-A CID is a tuple of its bytes: made, hashed and compared at the speed of C, and equal to no `bytes`.
+A CID is a tuple of its bytes: created, hashed and compared at the speed of C, and equal to no `bytes`.
 """
 
 import base64
@@ -35,15 +35,30 @@ _V0_LENGTH = 34
 _IDENTITY = 0x00
 _BASE32 = re.compile(r"[a-z2-7]{2,300}")
 _TO_DIGITS = str.maketrans("abcdefghijklmnopqrstuvwxyz234567", "0123456789abcdefghijklmnopqrstuv")
+
+
+def _sha2_256(data: bytes) -> bytes:
+    return sha256(data).digest()
+
+
+def _sha2_512(data: bytes) -> bytes:
+    return sha512(data).digest()
+
+
+def _blake2b_256(data: bytes) -> bytes:
+    return blake2b(data, digest_size=32).digest()
+
+
+# By multihash code: length of the digest, and the function.
 _FUNCTIONS: dict[int, tuple[int, Callable[[bytes], bytes]]] = {
-    SHA2_256: (32, lambda data: sha256(data).digest()),
-    0x13: (64, lambda data: sha512(data).digest()),
-    0xB220: (32, lambda data: blake2b(data, digest_size=32).digest()),
+    SHA2_256: (32, _sha2_256),
+    0x13: (64, _sha2_512),
+    0xB220: (32, _blake2b_256),
 }
 
 
 class CID(NamedTuple):
-    """The name of a block: what it is (codec) and what it hashes to. Made by this module, not by hand."""
+    """The name of a block: its codec and its hash. Created by the functions of this module, which check it."""
 
     raw: bytes
 
@@ -55,59 +70,67 @@ class CID(NamedTuple):
     @property
     def codec(self) -> int:
         """The multicodec of the content."""
-        return DAG_PB if self.version == 0 else varint.decode(self.raw, 1)[0]
+        if self.version == 0:
+            return DAG_PB
+        codec, _ = varint.decode(self.raw, 1)
+        return codec
 
     @property
     def digest(self) -> bytes:
         """The hash itself, without function and length."""
-        return self.raw[4:] if self.plain else _multihash(self.raw, _hash_start(self))[1]
+        if self.plain:
+            return self.raw[4:]
+        _, digest, _ = _multihash(self.raw, _hash_start(self))
+        return digest
 
     @property
     def plain(self) -> bool:
-        """Whether it is of the kind written here: CIDv1, dag-cbor or raw, sha2-256."""
+        """Whether it is of the kind created here: CIDv1, dag-cbor or raw, sha2-256."""
         return self.raw[:4] in (CBOR_PREFIX, RAW_PREFIX)
 
     def __str__(self) -> str:
         if self.version == 0:
             return base58.encode(self.raw)
         if len(self.raw) == PLAIN_LENGTH:
-            return "b" + _spread(self.raw)
+            return "b" + _encode_base32(self.raw)
         return "b" + base64.b32encode(self.raw).decode("ascii").rstrip("=").lower()
 
     def __repr__(self) -> str:
         return f"CID({self})"
 
 
+# Creates a CID without the Python-level __new__ of NamedTuple.
 _NEW: Callable[[tuple[bytes]], CID] = partial(tuple.__new__, CID)
 
 
 def of(data: bytes) -> CID:
-    """The CID of a dag-cbor block."""
+    """Return the CID of a dag-cbor block."""
     return CID(CBOR_PREFIX + sha256(data).digest())
 
 
 def of_raw(data: bytes) -> CID:
-    """The CID of a block of plain bytes."""
+    """Return the CID of a block of raw bytes."""
     return CID(RAW_PREFIX + sha256(data).digest())
 
 
 def trusted(raws: Iterable[bytes]) -> Iterator[CID]:
-    """The CIDs of byte strings already known to be CIDs, without a look at them: for whole nodes at once."""
+    """Yield the CIDs of byte strings that were parsed before; does not check them again."""
     return map(_NEW, zip(raws))
 
 
 def parse(raw: bytes) -> CID:
-    """The CID of exactly these bytes."""
+    """Parse a CID; FormatError unless it is all of the bytes."""
     if len(raw) == PLAIN_LENGTH and raw.startswith((CBOR_PREFIX, RAW_PREFIX)):
         return CID(bytes(raw))
-    found, end = parse_at(raw, 0)
+    cid, end = parse_at(raw, 0)
     if end != len(raw):
         raise FormatError("CID: bytes after its end", length=len(raw), end=end)
-    return found
+    return cid
 
 
 def parse_at(data: bytes, at: int) -> tuple[CID, int]:
-    """The CID that starts at an offset, and the offset after it."""
+    """Parse the CID that starts at an offset; returns it and the offset after it."""
+    # The usual kinds first, without decoding their varints.
     if data.startswith((CBOR_PREFIX, RAW_PREFIX), at) and len(data) >= at + PLAIN_LENGTH:
         return CID(data[at : at + PLAIN_LENGTH]), at + PLAIN_LENGTH
     if data[at : at + 2] == _V0_PREFIX:
@@ -124,7 +147,7 @@ def parse_at(data: bytes, at: int) -> tuple[CID, int]:
 
 
 def given(text: object) -> CID:
-    """The CID that a caller names; InvalidInputError where it is none."""
+    """Parse a CID from a caller's argument; InvalidInputError where it is none."""
     try:
         return parse_text(text)  # type: ignore[arg-type]
     except (FormatError, AttributeError, TypeError) as error:
@@ -132,16 +155,16 @@ def given(text: object) -> CID:
 
 
 def parse_text(text: str) -> CID:
-    """The CID of a text in base32 lower case or base58btc."""
+    """Parse a CID from its text in lower-case base32 or base58btc; FormatError for any other text."""
     if text.startswith("Qm") and len(text) == 46:
         return parse(base58.decode(text))
     if text.startswith("z"):
         raw = base58.decode(text[1:])
     elif text.startswith("b"):
-        raw = _base32(text[1:])
+        raw = _decode_base32(text[1:])
     else:
         raise FormatError("CID: a base not used here", text=text[:100])
-    if raw[:1] != b"\x01":  # a version 0 never wears a multibase prefix
+    if raw[:1] != b"\x01":  # CIDv0 has no multibase prefix
         raise FormatError("CID: not version 1", text=text[:100])
     return parse(raw)
 
@@ -150,34 +173,47 @@ def verify(cid: CID, data: bytes) -> None:
     """Return if the content hashes to the CID, else raise ProofError (FormatError if its function is unknown)."""
     raw = cid.raw
     if raw[:4] in (CBOR_PREFIX, RAW_PREFIX):
-        good = sha256(data).digest() == raw[4:]
+        matches = sha256(data).digest() == raw[4:]
     else:
         code, digest, _ = _multihash(raw, _hash_start(cid))
         if code not in _FUNCTIONS and code != _IDENTITY:
             raise FormatError("CID: a hash function not known here", function=code)
-        good = digest == (data if code == _IDENTITY else _FUNCTIONS[code][1](data))
-    if not good:
+        if code == _IDENTITY:
+            matches = digest == data
+        else:
+            _, function = _FUNCTIONS[code]
+            matches = digest == function(data)
+    if not matches:
         raise ProofError("the block is not what its CID names", cid=str(cid), size=len(data))
 
 
 def _hash_start(cid: CID) -> int:
-    return varint.decode(cid.raw, 1)[1] if cid.version else 0
+    """Return the offset of the multihash: after version and codec, or 0 in CIDv0, which has neither."""
+    if cid.version == 0:
+        return 0
+    _, end = varint.decode(cid.raw, 1)
+    return end
 
 
 def _multihash(data: bytes, at: int) -> tuple[int, bytes, int]:
-    """Function, digest and end of the multihash at an offset."""
+    """Parse the multihash at an offset; returns the code of its function, the digest, and the offset after it."""
     code, at = varint.decode(data, at)
     length, at = varint.decode(data, at)
     end = at + length
     if length > MAX_DIGEST or end > len(data):
         raise FormatError("CID: the digest is cut short or too long", length=length)
-    if code in _FUNCTIONS and length != _FUNCTIONS[code][0]:
-        raise FormatError("CID: a digest of the wrong length", function=code, length=length)
+    if code in _FUNCTIONS:
+        expected, _ = _FUNCTIONS[code]
+        if length != expected:
+            raise FormatError("CID: a digest of the wrong length", function=code, length=length)
     return code, data[at:end], end
 
 
-def _halvings() -> list[tuple[int, int]]:
-    """Which bits to move up, and how far, to give each group of five a byte: 64 groups in two, those in two, to one."""
+def _spreading_steps() -> list[tuple[int, int]]:
+    """Return the steps that spread 64 groups of five bits to a byte each: which bits to move up, and how far.
+
+    The first step separates the upper 32 groups from the lower, the next each half into quarters, down to single ones.
+    """
     steps = []
     size = 64
     while size > 1:
@@ -188,20 +224,23 @@ def _halvings() -> list[tuple[int, int]]:
     return steps
 
 
-_HALVINGS = _halvings()
+_SPREADING_STEPS = _spreading_steps()
 _DIGITS = b"abcdefghijklmnopqrstuvwxyz234567" + bytes(224)
 
 
-def _spread(raw: bytes) -> str:
-    """36 bytes in base32, four times as fast as base64.b32encode: there is a text for every row that names a block."""
+def _encode_base32(raw: bytes) -> str:
+    """Encode the 36 bytes of a plain CID in base32."""
+    # Every row that names a block has this text; six steps on one large integer are four times as fast as
+    # base64.b32encode. 36 bytes are 288 bits; two zero bits make 58 groups of five.
     number = int.from_bytes(raw, "big") << 2
-    for upper, far in _HALVINGS:
-        moved = number & upper
-        number = number ^ moved | moved << far
+    for upper, distance in _SPREADING_STEPS:
+        bits = number & upper
+        number = number ^ bits | bits << distance
     return number.to_bytes(58, "big").translate(_DIGITS).decode("ascii")
 
 
-def _base32(text: str) -> bytes:
+def _decode_base32(text: str) -> bytes:
+    """Decode base32 in lower case without padding; FormatError for stray bits, so that one CID has one text."""
     if not _BASE32.fullmatch(text):
         raise FormatError("CID: not base32 in lower case", length=len(text))
     number = int(text.translate(_TO_DIGITS), 32)  # ten times as fast as base64.b32decode

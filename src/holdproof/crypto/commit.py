@@ -1,8 +1,8 @@
-"""Signed commits of the AT Protocol repository format, version 3: who, which tree, when, after what.
+"""Signed commits of the AT Protocol repository format, version 3: author, tree, revision, previous commit.
 
 - A commit is the DAG-CBOR map `{did, version: 3, data, rev, prev, sig}`, exactly these fields; `prev` may be null.
 - `data` and `prev` are dag-cbor CIDs, `rev` is a TID, `did` a DID.
-- `sig` is a raw P-256 signature (r || s, 64 bytes, low s) over the DAG-CBOR of the other five; the high twin, DER
+- `sig` is a raw P-256 signature (r || s, 64 bytes, low s) over the DAG-CBOR of the other five; a high s, DER
   and every other kind of key are refused.
 """
 
@@ -36,7 +36,7 @@ class Commit:
 
 
 def signed_bytes(commit: Commit) -> bytes:
-    """What is signed: the commit without its signature."""
+    """Return the bytes that are signed: the commit without its signature; InvalidInputError for invalid fields."""
     if not _DID.fullmatch(commit.did):
         raise InvalidInputError("a commit names a DID", did=commit.did[:100])
     if not _is_block(commit.data) or not (commit.prev is None or _is_block(commit.prev)):
@@ -49,41 +49,43 @@ def signed_bytes(commit: Commit) -> bytes:
 
 
 def sign(commit: Commit, signer: Signer) -> Commit:
-    """The commit with its signature."""
+    """Return the commit with its signature; BadKeyError unless the key is P-256."""
     if signer.alg != _ALG:
         raise BadKeyError("commits are signed with P-256", alg=signer.alg, keyid=signer.keyid)
+    # A high s is valid ECDSA too, but would give the same commit a second CID.
     raw = signatures.to_raw(signer.sign(signed_bytes(commit)))
     return replace(commit, sig=signatures.lower_s(raw))
 
 
 def verify(commit: Commit, key: PublicKey) -> None:
-    """Return if the key signed the commit, else raise ProofError."""
+    """Return if the key's signature on the commit is valid, else raise ProofError."""
     if key.alg != _ALG:
         raise ProofError("commits are signed with P-256", alg=key.alg, keyid=key.keyid)
     try:
-        low = signatures.is_low_s(commit.sig)
+        is_low_s = signatures.is_low_s(commit.sig)
         message = signed_bytes(commit)
     except (FormatError, InvalidInputError) as error:
         raise ProofError(f"no signature of a commit: {error}", **error.fields) from error
-    if not low:
+    if not is_low_s:
         raise ProofError("the signature is the high twin of a valid one", keyid=key.keyid)
     key.verify(message, signatures.from_raw(commit.sig))
 
 
 def encode(commit: Commit) -> bytes:
-    """The block of a signed commit."""
-    signed_bytes(commit)
+    """Encode a signed commit as a block; InvalidInputError for invalid fields or without a signature."""
+    signed_bytes(commit)  # for its checks
     if len(commit.sig) != 64:
         raise InvalidInputError("the commit is not signed", length=len(commit.sig))
     return dagcbor.encode({**_fields(commit), "sig": commit.sig})
 
 
 def parse(data: bytes) -> Commit:
-    """A commit from untrusted bytes; its signature is not verified yet."""
+    """Parse a commit from untrusted bytes; does not verify its signature."""
     value = dagcbor.decode(data)
     if not isinstance(value, dict) or value.keys() != _FIELDS:
         raise FormatError("commit: not exactly the six fields of version 3")
     did, root, rev, prev, sig = (value[name] for name in ("did", "data", "rev", "prev", "sig"))
+    # type() and not isinstance(): DAG-CBOR keeps 3 and 3.0 apart, Python's equality does not.
     if value["version"] != VERSION or type(value["version"]) is not int:
         raise FormatError("commit: not of version 3", version=value["version"])
     if not isinstance(did, str) or not _DID.fullmatch(did) or not isinstance(rev, str):

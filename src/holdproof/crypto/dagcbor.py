@@ -1,4 +1,4 @@
-"""Strict DAG-CBOR, both ways: one value has one byte string. This codec is the norm; `dagcbor_fast` must agree.
+"""Strict DAG-CBOR encoder and decoder: one value has one byte string. This is the reference for `dagcbor_fast`.
 
 - Values are None, bool, int (-2^64 to 2^64 - 1), finite float, str, bytes, CID, list, and dict with str keys:
   exactly these types; a subclass, tuple or bytearray is refused, never coerced.
@@ -6,7 +6,7 @@
 - Map keys are unique and sorted: shorter first, then by bytes.
 - Floats are 64 bits wide, never NaN or infinite; -0.0 is kept and is not 0.0.
 - Text is valid UTF-8. The only tag is 42, a link: a byte string of 0x00 and a CID.
-- Nesting is at most 128 deep, a block at most `max_size` bytes (1 MiB unless told), read to its last byte.
+- Nesting is at most 128 deep, a block at most `max_size` bytes (1 MiB by default), parsed to its last byte.
 """
 
 import struct
@@ -23,8 +23,12 @@ Value: TypeAlias = "bool | int | float | str | bytes | CID | list[Value] | dict[
 MAX_DEPTH = 128
 MAX_SIZE = 2**20
 
+# The eight major types of CBOR: the upper three bits of an item's first byte.
 _UINT, _NINT, _BYTES, _TEXT, _LIST, _MAP, _LINK, _SIMPLE = range(8)
-_FALSE, _TRUE, _NULL, _FLOAT64 = 0xF4, 0xF5, 0xF6, 0xFB
+_FALSE = 0xF4
+_TRUE = 0xF5
+_NULL = 0xF6
+_FLOAT64 = 0xFB
 _TAG_42 = b"\xd8\x2a"
 _PLAIN_LINKS = (b"\x58\x25\x00" + cids.CBOR_PREFIX, b"\x58\x25\x00" + cids.RAW_PREFIX)
 _FLOAT = struct.Struct(">Bd")
@@ -33,7 +37,7 @@ _SMALL = [[bytes([major << 5 | number]) for number in range(24)] for major in ra
 
 
 def encode(value: Value, *, max_size: int = MAX_SIZE) -> bytes:
-    """The block of a value; InvalidInputError where it has none."""
+    """Encode a value; InvalidInputError where DAG-CBOR cannot represent it or it is too large."""
     parts: list[bytes] = []
     try:
         _write(value, parts, 0)
@@ -46,12 +50,12 @@ def encode(value: Value, *, max_size: int = MAX_SIZE) -> bytes:
 
 
 def decode(data: bytes, *, max_size: int = MAX_SIZE) -> Value:
-    """The value of a block from untrusted bytes; FormatError where it is not the one encoding of it."""
+    """Decode a block of untrusted bytes; FormatError unless it is the canonical encoding of a value."""
     if len(data) > max_size:
         raise FormatError("DAG-CBOR: larger than a block may be", size=len(data), limit=max_size)
     try:
         value, end = _read(data, 0, 0)
-    except IndexError as error:
+    except IndexError as error:  # a first byte past the end: checked by Python, not once more at each place
         raise FormatError("DAG-CBOR: cut short", size=len(data)) from error
     except UnicodeDecodeError as error:
         raise FormatError("DAG-CBOR: a text that is not UTF-8", size=len(data)) from error
@@ -61,7 +65,7 @@ def decode(data: bytes, *, max_size: int = MAX_SIZE) -> Value:
 
 
 def head(major: int, number: int) -> bytes:
-    """The shortest head of a major type: for formats that put blocks together by hand."""
+    """Return the shortest head of a major type, for formats that assemble blocks themselves."""
     if number < 24:
         return _SMALL[major][number]
     if number < 2**8:
@@ -74,11 +78,12 @@ def head(major: int, number: int) -> bytes:
 
 
 def link(cid: CID) -> bytes:
-    """A CID as tag 42."""
+    """Encode a CID as a link (tag 42)."""
     return _TAG_42 + head(_BYTES, len(cid.raw) + 1) + b"\x00" + cid.raw
 
 
 def _write(value: Value, parts: list[bytes], depth: int) -> None:
+    """Append the encoding of a value to `parts`; the most frequent types are checked first."""
     kind = type(value)
     if kind is str:
         text = value.encode()  # type: ignore[union-attr]
@@ -109,18 +114,20 @@ def _write(value: Value, parts: list[bytes], depth: int) -> None:
 def _write_map(value: dict[str, Value], parts: list[bytes], depth: int) -> None:
     _check_depth(depth)
     parts.append(head(_MAP, len(value)))
-    for key, item in sorted([(_key(key), item) for key, item in value.items()], key=_first):
+    for key, item in sorted([(_key(key), item) for key, item in value.items()], key=_encoded_key):
         parts.append(key)
         _write(item, parts, depth)
 
 
-def _first(pair: tuple[bytes, Value]) -> bytes:
-    return pair[0]
+def _encoded_key(pair: tuple[bytes, Value]) -> bytes:
+    key, _ = pair
+    return key
 
 
 @lru_cache(4096)
 def _key(key: str) -> bytes:
-    """Head and bytes of a key: compared as bytes they are in DAG-CBOR's order."""
+    """Encode a key, head included."""
+    # The head starts with the length: compared as bytes, encoded keys are in DAG-CBOR's order, shorter first.
     if type(key) is not str:
         raise InvalidInputError("no DAG-CBOR: a map key that is not a text", kind=type(key).__name__)
     text = key.encode()
@@ -141,9 +148,11 @@ def _check_depth(depth: int) -> None:
 
 
 def _read(data: bytes, at: int, depth: int) -> tuple[Value, int]:  # noqa: PLR0911 - one return for each major type
+    """Decode the item at an offset; returns it and the offset after it."""
     first = data[at]
     at += 1
-    major, number = first >> 5, first & 0x1F
+    major = first >> 5
+    number = first & 0x1F
     if major == _SIMPLE:
         return _read_simple(data, at, first)
     if number > 23:
@@ -162,7 +171,7 @@ def _read(data: bytes, at: int, depth: int) -> tuple[Value, int]:  # noqa: PLR09
         items: list[Value] = []
         for _ in range(number):
             first = data[at]
-            if first < 24:
+            if first < 24:  # a small integer: no call
                 items.append(first)
                 at += 1
                 continue
@@ -181,7 +190,7 @@ def _read(data: bytes, at: int, depth: int) -> tuple[Value, int]:  # noqa: PLR09
 
 def _read_map(data: bytes, at: int, count: int, depth: int) -> tuple[Value, int]:
     _check_room(data, at, 2 * count, depth)
-    found: dict[str, Value] = {}
+    members: dict[str, Value] = {}
     last = b""
     for _ in range(count):
         start = at
@@ -193,21 +202,24 @@ def _read_map(data: bytes, at: int, count: int, depth: int) -> tuple[Value, int]
             number, at = _argument(data, at, number)
         end = at + number
         encoded = data[start:end]
-        if encoded <= last:  # with their heads, keys compare in DAG-CBOR's order
+        # Encoded keys compare in DAG-CBOR's order; equal ones are refused by the same test.
+        if encoded <= last:
             raise FormatError("DAG-CBOR: map keys out of order, or twice the same", at=start)
         last = encoded
         key = data[at:end].decode()
         number = data[end] - 0x60
         if 0 <= number < 24:  # a short text, by far the most common: read without another call
             at = end + 1 + number
-            found[key] = data[end + 1 : at].decode()
+            members[key] = data[end + 1 : at].decode()
         elif number < 24 - 0x60:  # a small integer
-            found[key], at = number + 0x60, end + 1
+            members[key] = number + 0x60
+            at = end + 1
         else:
-            found[key], at = _read(data, end, depth)
+            members[key], at = _read(data, end, depth)
+    # Slices past the end are silently short: one test here instead of one per key and text.
     if at > len(data):
         raise FormatError("DAG-CBOR: cut short", at=at)
-    return found, at
+    return members, at
 
 
 def _read_simple(data: bytes, at: int, first: int) -> tuple[Value, int]:
@@ -229,9 +241,10 @@ def _read_link(data: bytes, at: int, tag: int) -> tuple[CID, int]:
     if tag != 42:
         raise FormatError("DAG-CBOR: a tag other than 42", at=at, tag=tag)
     end = at + 3 + cids.PLAIN_LENGTH
-    if data.startswith(_PLAIN_LINKS, at) and end <= len(data):  # nearly all there are
+    if data.startswith(_PLAIN_LINKS, at) and end <= len(data):  # the usual kinds of CID: no parsing
         return CID(data[at + 3 : end]), end
-    if data[at] >> 5 != _BYTES:  # seen before it is read: tags must not nest
+    # Checked before reading: a tag here would recurse, however deep the tags nest.
+    if data[at] >> 5 != _BYTES:
         raise FormatError("DAG-CBOR: a link that is not a byte string", at=at)
     raw, end = _read(data, at, MAX_DEPTH)
     if raw[:1] != b"\x00":  # type: ignore[index]
@@ -240,7 +253,7 @@ def _read_link(data: bytes, at: int, tag: int) -> tuple[CID, int]:
 
 
 def _argument(data: bytes, at: int, width: int) -> tuple[int, int]:
-    """The number behind a head of more than one byte."""
+    """Decode the number that follows a head of more than one byte; returns it and the offset after it."""
     if width == 24 and (number := data[at]) > 23:
         return number, at + 1
     if width not in _WIDTHS:
@@ -256,6 +269,7 @@ def _argument(data: bytes, at: int, width: int) -> tuple[int, int]:
 
 
 def _check_room(data: bytes, at: int, items: int, depth: int) -> None:
+    """Refuse nesting that is too deep, and counts that would make a loop longer than the data."""
     if depth > MAX_DEPTH:
         raise FormatError("DAG-CBOR: nested too deeply", at=at, limit=MAX_DEPTH)
     if items > len(data) - at:

@@ -1,8 +1,8 @@
-"""The Decision Bill of Materials: the seed's seven fields, read strictly, written as the seed writes them.
+"""The Decision Bill of Materials (DBOM): seven fields, parsed strictly, written byte for byte as Green Agent does.
 
-- Exactly seven fields, none missing, none more, each of its type; numbers finite.
-- A foreign DBOM may carry a timestamp without zone or a legacy signature: it is read, but never signed or
-  verified.
+- Exactly seven fields, each of its type; numbers finite.
+- A DBOM of another producer may carry a timestamp without zone or a legacy signature: it can be parsed, but never
+  signed or verified.
 """
 
 import json
@@ -17,10 +17,8 @@ from holdproof.errors import FormatError, InvalidInputError
 
 VERSION = "1.0"
 
-# The record says battle_id, as its published format does; we call it evaluation_id.
-_ATTRIBUTES = {"battle_id": "evaluation_id"}
-_NAMES = ("dbom_version", "battle_id", "h_delta", "v_intent", "score_cis", "sigma_judge", "timestamp")
-_SIGNED_NAMES = tuple(name for name in _NAMES if name != "sigma_judge")
+_NAMES = frozenset({"dbom_version", "battle_id", "h_delta", "v_intent", "score_cis", "sigma_judge", "timestamp"})
+# How `json.dumps` with an indent of 2 writes the stand-in vector that `encode` replaces.
 _VECTOR = '"v_intent": [\n    0.0\n  ]'
 _UTC = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]{1,6})?(Z|\+00:00)")
 
@@ -38,7 +36,7 @@ class Fields:
 
 
 @dataclass(frozen=True, slots=True)
-class Dbom:
+class SignedDbom:
     """The six fields and the judge's signature."""
 
     fields: Fields
@@ -46,9 +44,10 @@ class Dbom:
 
 
 def check(fields: Fields) -> None:
-    """Raise InvalidInputError where fields cannot be signed."""
-    # The record says battle_id, as its published format does; we call it evaluation_id.
-    for name, text in (("dbom_version", fields.dbom_version), ("battle_id", fields.evaluation_id)):
+    """Raise InvalidInputError if these fields cannot be signed."""
+    # The published format names the field battle_id; everywhere else it is evaluation_id.
+    texts: dict[str, object] = {"dbom_version": fields.dbom_version, "battle_id": fields.evaluation_id}
+    for name, text in texts.items():
         if not isinstance(text, str) or not text:
             raise InvalidInputError(f"{name} is an empty text", field=name)
     if not canonical.is_sha256_hex(fields.h_delta):
@@ -61,33 +60,43 @@ def check(fields: Fields) -> None:
         raise InvalidInputError("timestamp is not RFC 3339 in UTC", field="timestamp")
 
 
-def encode(dbom: Dbom) -> bytes:
-    """The DBOM file as the seed writes it: `json.dumps(dbom, indent=2)`."""
-    value: dict[str, object] = {name: getattr(dbom.fields, _ATTRIBUTES.get(name, name)) for name in _SIGNED_NAMES}
-    value = {name: value.get(name, dbom.sigma_judge) for name in _NAMES}
+def encode(dbom: SignedDbom) -> bytes:
+    """Encode the DBOM file: the bytes of `json.dumps(dbom, indent=2)`, fields in the published order."""
+    fields = dbom.fields
+    value = {
+        "dbom_version": fields.dbom_version,
+        "battle_id": fields.evaluation_id,
+        "h_delta": fields.h_delta,
+        "v_intent": fields.v_intent,
+        "score_cis": fields.score_cis,
+        "sigma_judge": dbom.sigma_judge,
+        "timestamp": fields.timestamp,
+    }
     vector = dbom.fields.v_intent
     if not vector or {*map(type, vector)} != {float} or not all(map(isfinite, vector)):
         return _dumps(value, dbom).encode()
-    # With an indent the json module walks in Python: joined, 384 numbers cost a tenth of that.
-    whole = _dumps({**value, "v_intent": [0.0]}, dbom)
-    head, tail = whole.split(_VECTOR)  # once: inside texts quotes and line breaks are escaped
-    listed = ",\n    ".join(map(float.__repr__, vector))
-    return f'{head}"v_intent": [\n    {listed}\n  ]{tail}'.encode()
+    # With an indent the json module encodes in Python; joining 384 numbers directly costs a tenth of that.
+    template = _dumps({**value, "v_intent": [0.0]}, dbom)
+    # There is exactly one occurrence: inside texts, quotes and line breaks are escaped.
+    head, tail = template.split(_VECTOR)
+    numbers = ",\n    ".join(map(float.__repr__, vector))
+    return f'{head}"v_intent": [\n    {numbers}\n  ]{tail}'.encode()
 
 
-def _dumps(value: dict[str, object], dbom: Dbom) -> str:
+def _dumps(value: dict[str, object], dbom: SignedDbom) -> str:
     try:
         return json.dumps(value, indent=2, allow_nan=False)
     except (ValueError, TypeError) as error:
         raise InvalidInputError(f"DBOM: {error}", evaluation_id=dbom.fields.evaluation_id) from error
 
 
-def parse(data: bytes) -> Dbom:
-    """A DBOM from untrusted bytes; its signature is not verified yet."""
+def parse(data: bytes) -> SignedDbom:
+    """Parse a DBOM from untrusted bytes; does not verify its signature."""
     value = canonical.loads(data)
-    if not isinstance(value, dict) or set(value) != set(_NAMES):
+    if not isinstance(value, dict) or value.keys() != _NAMES:
         raise FormatError("DBOM: not exactly its seven fields")
-    vector, score = value.pop("v_intent"), value.pop("score_cis")
+    vector = value.pop("v_intent")
+    score = value.pop("score_cis")
     if not isinstance(vector, list) or not _are_numbers(vector):
         raise FormatError("DBOM: v_intent is not a list of finite numbers", field="v_intent")
     if not isinstance(score, int | float) or not _are_numbers([score]):
@@ -96,13 +105,20 @@ def parse(data: bytes) -> Dbom:
     for name, text in value.items():
         if not isinstance(text, str):
             raise FormatError(f"DBOM: {name} is not a text", field=name)
-        texts[_ATTRIBUTES.get(str(name), str(name))] = text
-    sigma = texts.pop("sigma_judge")
-    return Dbom(Fields(v_intent=tuple(map(float, vector)), score_cis=float(score), **texts), sigma)
+        texts[name] = text
+    fields = Fields(
+        evaluation_id=texts["battle_id"],
+        h_delta=texts["h_delta"],
+        v_intent=tuple(map(float, vector)),
+        score_cis=float(score),
+        timestamp=texts["timestamp"],
+        dbom_version=texts["dbom_version"],
+    )
+    return SignedDbom(fields, texts["sigma_judge"])
 
 
 def is_utc(text: object) -> bool:
-    """Whether a text is an RFC 3339 time in UTC that exists."""
+    """Return whether a text is an RFC 3339 time in UTC, and a date and time that exist."""
     if not isinstance(text, str) or not _UTC.fullmatch(text):
         return False
     try:
@@ -113,7 +129,8 @@ def is_utc(text: object) -> bool:
 
 
 def _are_numbers(values: Sequence[object]) -> bool:
-    """Whether all are finite numbers; vectors stand in the hot path, so no Python call per element."""
+    """Return whether all values are finite numbers."""
+    # Every evaluation has a vector: types are checked once per type, so that no Python call is made per element.
     if not all(issubclass(kind, int | float) and kind is not bool for kind in set(map(type, values))):
         return False
     try:

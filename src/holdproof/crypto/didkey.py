@@ -1,8 +1,8 @@
-"""`did:key`: a public key as a name, for P-256 and Ed25519.
+"""`did:key`: a public key as an identifier, for P-256 and Ed25519.
 
 - `did:key:z` and base58btc of the multicodec (p256-pub 0x1200, ed25519-pub 0xed) and the raw key: the compressed
   point of 33 bytes, or 32 bytes. One key has one text.
-- Other kinds are refused by name where known (secp256k1) and by number where not; points as `keys` demands.
+- Other kinds of key are refused; curve points are checked as in `keys`.
 """
 
 from holdproof.crypto import base58, keys, varint
@@ -17,7 +17,7 @@ _SECP256K1 = 0xE7
 
 
 def encode(key: PublicKey) -> str:
-    """The `did:key` of a key; BadKeyError for RSA, which has none here."""
+    """Return the `did:key` of a key; BadKeyError for RSA, which is not supported."""
     codec = _CODECS.get(key.alg)
     if codec is None:
         raise BadKeyError("this kind of key has no did:key here", alg=key.alg, keyid=key.keyid)
@@ -25,7 +25,7 @@ def encode(key: PublicKey) -> str:
 
 
 def parse(text: str) -> PublicKey:
-    """The key of a `did:key`."""
+    """Parse a `did:key`; FormatError where it is malformed, BadKeyError for a key of another kind."""
     if not text.startswith(PREFIX):
         raise FormatError("not a did:key in base58btc", text=text[:100])
     data = base58.decode(text[len(PREFIX) :])

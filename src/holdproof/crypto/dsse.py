@@ -1,4 +1,4 @@
-"""DSSE v1: what is signed (PAE) and the JSON envelope around it.
+"""DSSE v1: the bytes that are signed (PAE) and the JSON envelope around them.
 
 - The signature covers PAE(payload type, payload): never the envelope's JSON, never the bare payload.
 - A key id in an envelope is a hint that narrows the search for a key, never a reason to trust.
@@ -6,6 +6,7 @@
 - Readers accept either base64 alphabet and ignore fields they do not know, as the standard demands.
 """
 
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
@@ -15,10 +16,12 @@ from holdproof.errors import FormatError, InvalidInputError, ProofError
 
 MAX_SIGNATURES = 64
 
+_SURROGATE = re.compile(r"[\ud800-\udfff]")
+
 
 @dataclass(frozen=True, slots=True)
 class Signature:
-    """One signature of an envelope, with the hint which key made it (may be empty)."""
+    """One signature of an envelope; `keyid` is a hint which key made it, and may be empty."""
 
     keyid: str
     sig: bytes
@@ -34,7 +37,7 @@ class Envelope:
 
 
 def pae(payload_type: str, payload: bytes) -> bytes:
-    """The pre-authentication encoding: the bytes that are signed."""
+    """Return the pre-authentication encoding: the bytes that are signed."""
     try:
         kind = payload_type.encode()
     except UnicodeEncodeError as error:
@@ -43,7 +46,7 @@ def pae(payload_type: str, payload: bytes) -> bytes:
 
 
 def sign(payload_type: str, payload: bytes, *signers: Signer) -> Envelope:
-    """An envelope signed by every signer, in their order."""
+    """Sign a payload with every signer, in order; InvalidInputError without any."""
     if not signers:
         raise InvalidInputError("an envelope needs at least one signer")
     message = pae(payload_type, payload)
@@ -52,7 +55,7 @@ def sign(payload_type: str, payload: bytes, *signers: Signer) -> Envelope:
 
 
 def encode(envelope: Envelope) -> bytes:
-    """The envelope as JSON, the same bytes every time."""
+    """Encode an envelope as JSON; the same envelope always gives the same bytes."""
     return canonical.dumps(
         {
             "payload": b64.encode(envelope.payload),
@@ -63,21 +66,21 @@ def encode(envelope: Envelope) -> bytes:
 
 
 def parse(data: bytes) -> Envelope:
-    """An envelope from untrusted JSON; nothing in it is verified yet."""
+    """Parse an envelope from untrusted JSON; verifies nothing."""
     value = canonical.loads(data)
     if not isinstance(value, dict):
         raise FormatError("DSSE envelope: not an object")
-    listed = value.get("signatures")
-    if not isinstance(listed, list) or not 1 <= len(listed) <= MAX_SIGNATURES:
+    signatures = value.get("signatures")
+    if not isinstance(signatures, list) or not 1 <= len(signatures) <= MAX_SIGNATURES:
         raise FormatError(f"DSSE envelope: signatures must be a list of 1 to {MAX_SIGNATURES}")
     payload = b64.decode_either(_text(value, "payload"))
-    return Envelope(_text(value, "payloadType"), payload, tuple(_signature(item) for item in listed))
+    return Envelope(_text(value, "payloadType"), payload, tuple(_signature(item) for item in signatures))
 
 
 def verify(
     envelope: Envelope, keys: Iterable[PublicKey], *, payload_type: str, threshold: int = 1
 ) -> tuple[PublicKey, ...]:
-    """The distinct trusted keys whose signature holds; ProofError if fewer than `threshold` do."""
+    """Return the distinct trusted keys whose signature is valid; ProofError if fewer than `threshold` are."""
     if threshold < 1:
         raise InvalidInputError("a threshold below 1 proves nothing", threshold=threshold)
     if envelope.payload_type != payload_type:
@@ -85,10 +88,13 @@ def verify(
     message = pae(envelope.payload_type, envelope.payload)
     trusted = {key.keyid: key for key in keys}
     accepted: dict[str, PublicKey] = {}
+    # Envelopes can be built without `parse`: the bound keeps the work finite for these as well.
     for signature in envelope.signatures[:MAX_SIGNATURES]:
+        # A hint that names a trusted key saves trying the others; without one, every trusted key is tried.
         hinted = trusted.get(signature.keyid)
         for key in (hinted,) if hinted else trusted.values():
-            if key.keyid not in accepted and _holds(key, message, signature.sig):
+            # A key counts once: copies of one signature must not reach the threshold.
+            if key.keyid not in accepted and _is_valid(key, message, signature.sig):
                 accepted[key.keyid] = key
                 break
     if len(accepted) < threshold:
@@ -96,7 +102,7 @@ def verify(
     return tuple(accepted.values())
 
 
-def _holds(key: PublicKey, message: bytes, signature: bytes) -> bool:
+def _is_valid(key: PublicKey, message: bytes, signature: bytes) -> bool:
     try:
         key.verify(message, signature)
     except ProofError:
@@ -114,9 +120,10 @@ def _signature(item: object) -> Signature:
 
 
 def _text(value: Mapping[str, object], name: str) -> str:
-    found = value.get(name)
-    if not isinstance(found, str):
+    text = value.get(name)
+    if not isinstance(text, str):
         raise FormatError(f"DSSE envelope: {name} must be a string", field=name)
-    if any("\ud800" <= char <= "\udfff" for char in found):
+    # JSON escapes can spell lone surrogates, which have no UTF-8 to be signed.
+    if _SURROGATE.search(text):
         raise FormatError(f"DSSE envelope: {name} holds a lone surrogate", field=name)
-    return found
+    return text

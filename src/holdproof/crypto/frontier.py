@@ -1,10 +1,10 @@
-"""The frontier: the right edge of a Merkle tree, all that is needed to append and to know the root.
+"""The frontier: the right edge of a Merkle tree, which is all that appending and computing the root need.
 
 - One hash for each set bit of the size (a *peak*: a complete subtree), largest first: at most 63 of them.
 - `append` takes a batch of leaf hashes and costs one node hash per leaf plus O(log n); the result does not
   depend on how leaves were batched.
-- It gives back the *stems*, the nodes completed at levels 8, 16, 24 …: exactly the entries of tiles above
-  level 0. A storage layer that keeps leaf hashes and stems can build every tile and every proof.
+- It returns the *stems*, the nodes completed at levels 8, 16, 24 …: exactly the entries of tiles above
+  level 0. A storage layer that stores leaf hashes and stems can build every tile and every proof.
 """
 
 from collections.abc import Sequence
@@ -34,21 +34,22 @@ class Frontier:
     peaks: tuple[bytes, ...] = ()
 
     def root(self) -> bytes:
-        """The root of the tree."""
+        """Compute the root of the tree."""
         if not self.peaks:
             return EMPTY_ROOT
+        # RFC 6962 splits at the largest power of two: the peaks are joined from the smallest, on the right.
         digest = self.peaks[-1]
         for peak in self.peaks[-2::-1]:
             digest = node_hash(peak, digest)
         return digest
 
     def to_bytes(self) -> bytes:
-        """Eight bytes of size, then the peaks."""
+        """Encode as eight bytes of size, then the peaks."""
         return self.size.to_bytes(8, "big") + b"".join(self.peaks)
 
 
 class Growth(NamedTuple):
-    """What an append made: the new frontier and the stems it completed."""
+    """The result of an append: the new frontier and the stems it completed."""
 
     frontier: Frontier
     stems: tuple[Stem, ...]
@@ -58,7 +59,7 @@ EMPTY = Frontier()
 
 
 def from_bytes(data: bytes) -> Frontier:
-    """The frontier that `to_bytes` wrote."""
+    """Decode what `to_bytes` wrote; FormatError where the length does not fit the size."""
     size = int.from_bytes(data[:8], "big")
     if len(data) != 8 + 32 * size.bit_count() or size > MAX_SIZE:
         raise FormatError("frontier: its length does not fit its size", length=len(data), size=size)
@@ -66,24 +67,30 @@ def from_bytes(data: bytes) -> Frontier:
 
 
 def append(frontier: Frontier, leaves: Sequence[bytes]) -> Growth:
-    """Append leaf hashes, in order."""
+    """Append leaf hashes, in order; returns the new frontier, the given one is unchanged."""
     if set(map(len, leaves)) - {32}:
         raise InvalidInputError("a leaf hash has 32 bytes")
     if frontier.size + len(leaves) > MAX_SIZE:
         raise InvalidInputError("the tree would outgrow 2^63-1 leaves", size=frontier.size)
-    peaks, row = list(frontier.peaks), list(leaves)
-    edge: list[bytes] = []  # the new peaks, the smallest first
+    peaks = list(frontier.peaks)
+    nodes = list(leaves)  # the nodes that are new at this level, from left to right
+    new_peaks: list[bytes] = []  # the smallest first
     stems: list[Stem] = []
-    level, complete = 0, frontier.size  # `complete`: how many nodes of this level were there before
-    while row:
-        if complete & 1:
-            row.insert(0, peaks.pop())
-        if len(row) & 1:
-            edge.append(row[-1])
-        pairs = iter(row)
-        row = [sha256(b"\x01" + left + right).digest() for left, right in zip(pairs, pairs, strict=False)]
-        level, complete = level + 1, complete >> 1
-        if row and level % 8 == 0:
-            stems.extend(Stem(level // 8, complete + at, digest) for at, digest in enumerate(row))
-    edge.reverse()
-    return Growth(Frontier(frontier.size + len(leaves), (*peaks, *edge)), tuple(stems))
+    level = 0
+    before = frontier.size  # how many complete nodes this level had before the append
+    while nodes:
+        # An odd number of old nodes means that the last one waited as a peak for its sibling.
+        if before & 1:
+            nodes.insert(0, peaks.pop())
+        # An odd number now means that the last one waits.
+        if len(nodes) & 1:
+            new_peaks.append(nodes[-1])
+        pairs = iter(nodes)
+        nodes = [sha256(b"\x01" + first + second).digest() for first, second in zip(pairs, pairs, strict=False)]
+        level += 1
+        before >>= 1
+        if nodes and level % 8 == 0:
+            stems.extend(Stem(level // 8, before + at, digest) for at, digest in enumerate(nodes))
+    new_peaks.reverse()
+    # Peaks that no new node reached are larger than all new ones, and stay in front.
+    return Growth(Frontier(frontier.size + len(leaves), (*peaks, *new_peaks)), tuple(stems))

@@ -1,9 +1,9 @@
 """RFC 6962 Merkle trees: hashing, roots, inclusion and consistency proofs.
 
-- A leaf is hashed with prefix 0x00, a node with 0x01; no leaf can pose as a node.
+- A leaf is hashed with prefix 0x00, a node with 0x01, so that no leaf can pass for a node.
 - A node (level, index) covers leaves index·2^level up to (index+1)·2^level. Only complete nodes are ever
   looked up: they never change again, whatever is appended.
-- A proof is accepted only if it has exactly the hashes the sizes call for and leads to exactly the given
+- A proof is accepted only if it has exactly as many hashes as the sizes require and leads to exactly the given
   roots.
 - Consistency with the empty tree proves nothing, so it is refused rather than accepted.
 """
@@ -22,84 +22,92 @@ EMPTY_ROOT = sha256(b"").digest()
 
 
 def leaf_hash(data: bytes) -> bytes:
-    """The hash of a leaf's bytes."""
+    """Hash the bytes of one leaf."""
     return sha256(b"\x00" + data).digest()
 
 
 def leaf_hashes(leaves: Sequence[bytes]) -> list[bytes]:
-    """The hashes of many leaves."""
+    """Hash many leaves; the same as `leaf_hash` of each, without a call per leaf."""
     return [sha256(b"\x00" + data).digest() for data in leaves]
 
 
-def node_hash(left: bytes, right: bytes) -> bytes:
-    """The hash over two children."""
-    return sha256(b"\x01" + left + right).digest()
+def node_hash(first: bytes, second: bytes) -> bytes:
+    """Hash two children into their parent."""
+    return sha256(b"\x01" + first + second).digest()
 
 
 def root(hashes: Sequence[bytes]) -> bytes:
-    """The root over leaf hashes, all of them in hand."""
+    """Compute the root of a tree from all its leaf hashes."""
     if not hashes:
         return EMPTY_ROOT
-    row = list(hashes)
-    while len(row) > 1:
-        pairs = iter(row)
-        odd = [row[-1]] if len(row) % 2 else []
-        row = [sha256(b"\x01" + left + right).digest() for left, right in zip(pairs, pairs, strict=False)] + odd
-    return row[0]
+    level = list(hashes)
+    while len(level) > 1:
+        pairs = iter(level)
+        # An odd node out moves up unchanged: pairing this way gives the same root as RFC 6962's recursive split.
+        odd = [level[-1]] if len(level) % 2 else []
+        level = [sha256(b"\x01" + first + second).digest() for first, second in zip(pairs, pairs, strict=False)] + odd
+    [top] = level
+    return top
 
 
 def root_at(size: int, lookup: Lookup) -> bytes:
-    """The root of the tree's first `size` leaves, out of complete nodes."""
+    """Compute the root of the first `size` leaves from complete nodes."""
     if size < 0:
         raise InvalidInputError("a tree has no negative size", size=size)
     return _hash_range((0, size), lookup) if size else EMPTY_ROOT
 
 
 def prove_inclusion(index: int, size: int, lookup: Lookup) -> tuple[bytes, ...]:
-    """The audit path of a leaf in the tree of `size` leaves, sibling first."""
+    """Return the audit path of a leaf in the tree of `size` leaves, sibling first."""
     return tuple(_hash_range(span, lookup) for span in _inclusion_ranges(index, size))
 
 
 def prove_consistency(old: int, new: int, lookup: Lookup) -> tuple[bytes, ...]:
-    """The proof that the tree of `old` leaves is a prefix of the tree of `new` leaves."""
+    """Return the proof that the tree of `old` leaves is a prefix of the tree of `new` leaves."""
     return tuple(_hash_range(span, lookup) for span in _consistency_ranges(old, new))
 
 
 def inclusion_nodes(index: int, size: int) -> tuple[Node, ...]:
-    """The complete nodes that `prove_inclusion` will look up."""
+    """Return the complete nodes that `prove_inclusion` will look up."""
     return tuple(node for span in _inclusion_ranges(index, size) for node in _cover(span))
 
 
 def consistency_nodes(old: int, new: int) -> tuple[Node, ...]:
-    """The complete nodes that `prove_consistency` will look up."""
+    """Return the complete nodes that `prove_consistency` will look up."""
     return tuple(node for span in _consistency_ranges(old, new) for node in _cover(span))
 
 
 def root_nodes(size: int) -> tuple[Node, ...]:
-    """The complete nodes that `root_at` will look up, the largest first: the peaks of the tree."""
+    """Return the complete nodes that `root_at` will look up, the largest first: the peaks of the tree."""
     return tuple(_cover((0, size)))
 
 
 def verify_inclusion(leaf: bytes, index: int, size: int, proof: Sequence[bytes], root: bytes) -> None:
-    """Return if the leaf hash stands at `index` under `root`, else raise ProofError (RFC 9162, 2.1.3.2)."""
+    """Return if the leaf hash is at `index` under `root`, else raise ProofError (RFC 9162, 2.1.3.2)."""
     if not 0 <= index < size:
         raise ProofError("inclusion: the index lies outside the tree", index=index, size=size)
     _check_hashes(leaf, root, *proof)
-    node, last, found = index, size - 1, leaf
+    # The RFC's fn and sn: the index of the node on the path, and of the last node, at the current level.
+    node = index
+    last = size - 1
+    digest = leaf
     for sibling in proof:
         if last == 0:
             raise ProofError("inclusion: too many hashes", index=index, size=size, count=len(proof))
         if node & 1 or node == last:
-            found = node_hash(sibling, found)
+            digest = node_hash(sibling, digest)
+            # A last node without a sibling moves up unchanged: skip the levels where that happens.
             while node and not node & 1:
-                node, last = node >> 1, last >> 1
+                node >>= 1
+                last >>= 1
         else:
-            found = node_hash(found, sibling)
-        node, last = node >> 1, last >> 1
+            digest = node_hash(digest, sibling)
+        node >>= 1
+        last >>= 1
     if last:
         raise ProofError("inclusion: too few hashes", index=index, size=size, count=len(proof))
-    if found != root:
-        raise ProofError("inclusion: another root", index=index, size=size, found=found.hex(), root=root.hex())
+    if digest != root:
+        raise ProofError("inclusion: another root", index=index, size=size, found=digest.hex(), root=root.hex())
 
 
 def verify_consistency(old: int, new: int, old_root: bytes, new_root: bytes, proof: Sequence[bytes]) -> None:
@@ -111,26 +119,37 @@ def verify_consistency(old: int, new: int, old_root: bytes, new_root: bytes, pro
         if proof or old_root != new_root:
             raise ProofError("consistency: the same size with two roots", old=old, new=new)
         return
+    # If the old tree is complete (a power of two), its root is a node of the new tree and the proof leaves it out.
     path = list(proof) if old & (old - 1) else [old_root, *proof]
     if not path:
         raise ProofError("consistency: too few hashes", old=old, new=new, count=0)
-    node, last = old - 1, new - 1
+    first, *siblings = path
+    node = old - 1
+    last = new - 1
+    # Start at the largest complete subtree that ends with the old tree's last leaf.
     while node & 1:
-        node, last = node >> 1, last >> 1
-    was = now = path[0]
-    for sibling in path[1:]:
+        node >>= 1
+        last >>= 1
+    # Both roots are computed from the same hashes: that they agree is what the proof shows.
+    old_digest = first
+    new_digest = first
+    for sibling in siblings:
         if last == 0:
             raise ProofError("consistency: too many hashes", old=old, new=new, count=len(proof))
         if node & 1 or node == last:
-            was, now = node_hash(sibling, was), node_hash(sibling, now)
+            old_digest = node_hash(sibling, old_digest)
+            new_digest = node_hash(sibling, new_digest)
             while node and not node & 1:
-                node, last = node >> 1, last >> 1
+                node >>= 1
+                last >>= 1
         else:
-            now = node_hash(now, sibling)
-        node, last = node >> 1, last >> 1
+            # A sibling on the right was appended later: it is part of the new tree alone.
+            new_digest = node_hash(new_digest, sibling)
+        node >>= 1
+        last >>= 1
     if last:
         raise ProofError("consistency: too few hashes", old=old, new=new, count=len(proof))
-    if was != old_root or now != new_root:
+    if old_digest != old_root or new_digest != new_root:
         raise ProofError("consistency: other roots", old=old, new=new)
 
 
@@ -140,15 +159,17 @@ def _check_hashes(*hashes: bytes) -> None:
 
 
 def _split(start: int, end: int) -> int:
-    """Where RFC 6962 divides a range: at the largest power of two smaller than its length."""
+    """Return where RFC 6962 divides a range: at the largest power of two smaller than its length."""
     return start + (1 << (end - start - 1).bit_length() - 1)
 
 
 def _inclusion_ranges(index: int, size: int) -> list[Range]:
-    """PATH(m, D[n]) of RFC 6962 section 2.1.1, as ranges of leaves, sibling first."""
+    """Return PATH(m, D[n]) of RFC 6962 section 2.1.1, as ranges of leaves, sibling first."""
     if not 0 <= index < size:
         raise InvalidInputError("the index lies outside the tree", index=index, size=size)
-    start, end, path = 0, size, []
+    start = 0
+    end = size
+    path: list[Range] = []
     while end - start > 1:
         middle = _split(start, end)
         if index < middle:
@@ -161,10 +182,12 @@ def _inclusion_ranges(index: int, size: int) -> list[Range]:
 
 
 def _consistency_ranges(old: int, new: int) -> list[Range]:
-    """PROOF(m, D[n]) of RFC 6962 section 2.1.2, as ranges of leaves."""
+    """Return PROOF(m, D[n]) of RFC 6962 section 2.1.2, as ranges of leaves."""
     if not 1 <= old <= new:
         raise InvalidInputError("no consistency proof between these sizes", old=old, new=new)
-    start, end, path = 0, new, []
+    start = 0
+    end = new
+    path: list[Range] = []
     while old != end:
         middle = _split(start, end)
         if old <= middle:
@@ -173,13 +196,13 @@ def _consistency_ranges(old: int, new: int) -> list[Range]:
         else:
             path.append((start, middle))
             start = middle
-    if start:
+    if start:  # else the old tree is a complete subtree, whose root the verifier already has
         path.append((start, end))
     return path[::-1]
 
 
 def _cover(span: Range) -> list[Node]:
-    """The complete nodes that make up a range, from left to right."""
+    """Return the complete nodes that make up a range, from left to right."""
     start, end = span
     nodes = []
     while start < end:
@@ -190,9 +213,9 @@ def _cover(span: Range) -> list[Node]:
 
 
 def _hash_range(span: Range, lookup: Lookup) -> bytes:
-    """The Merkle tree hash of a range: its complete nodes, joined from the right."""
-    found = [lookup(level, index) for level, index in _cover(span)]
-    digest = found.pop()
-    while found:
-        digest = node_hash(found.pop(), digest)
+    """Compute the Merkle tree hash of a range: its complete nodes, joined from the right."""
+    hashes = [lookup(level, index) for level, index in _cover(span)]
+    digest = hashes.pop()
+    while hashes:
+        digest = node_hash(hashes.pop(), digest)
     return digest

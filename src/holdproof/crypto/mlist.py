@@ -1,10 +1,10 @@
-"""Merkle lists: values that grow, such as the messages of a conversation, named by one CID.
+"""Merkle lists: growing values, such as the messages of a conversation, named by one CID.
 
 An append costs O(log n) small blocks instead of another copy; old roots stay valid, and share all but the right edge.
 
-- Elements are DAG-CBOR values of at most 1 MiB less 64 bytes and 126 levels; what is larger belongs into a block of
-  its own.
-- Every block is `{c, h, n}`: height, number of elements below, content. At height 0 the content is the elements,
+- Elements are DAG-CBOR values of at most 1 MiB less 64 bytes and 126 levels; larger ones belong into a block of
+  their own.
+- Every block is `{c, h, n}`: content, height, number of elements below. At height 0 the content is the elements,
   above it is number and link of each child in turn, all one height lower. The root is such a block, too.
 - Leaves are filled from the left: the next element joins the last leaf while that has fewer than 16 elements and
   the elements' bytes stay within 8 KiB (a larger element has a leaf of its own). So a rewritten leaf is small, and
@@ -41,7 +41,7 @@ class Child(NamedTuple):
 
 
 class List(NamedTuple):
-    """A root and the blocks that are new with it."""
+    """A root, and the blocks that were created for it."""
 
     root: CID
     blocks: dict[CID, bytes]
@@ -55,22 +55,22 @@ class _Block(NamedTuple):
 
 
 def build(elements: Iterable[Value]) -> List:
-    """The list of these elements."""
+    """Build a list."""
     return _Builder().extend(elements)
 
 
 def append(get: Get, root: CID, elements: Iterable[Value]) -> List:
-    """The list with more elements at its end; the blocks are only the new ones."""
+    """Append elements to a list; returns the new root and only the new blocks."""
     return _Builder.resume(get, root).extend(elements)
 
 
 def length(get: Get, root: CID) -> int:
-    """How many elements a list has."""
+    """Return the number of elements."""
     return _fetch(get, root).size
 
 
 def element(get: Get, root: CID, index: int) -> Value:
-    """One element, through one block of each height; negative indices are refused."""
+    """Return one element, reading one block of each height; InvalidInputError for an index outside the list."""
     block = _fetch(get, root)
     if not 0 <= index < block.size:
         raise InvalidInputError("the list has no such index", index=index, length=block.size)
@@ -84,7 +84,7 @@ def element(get: Get, root: CID, index: int) -> Value:
 
 
 def walk(get: Get, root: CID, start: int = 0, end: int | None = None) -> Iterator[Value]:
-    """The elements of a range, in order; blocks outside it are not even fetched."""
+    """Yield the elements of a range, in order; blocks outside it are not fetched."""
     block = _fetch(get, root)
     if start < 0 or (end is not None and end < 0):
         raise InvalidInputError("a range of a list has no negative bounds", start=start, end=end)
@@ -92,12 +92,12 @@ def walk(get: Get, root: CID, start: int = 0, end: int | None = None) -> Iterato
 
 
 def verify(get: Get, root: CID) -> int:
-    """The length of a list that was read in full and has the one shape its elements give it."""
+    """Read a list in full and check its shape; returns its length, raises FormatError for any other shape."""
     builder = _Builder()
     count = 0
     for item in walk(get, root):
         builder.add(item)
-        builder.blocks.clear()
+        builder.blocks.clear()  # only the root is compared: memory stays bounded however long the list
         count += 1
     if builder.finish() != root:
         raise FormatError("list: not the shape that its elements give", cid=str(root))
@@ -105,7 +105,7 @@ def verify(get: Get, root: CID) -> int:
 
 
 class _Builder:
-    """A list being filled: the open leaf, and of each height the children of the open node."""
+    """A list under construction: the open leaf, and for each height the children of the open node."""
 
     def __init__(self) -> None:
         self.leaf: list[bytes] = []
@@ -115,10 +115,11 @@ class _Builder:
 
     @classmethod
     def resume(cls, get: Get, root: CID) -> "_Builder":
-        """The state in which the list was left."""
+        """Return a builder that continues an existing list."""
         builder = cls()
         block = _fetch(get, root)
         builder.rows = [[] for _ in range(block.height)]
+        # Down the right edge: the last child of each node is still open, all others are final.
         while block.height:
             *closed, last = block.children
             builder.rows[block.height - 1] = closed
@@ -136,12 +137,13 @@ class _Builder:
         data = _encode(item)
         if self.leaf and (len(self.leaf) == LEAF_ITEMS or self.size + len(data) > LEAF_BYTES):
             self._push(0, self._close_leaf())
-            self.leaf, self.size = [], 0
+            self.leaf = []
+            self.size = 0
         self.leaf.append(data)
         self.size += len(data)
 
     def finish(self) -> CID:
-        """Close everything that is open; the root."""
+        """Close the open leaf and all open nodes; returns the root."""
         last = self._close_leaf()
         height = 0
         while height < len(self.rows):
@@ -151,6 +153,7 @@ class _Builder:
         return last.cid
 
     def _push(self, row: int, child: Child) -> None:
+        """Add a child to the open node of a height; a full node is closed first and becomes a child above."""
         if row == len(self.rows):
             self.rows.append([])
         if len(self.rows[row]) == FAN_OUT:
@@ -169,6 +172,7 @@ class _Builder:
         return self._store(row + 1, sum(child.size for child in children), parts)
 
     def _store(self, height: int, count: int, content: list[bytes]) -> Child:
+        # The map {c, h, n} written by hand: the elements are encoded already.
         data = b"".join((b"\xa3\x61c", *content, b"\x61h", head(0, height), b"\x61n", head(0, count)))
         cid = cids.of(data)
         self.blocks[cid] = data
@@ -176,7 +180,8 @@ class _Builder:
 
 
 def _encode(item: Value) -> bytes:
-    """An element as it stands in a leaf: two levels down, so that its nesting is measured from there."""
+    """Encode an element as part of a leaf."""
+    # Encoded inside two lists, whose heads are cut off: in a leaf it is two levels down, and depth is limited there.
     return dagcbor_fast.encode([[item]], max_size=MAX_ELEMENT + 2)[2:]
 
 
@@ -195,7 +200,7 @@ def _walk(get: Get, block: _Block, start: int, end: int) -> Iterator[Value]:
 
 
 def _fetch(get: Get, cid: CID, height: int | None = None, count: int | None = None) -> _Block:
-    """A verified block, of the height and number its parent announced."""
+    """Fetch and verify a block; FormatError unless it has the height and size that its parent states."""
     data = get(cid)
     if data is None:
         raise ProofError("list: a block is missing", cid=str(cid))
@@ -210,7 +215,9 @@ def _parse(data: bytes) -> _Block:
     value = dagcbor_fast.decode(data)
     if not isinstance(value, dict) or value.keys() != {"c", "h", "n"}:
         raise FormatError("list: a block without exactly c, h and n")
-    content, height, count = value["c"], value["h"], value["n"]
+    content = value["c"]
+    height = value["h"]
+    count = value["n"]
     if not isinstance(content, list) or type(height) is not int or type(count) is not int:
         raise FormatError("list: a field of the wrong kind")
     if not 0 <= height <= MAX_HEIGHT:
@@ -219,6 +226,7 @@ def _parse(data: bytes) -> _Block:
         if count != len(content) or count > LEAF_ITEMS:
             raise FormatError("list: a leaf with a wrong number of elements", count=count)
         return _Block(0, count, content, [])
+    # Number and link alternate; an odd one out, or a malformed pair, shows in the count below.
     children = [Child(*pair) for pair in zip(content[::2], content[1::2], strict=False) if _is_child(pair)]
     if 2 * len(children) != len(content) or not 0 < len(children) <= FAN_OUT:
         raise FormatError("list: a node with malformed children, none or too many", count=count)

@@ -1,22 +1,22 @@
 """What changed between two Merkle Search Trees.
 
-- Changes come in the order of their keys, each once, with the old and the new value (None: not there).
-- Equal subtrees are skipped by their CID: the cost follows the changes, not the trees.
-- `apply(a, {key: new …})` of all changes from a to b gives b.
-- `fresh` names what a holder of the old tree lacks of the new one, a node before what is below it; perhaps a few blocks
-  more. What it gives depends on the two trees alone.
+- Changes come in the order of their keys, each once, with the old and the new value (None: absent).
+- Equal subtrees are skipped by their CID: the cost depends on the changes, not on the size of the trees.
+- Applying all changes from a to b to a (`mst_edit.apply`) gives b.
+- `fresh` yields the blocks of the new tree that a holder of the old one lacks, a node before what is below it; perhaps
+  a few blocks more. The result depends on the two trees alone.
 """
 
 from collections.abc import Iterator
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple
 
 from holdproof.crypto import mst
 from holdproof.crypto.cid import CID
-from holdproof.crypto.mst import Get, Item, Span
+from holdproof.crypto.mst import Get, Item, KeyRange
 from holdproof.crypto.mst_node import Node
 
 
-class Change(NamedTuple):
+class TreeChange(NamedTuple):
     """One key whose value differs."""
 
     key: str
@@ -24,13 +24,22 @@ class Change(NamedTuple):
     new: CID | None
 
 
-_Subtree: TypeAlias = tuple[CID, Span]
+class _Subtree(NamedTuple):
+    """A subtree that was not fetched yet."""
+
+    cid: CID
+    bounds: KeyRange
 
 
-def diff(get: Get, old: CID, new: CID) -> Iterator[Change]:
-    """The changes that lead from one tree to another."""
+def _are_equal(old: _Subtree, new: _Subtree) -> bool:
+    """Return whether two subtrees have the same content at the same layer."""
+    return old.cid == new.cid and old.bounds.layer == new.bounds.layer
+
+
+def diff(get: Get, old: CID, new: CID) -> Iterator[TreeChange]:
+    """Yield the changes that lead from one tree to another, in the order of their keys."""
     for step in steps(get, old, new):
-        if isinstance(step, Change):
+        if isinstance(step, TreeChange):
             yield step
 
 
@@ -42,7 +51,8 @@ class Fresh(NamedTuple):
 
 
 def fresh(get: Get, old: CID, new: CID) -> Iterator[Fresh]:
-    """The blocks that lead from one tree to another."""
+    """Yield the blocks of the new tree that the old one may lack, a node before what is below it."""
+    # There is nothing to compare with: an export of the whole tree needs no cursors.
     if old == mst.EMPTY_ROOT != new:
         yield from _all(get, new)
         return
@@ -54,101 +64,105 @@ def fresh(get: Get, old: CID, new: CID) -> Iterator[Fresh]:
 
 
 def _all(get: Get, root: CID) -> Iterator[Fresh]:
-    """Every block of a tree, as `steps` would give them: nothing is compared with nothing."""
-    node, span = mst.fetch_root(get, root)
+    """Yield every block of a tree, in the order of `steps`."""
+    node, bounds = mst.fetch_root(get, root)
     yield Fresh(root, True)
-    waiting = _opened(node, span)
-    while waiting:
-        cid, below = waiting.pop()
+    stack = _links(node, bounds)
+    while stack:
+        cid, below = stack.pop()
         yield Fresh(cid, below is not None)
         if below is not None:
-            waiting += _opened(mst.fetch(get, cid, below), below)
+            stack += _links(mst.fetch(get, cid, below), below)
 
 
-def _opened(node: Node, span: Span) -> list[tuple[CID, Span | None]]:
-    """Subtrees, with their places, and values of a node; the first one last."""
-    found: list[tuple[CID, Span | None]] = []
+def _links(node: Node, bounds: KeyRange) -> list[tuple[CID, KeyRange | None]]:
+    """Return the subtrees of a node, with their positions, and its values, with None; the leftmost last."""
+    links: list[tuple[CID, KeyRange | None]] = []
     for at in range(len(node.keys), -1, -1):
         if at < len(node.keys):
-            found.append((node.values[at], None))
+            links.append((node.values[at], None))
         child = node.children[at]
         if child is not None:
-            found.append((child, span.child(node, at)))
-    return found
+            links.append((child, bounds.child(node, at)))
+    return links
 
 
-def steps(get: Get, old: CID, new: CID) -> Iterator[Change | CID]:
-    """The changes that lead from one tree to another, and the nodes of the new one that are met on the way."""
+def steps(get: Get, old: CID, new: CID) -> Iterator[TreeChange | CID]:
+    """Yield the changes that lead from one tree to another, and the CIDs of the new tree's nodes read on the way."""
     if old == new:
         return
     yield new
-    left, right = _Cursor(get, old), _Cursor(get, new)
-    while left.waiting or right.waiting:
-        below, above = left.subtree(), right.subtree()
-        if below and above and below[0] == above[0] and below[1].layer == above[1].layer:
-            left.waiting.pop()
-            right.waiting.pop()
-        elif below and (not above or below[1].layer >= above[1].layer):
-            left.descend(below)
-            if above and above[1].layer == below[1].layer:
-                yield above[0]
-                right.descend(above)
-        elif above:
-            yield above[0]
-            right.descend(above)
+    before = _Cursor(get, old)
+    after = _Cursor(get, new)
+    while before.stack or after.stack:
+        old_subtree = before.subtree()
+        new_subtree = after.subtree()
+        if old_subtree and new_subtree and _are_equal(old_subtree, new_subtree):
+            before.stack.pop()
+            after.stack.pop()
+        # The higher subtree is opened first: only at one layer can two subtrees turn out to be equal.
+        elif old_subtree and (not new_subtree or old_subtree.bounds.layer >= new_subtree.bounds.layer):
+            before.descend(old_subtree)
+            if new_subtree and new_subtree.bounds.layer == old_subtree.bounds.layer:
+                yield new_subtree.cid
+                after.descend(new_subtree)
+        elif new_subtree:
+            yield new_subtree.cid
+            after.descend(new_subtree)
         else:
-            change = _compare(left, right)
+            change = _compare(before, after)
             if change:
                 yield change
 
 
 class _Cursor:
-    """A walk through one tree that can step over whole subtrees; `waiting` ends with what comes next."""
+    """An ordered walk through one tree that can skip whole subtrees; the last element of `stack` is the next one."""
 
     def __init__(self, get: Get, root: CID) -> None:
         self.get = get
-        self.waiting: list[_Subtree | Item] = []
+        self.stack: list[_Subtree | Item] = []
         self._push(*mst.fetch_root(get, root))
 
     def subtree(self) -> _Subtree | None:
-        """What comes next, if it is a subtree."""
-        if self.waiting:
-            first, second = self.waiting[-1]
-            if isinstance(first, CID) and isinstance(second, Span):
-                return first, second
-        return None
+        """Return the next element if it is a subtree."""
+        top = self.stack[-1] if self.stack else None
+        return top if isinstance(top, _Subtree) else None
 
     def key(self) -> str | None:
-        """The key that comes next; None at the end. Only asked where no subtree comes next."""
-        first = self.waiting[-1][0] if self.waiting else None
-        return first if isinstance(first, str) else None
+        """Return the next key, None at the end; called only where the next element is not a subtree."""
+        if not self.stack:
+            return None
+        key, _ = self.stack[-1]
+        return key if isinstance(key, str) else None
 
     def value(self) -> CID | None:
-        """Take the value that comes next."""
-        found = self.waiting.pop()[1]
-        return found if isinstance(found, CID) else None
+        """Remove the next item and return its value."""
+        _, value = self.stack.pop()
+        return value if isinstance(value, CID) else None
 
     def descend(self, subtree: _Subtree) -> None:
-        """Replace the subtree that comes next by what is in it."""
-        self.waiting.pop()
-        cid, span = subtree
-        self._push(mst.fetch(self.get, cid, span), span)
+        """Replace the next element, this subtree, by its items and subtrees."""
+        self.stack.pop()
+        self._push(mst.fetch(self.get, subtree.cid, subtree.bounds), subtree.bounds)
 
-    def _push(self, node: Node, span: Span) -> None:
+    def _push(self, node: Node, bounds: KeyRange) -> None:
+        # From right to left, so that the leftmost is the next one.
         for at in range(len(node.keys), -1, -1):
             if at < len(node.keys):
-                self.waiting.append((node.keys[at], node.values[at]))
+                self.stack.append((node.keys[at], node.values[at]))
             child = node.children[at]
             if child is not None:
-                self.waiting.append((child, span.child(node, at)))
+                self.stack.append(_Subtree(child, bounds.child(node, at)))
 
 
-def _compare(left: _Cursor, right: _Cursor) -> Change | None:
-    """Take the lesser of two keys, or both where they are equal."""
-    old_key, new_key = left.key(), right.key()
+def _compare(before: _Cursor, after: _Cursor) -> TreeChange | None:
+    """Remove the lesser of the two next keys, or both where they are equal; returns the change, None without one."""
+    old_key = before.key()
+    new_key = after.key()
     if new_key is None or (old_key is not None and old_key < new_key):
-        return Change(old_key or "", left.value(), None)
+        return TreeChange(old_key or "", before.value(), None)
     if old_key is None or new_key < old_key:
-        return Change(new_key, None, right.value())
-    old, new = left.value(), right.value()
-    return Change(new_key, old, new) if old != new else None
+        return TreeChange(new_key, None, after.value())
+    old = before.value()
+    new = after.value()
+    return TreeChange(new_key, old, new) if old != new else None

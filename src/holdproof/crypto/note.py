@@ -3,8 +3,8 @@
 - The text is UTF-8 ending in a newline, without control characters but newline; signatures cover it to that
   newline.
 - The last blank line divides text and signatures; every line after it is a signature line.
-- Signatures of unknown keys are ignored; one bad signature of a known key condemns the note; no good one,
-  too.
+- Signatures of unknown keys are ignored; one invalid signature of a known key makes the note invalid, and so does
+  having no valid one.
 - At most 100 signatures and 1,000,000 bytes are read.
 """
 
@@ -25,46 +25,46 @@ _DASH = "\u2014 "
 
 @dataclass(frozen=True, slots=True)
 class NoteSignature:
-    """One signature line: who claims to have signed, with which key, and the bytes."""
+    """One signature line: the name of the claimed signer, the key id, and the signature bytes."""
 
     name: str
     key_id: bytes
     signature: bytes
 
     def line(self) -> str:
-        """The signature line, newline included."""
+        """Return the signature line, newline included."""
         return f"{_DASH}{self.name} {b64.encode(self.key_id + self.signature)}\n"
 
 
 @dataclass(frozen=True, slots=True)
-class Note:
+class SignedNote:
     """A text and its signatures, verified or not."""
 
     text: str
     signatures: tuple[NoteSignature, ...]
 
-    def add(self, *signatures: NoteSignature) -> "Note":
-        """The same note with more signatures; those it has already are not repeated."""
-        fresh = tuple(dict.fromkeys(s for s in signatures if s not in self.signatures))
-        return replace(self, signatures=self.signatures + fresh)
+    def add(self, *signatures: NoteSignature) -> "SignedNote":
+        """Return the note with more signatures; those it already has are not repeated."""
+        additions = tuple(dict.fromkeys(s for s in signatures if s not in self.signatures))
+        return replace(self, signatures=self.signatures + additions)
 
 
 @dataclass(frozen=True, slots=True)
-class Verified:
-    """A known key whose signature holds; `seconds` is the time of a cosignature."""
+class VerifiedSignature:
+    """A known key whose signature is valid; `seconds` is the time of a cosignature, None for a plain signature."""
 
     key: VerifierKey
     seconds: int | None = None
 
 
 def sign(text: str, name: str, signer: Signer) -> NoteSignature:
-    """A plain Ed25519 signature over a text."""
+    """Sign a text with Ed25519."""
     key = VerifierKey(name, ED25519, signer.public)
     return NoteSignature(name, key.key_id, signer.sign(_check_text(text).encode()))
 
 
 def cosign(text: str, name: str, signer: Signer, *, seconds: int) -> NoteSignature:
-    """A cosignature/v1 over a text, at a time in POSIX seconds."""
+    """Make a cosignature/v1 over a text, at a time in POSIX seconds."""
     if not 0 <= seconds <= MAX_SIZE:
         raise InvalidInputError("the time of a cosignature is out of range", seconds=seconds)
     key = VerifierKey(name, COSIGNATURE_V1, signer.public)
@@ -72,8 +72,8 @@ def cosign(text: str, name: str, signer: Signer, *, seconds: int) -> NoteSignatu
     return NoteSignature(name, key.key_id, seconds.to_bytes(8, "big") + signature)
 
 
-def encode(note: Note) -> bytes:
-    """The note as it is stored and sent."""
+def encode(note: SignedNote) -> bytes:
+    """Encode the note as it is stored and sent; InvalidInputError where a reader would refuse it."""
     if not 1 <= len(note.signatures) <= MAX_SIGNATURES:
         raise InvalidInputError(f"a note has 1 to {MAX_SIGNATURES} signatures", count=len(note.signatures))
     for signature in note.signatures:
@@ -83,19 +83,20 @@ def encode(note: Note) -> bytes:
     return f"{_check_text(note.text)}\n{''.join(s.line() for s in note.signatures)}".encode()
 
 
-def parse(data: bytes) -> Note:
-    """A note from untrusted bytes; no signature is verified yet."""
+def parse(data: bytes) -> SignedNote:
+    """Parse a note from untrusted bytes; verifies no signature."""
     if len(data) > MAX_BYTES:
         raise FormatError(f"signed note: more than {MAX_BYTES} bytes", length=len(data))
     text = decode_text(data, "signed note")
+    # The last blank line: the text itself may contain blank lines, signature lines cannot.
     cut = text.rfind("\n\n")
     if cut < 0:
         raise FormatError("signed note: no blank line before the signatures")
-    return Note(text[: cut + 1], parse_lines(text[cut + 2 :]))
+    return SignedNote(text[: cut + 1], parse_lines(text[cut + 2 :]))
 
 
 def parse_lines(text: str) -> tuple[NoteSignature, ...]:
-    """The signatures of one or more whole signature lines."""
+    """Parse one or more complete signature lines."""
     if not text.endswith("\n"):
         raise FormatError("signed note: the last signature line is not ended")
     rows = text[:-1].split("\n")
@@ -104,21 +105,26 @@ def parse_lines(text: str) -> tuple[NoteSignature, ...]:
     return tuple(_parse_line(row) for row in rows)
 
 
-def verify(note: Note, keys: Iterable[VerifierKey]) -> tuple[Verified, ...]:
-    """The known keys that signed, each once; ProofError if there is none, or one of theirs is bad."""
-    known: dict[tuple[str, bytes], VerifierKey] = {}
+def verify(note: SignedNote, keys: Iterable[VerifierKey]) -> tuple[VerifiedSignature, ...]:
+    """Return the valid signatures of known keys, one per key.
+
+    Raises ProofError if a known key's signature is invalid or no known key signed, InvalidInputError if two different
+    keys share a name and key id.
+    """
+    # A key id has only 32 bits: two keys that share it cannot be told apart in a note, so such a pair is refused.
+    keys_by_id: dict[tuple[str, bytes], VerifierKey] = {}
     for key in keys:
-        if known.setdefault((key.name, key.key_id), key) != key:
+        if keys_by_id.setdefault((key.name, key.key_id), key) != key:
             raise InvalidInputError("two keys with one name and key id", name=key.name)
-    found: dict[VerifierKey, Verified] = {}
+    verified: dict[VerifierKey, VerifiedSignature] = {}
     for signature in note.signatures:
-        match = known.get((signature.name, signature.key_id))
-        if match is not None:
-            seconds = match.verify(note.text, signature.signature)
-            found.setdefault(match, Verified(match, seconds))
-    if not found:
-        raise ProofError("signed note: no signature of a known key", known=[name for name, _ in known])
-    return tuple(found.values())
+        signer = keys_by_id.get((signature.name, signature.key_id))
+        if signer is not None:
+            seconds = signer.verify(note.text, signature.signature)
+            verified.setdefault(signer, VerifiedSignature(signer, seconds))
+    if not verified:
+        raise ProofError("signed note: no signature of a known key", known=[name for name, _ in keys_by_id])
+    return tuple(verified.values())
 
 
 def _parse_line(row: str) -> NoteSignature:
@@ -126,17 +132,18 @@ def _parse_line(row: str) -> NoteSignature:
     if not row.startswith(_DASH) or not space or not vkey.is_name(name):
         raise FormatError("signed note: not a signature line", line=row[:200])
     data = b64.decode(encoded)
+    # Four bytes of key id, and at least one of signature.
     if len(data) < 5:
         raise FormatError("signed note: a signature too short", name=name, length=len(data))
     return NoteSignature(name, data[:4], data[4:])
 
 
 def _check_text(text: str) -> str:
-    """The text, if a reader would take it as it is."""
+    """Return the text if readers will accept it, else raise InvalidInputError."""
     try:
-        whole = decode_text(text.encode(), "note text").endswith("\n")
+        is_ended = decode_text(text.encode(), "note text").endswith("\n")
     except (FormatError, UnicodeEncodeError) as error:
         raise InvalidInputError("note text: control character or lone surrogate") from error
-    if not whole:
+    if not is_ended:
         raise InvalidInputError("a note text ends in a newline")
     return text

@@ -1,18 +1,19 @@
 """ECDSA P-256 signatures in their two forms: DER (X.509, DSSE, openssl) and raw r || s (AT protocol).
 
-Each (r, s) has a twin (r, n - s) that verifies as well; formats that identify a record by its signature
-demand the lower s. Both readers accept exactly one encoding and refuse r or s outside 1 … n-1.
+Each (r, s) has a twin (r, n - s) that is valid as well; formats that identify a record by its signature
+require the lower s. Both parsers accept exactly one encoding and refuse r or s outside 1 … n-1.
 """
 
 from cryptography.hazmat.primitives.asymmetric.utils import decode_dss_signature, encode_dss_signature
 
 from holdproof.errors import FormatError
 
+# The order n of the P-256 group (FIPS 186-5).
 P256_ORDER = 0xFFFFFFFF00000000FFFFFFFFFFFFFFFFBCE6FAADA7179E84F3B9CAC2FC632551
 
 
 def to_raw(der: bytes) -> bytes:
-    """The 64 bytes r || s of a DER signature."""
+    """Convert a DER signature to the 64 bytes r || s."""
     try:
         r, s = decode_dss_signature(der)
     except ValueError as error:
@@ -22,25 +23,27 @@ def to_raw(der: bytes) -> bytes:
 
 
 def from_raw(raw: bytes) -> bytes:
-    """The DER signature of the 64 bytes r || s."""
+    """Convert the 64 bytes r || s to a DER signature."""
     return encode_dss_signature(*_split(raw))
 
 
 def lower_s(raw: bytes) -> bytes:
-    """The same signature with the lower of its two s values."""
+    """Return the same signature with the lower of its two s values."""
     r, s = _split(raw)
     return r.to_bytes(32, "big") + min(s, P256_ORDER - s).to_bytes(32, "big")
 
 
 def is_low_s(raw: bytes) -> bool:
-    """Whether s is the lower of the two."""
-    return _split(raw)[1] <= P256_ORDER // 2
+    """Return whether s is the lower of the two."""
+    _, s = _split(raw)
+    return s <= P256_ORDER // 2
 
 
 def _split(raw: bytes) -> tuple[int, int]:
     if len(raw) != 64:
         raise FormatError("a raw P-256 signature has 64 bytes", length=len(raw))
-    r, s = int.from_bytes(raw[:32], "big"), int.from_bytes(raw[32:], "big")
+    r = int.from_bytes(raw[:32], "big")
+    s = int.from_bytes(raw[32:], "big")
     _check_range(r, s)
     return r, s
 

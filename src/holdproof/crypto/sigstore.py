@@ -1,7 +1,7 @@
-"""A Sigstore bundle (v0.3) of a DSSE envelope: for verifiers that speak Sigstore and bring our public key.
+"""A Sigstore bundle (v0.3) of a DSSE envelope, for Sigstore verifiers that are given our public key.
 
-- The key is named by its id, as a hint; it never comes along, so whoever verifies has to trust it already.
-- There is no entry of Sigstore's log and no timestamp of its authorities: a verifier must be told to ask for none.
+- The bundle names the key by its id, as a hint, and does not contain it: a verifier must trust the key already.
+- It has no entry of Sigstore's log and no timestamp of its authorities: configure the verifier to require none.
 - A bundle holds exactly one signature.
 """
 
@@ -15,7 +15,7 @@ MEDIA_TYPE: Final = "application/vnd.dev.sigstore.bundle.v0.3+json"
 
 
 def encode(envelope: Envelope) -> bytes:
-    """The bundle as JSON, the same bytes every time; made without any private key."""
+    """Encode an envelope as a bundle; needs no private key, and always gives the same bytes."""
     if len(envelope.signatures) != 1:
         raise InvalidInputError("a Sigstore bundle holds exactly one signature", count=len(envelope.signatures))
     [signature] = envelope.signatures

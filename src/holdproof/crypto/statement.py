@@ -1,7 +1,7 @@
-"""The in-toto Statement v1: which artifacts (by digest) a predicate is about.
+"""The in-toto Statement v1: a predicate about artifacts, which are named by their digests.
 
-- Written as JCS, so one statement has one byte string and can be derived again without keeping it.
-- Each subject has a digest; names need not be there. Unknown fields are ignored, as the standard demands.
+- Encoded as JCS, so one statement has one byte string and can be derived again instead of being stored.
+- Each subject has a digest; names are optional. Unknown fields are ignored, as the standard demands.
 """
 
 from collections.abc import Mapping
@@ -16,8 +16,8 @@ PAYLOAD_TYPE = "application/vnd.in-toto+json"
 
 
 @dataclass(frozen=True, slots=True)
-class Subject:
-    """One artifact: its digests by algorithm, and a name if it has a meaningful one."""
+class ResourceDescriptor:
+    """One artifact: its digests by algorithm, and a name if it has one."""
 
     digest: Mapping[str, str]
     name: str = ""
@@ -27,13 +27,13 @@ class Subject:
 class Statement:
     """A predicate about subjects."""
 
-    subject: tuple[Subject, ...]
+    subject: tuple[ResourceDescriptor, ...]
     predicate_type: str
     predicate: Mapping[str, Json] = field(default_factory=dict)
 
 
 def encode(statement: Statement) -> bytes:
-    """The statement as JCS bytes."""
+    """Encode a statement as JCS bytes."""
     return canonical.dumps(
         {
             "_type": TYPE,
@@ -45,11 +45,13 @@ def encode(statement: Statement) -> bytes:
 
 
 def parse(data: bytes) -> Statement:
-    """A statement from untrusted JSON."""
+    """Parse a statement from untrusted JSON; ignores unknown fields."""
     value = canonical.loads(data)
     if not isinstance(value, dict) or value.get("_type") != TYPE:
         raise FormatError("not an in-toto Statement v1")
-    subject, kind, predicate = value.get("subject"), value.get("predicateType"), value.get("predicate", {})
+    subject = value.get("subject")
+    kind = value.get("predicateType")
+    predicate = value.get("predicate", {})
     if not isinstance(subject, list) or not subject:
         raise FormatError("in-toto Statement: no subject", field="subject")
     if not isinstance(kind, str) or ":" not in kind:
@@ -60,28 +62,31 @@ def parse(data: bytes) -> Statement:
 
 
 def parse_whole(data: bytes) -> Statement:
-    """A statement that is asked to be signed: nothing but a statement, for a field nobody reads is signed as well."""
-    found = parse(data)
-    if encode(found) != data:
+    """Parse a statement that is to be signed; FormatError unless the bytes are its canonical encoding."""
+    statement = parse(data)
+    # `parse` ignores unknown fields, but a signature would cover them unread.
+    if encode(statement) != data:
         raise FormatError("in-toto Statement: it holds more than a statement, or is not canonical")
-    return found
+    return statement
 
 
-def _subject_json(subject: Subject) -> dict[str, Json]:
-    named: dict[str, Json] = {"name": subject.name} if subject.name else {}
-    return {**named, "digest": dict(subject.digest)}
+def _subject_json(subject: ResourceDescriptor) -> dict[str, Json]:
+    digest = dict(subject.digest)
+    return {"name": subject.name, "digest": digest} if subject.name else {"digest": digest}
 
 
-def _subject(item: object) -> Subject:
+def _subject(item: object) -> ResourceDescriptor:
     if not isinstance(item, dict):
         raise FormatError("in-toto Statement: a subject is not an object", field="subject")
-    name, digest = item.get("name", ""), item.get("digest")
+    name = item.get("name", "")
+    digest = item.get("digest")
     if not isinstance(name, str):
         raise FormatError("in-toto Statement: a name is not a string", field="name")
     if not isinstance(digest, dict) or not digest:
         raise FormatError("in-toto Statement: a subject without digest", field="digest")
     if not all(isinstance(text, str) and text for text in digest.values()):
         raise FormatError("in-toto Statement: a digest is not a string", field="digest")
+    # The one algorithm used here; digests of others are not interpreted.
     if "sha256" in digest and not canonical.is_sha256_hex(digest["sha256"]):
         raise FormatError("in-toto Statement: sha256 is not 64 lowercase hex digits", field="digest")
-    return Subject(digest, name)
+    return ResourceDescriptor(digest, name)

@@ -2,7 +2,7 @@
 
 - 13 characters of `234567abcdefghijklmnopqrstuvwxyz`; the order of the texts is the order of the numbers.
 - 64 bits: a zero, 53 bits of microseconds since 1970, 10 bits of clock identifier.
-- `after` never goes back: a clock that stands still or steps back gives the next microsecond.
+- `after` always increases: with a clock that stands still or steps back it returns the next microsecond.
 """
 
 import re
@@ -13,12 +13,13 @@ MAX_MICROS = 2**53 - 1
 MAX_CLOCK = 2**10 - 1
 
 _ALPHABET = "234567abcdefghijklmnopqrstuvwxyz"
+# 13 characters have 65 bits: the first bit is always zero, so that the first character is one of sixteen.
 _TID = re.compile(r"[234567a-j][234567a-z]{12}")
 _TO_DIGITS = str.maketrans(_ALPHABET, "0123456789abcdefghijklmnopqrstuv")
 
 
 def encode(micros: int, clock: int = 0) -> str:
-    """The TID of a moment, in microseconds since 1970, and a clock identifier."""
+    """Return the TID of a time, in microseconds since 1970, and a clock identifier."""
     if not 0 <= micros <= MAX_MICROS or not 0 <= clock <= MAX_CLOCK:
         raise InvalidInputError("a TID has 53 bits of microseconds and 10 of clock", micros=micros, clock=clock)
     number = micros << 10 | clock
@@ -26,7 +27,7 @@ def encode(micros: int, clock: int = 0) -> str:
 
 
 def parse(text: str) -> tuple[int, int]:
-    """Microseconds and clock identifier of a TID."""
+    """Parse a TID; returns microseconds since 1970 and the clock identifier."""
     if not _TID.fullmatch(text):
         raise FormatError("not a TID: 13 characters of base32-sortable", text=text[:100])
     number = int(text.translate(_TO_DIGITS), 32)
@@ -34,5 +35,8 @@ def parse(text: str) -> tuple[int, int]:
 
 
 def after(last: str | None, micros: int, clock: int = 0) -> str:
-    """The TID of a moment, later than the last one in any case."""
-    return encode(micros if last is None else max(micros, parse(last)[0] + 1), clock)
+    """Return the TID of a time, or the next free one if that is not later than `last`."""
+    if last is not None:
+        last_micros, _ = parse(last)
+        micros = max(micros, last_micros + 1)
+    return encode(micros, clock)

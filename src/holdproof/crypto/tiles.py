@@ -1,13 +1,13 @@
-"""C2SP tlog-tiles: the tree as files of 256 hashes, their paths, and proofs out of them.
+"""C2SP tlog-tiles: the tree as files of 256 hashes, their paths, and proofs computed from them.
 
 - Tile (L, N) holds the hashes of the nodes at tree level 8·L, indices 256·N … 256·N+255; a partial tile
   holds the first W of them. Empty tiles do not exist. Bundle N holds the entries under tile (0, N).
-- A path has one spelling: three digits to an element, all but the last with an `x`.
-- What a fetch returns is not trusted: a proof made from tiles is worth what `merkle.verify_*` says of it.
+- A path has one spelling: three digits per element, all but the last prefixed with `x`.
+- Fetched tiles are not trusted: a proof computed from them must still pass `merkle.verify_*`.
 """
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -18,7 +18,9 @@ WIDTH = 256
 HASH = 32
 FULL = WIDTH * HASH
 
-_PATH = re.compile(r"tile/(entries|0|[1-9][0-9]?)/((?:x[0-9]{3}/){0,6}[0-9]{3})(?:\.p/([1-9][0-9]{0,2}))?")
+_PATH = re.compile(
+    r"tile/(?P<level>entries|0|[1-9][0-9]?)/(?P<index>(?:x[0-9]{3}/){0,6}[0-9]{3})(?:\.p/(?P<width>[1-9][0-9]{0,2}))?"
+)
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -36,7 +38,7 @@ class Tile:
 
 
 @dataclass(frozen=True, slots=True, order=True)
-class Bundle:
+class EntryBundle:
     """A bundle of entries; `width` 256 is a full one."""
 
     index: int
@@ -51,23 +53,24 @@ class Bundle:
 Fetch: TypeAlias = Callable[[Tile], bytes]
 
 
-def parse_path(path: str) -> Tile | Bundle:
-    """The tile or bundle that a path names."""
-    found = _PATH.fullmatch(path)
-    if found is None:
+def parse_path(path: str) -> Tile | EntryBundle:
+    """Parse the path of a tile or an entry bundle; FormatError for any other spelling."""
+    match = _PATH.fullmatch(path)
+    if match is None:
         raise FormatError("not the path of a tile", path=path[:100])
-    index = int(found[2].replace("x", "").replace("/", ""))
-    width = int(found[3]) if found[3] else WIDTH
-    if found[3] and width >= WIDTH:
+    index = int(match["index"].replace("x", "").replace("/", ""))
+    width = int(match["width"]) if match["width"] else WIDTH
+    if match["width"] and width >= WIDTH:
         raise FormatError("a partial tile has 1 to 255 entries", path=path)
-    named = Bundle(index, width) if found[1] == "entries" else Tile(int(found[1]), index, width)
-    if (isinstance(named, Tile) and named.level > 63) or named.path != path:
+    target = EntryBundle(index, width) if match["level"] == "entries" else Tile(int(match["level"]), index, width)
+    # Comparing with the canonical path refuses what the pattern cannot, such as leading zero groups.
+    if (isinstance(target, Tile) and target.level > 63) or target.path != path:
         raise FormatError("not the path of a tile", path=path)
-    return named
+    return target
 
 
 def encode_bundle(entries: Sequence[bytes]) -> bytes:
-    """1 to 256 entries, each after its length in two bytes."""
+    """Encode 1 to 256 entries, each prefixed with its length in two bytes."""
     if not 1 <= len(entries) <= WIDTH:
         raise InvalidInputError(f"a bundle has 1 to {WIDTH} entries", count=len(entries))
     if (longest := max(map(len, entries))) > 0xFFFF:
@@ -75,43 +78,23 @@ def encode_bundle(entries: Sequence[bytes]) -> bytes:
     return b"".join(len(entry).to_bytes(2, "big") + entry for entry in entries)
 
 
-def decode_bundle(data: bytes, width: int = WIDTH) -> tuple[bytes, ...]:
-    """The entries of a bundle that must hold exactly `width` of them."""
-    entries, at = [], 0
-    while at < len(data):
-        end = at + 2 + int.from_bytes(data[at : at + 2], "big")
-        if at + 2 > len(data) or end > len(data):
-            raise FormatError("entry bundle: cut short", offset=at, length=len(data))
-        entries.append(data[at + 2 : end])
-        at = end
-    if len(entries) != width:
-        raise FormatError("entry bundle: another number of entries", count=len(entries), width=width)
-    return tuple(entries)
-
-
-def tiles_of(size: int) -> Iterator[Tile]:
-    """Every tile of the tree of `size` leaves, level by level."""
-    return new_tiles(0, size)
-
-
-def bundles_of(size: int) -> Iterator[Bundle]:
-    """Every entry bundle of the tree of `size` leaves."""
-    return (Bundle(tile.index, tile.width) for tile in tiles_of(size) if tile.level == 0)
-
-
 def new_tiles(old: int, new: int) -> Iterator[Tile]:
-    """The tiles of the tree of `new` leaves that the tree of `old` leaves did not have as they are now."""
+    """Yield the tiles that are new or changed when a tree grows from `old` to `new` leaves, level by level."""
     if not 0 <= old <= new:
         raise InvalidInputError("a tree only grows", old=old, new=new)
     for level in range(8):
-        before, after = old >> 8 * level, new >> 8 * level
+        # How many hashes this tile level had, and has now.
+        before = old >> 8 * level
+        after = new >> 8 * level
         if after > before:
+            # From the tile that was partial (or is new) to the last one; -(-a // b) rounds up.
             for index in range(before // WIDTH, -(-after // WIDTH)):
                 yield Tile(level, index, min(WIDTH, after - index * WIDTH))
 
 
 def tile_of(level: int, index: int, size: int) -> Tile:
-    """The tile that holds (the descendants of) a complete node, as the tree of `size` leaves has it."""
+    """Return the tile that holds a complete node, or its descendants, in the tree of `size` leaves."""
+    # Tiles store every eighth level; a node in between is computed from the 2^inner hashes below it.
     tile_level, inner = divmod(level, 8)
     number = (index << inner) // WIDTH
     width = min(WIDTH, (size >> 8 * tile_level) - number * WIDTH)
@@ -121,14 +104,15 @@ def tile_of(level: int, index: int, size: int) -> Tile:
 
 
 def lookup(size: int, fetch: Fetch) -> merkle.Lookup:
-    """Look up complete nodes in the tiles of the tree of `size` leaves, each tile fetched once."""
-    kept: dict[Tile, bytes] = {}
+    """Return a function that computes complete nodes from the tiles of a tree; it fetches each tile once."""
+    cache: dict[Tile, bytes] = {}
 
     def find(level: int, index: int) -> bytes:
         tile = tile_of(level, index, size)
-        hashes = kept.get(tile)
+        hashes = cache.get(tile)
         if hashes is None:
-            hashes = kept[tile] = _checked(tile, fetch(tile))
+            hashes = _check_length(tile, fetch(tile))
+            cache[tile] = hashes
         inner = level % 8
         start = ((index << inner) % WIDTH) * HASH
         row = [hashes[at : at + HASH] for at in range(start, start + (HASH << inner), HASH)]
@@ -137,43 +121,31 @@ def lookup(size: int, fetch: Fetch) -> merkle.Lookup:
     return find
 
 
-def tiles_for_inclusion(index: int, size: int) -> tuple[Tile, ...]:
-    """The tiles an inclusion proof needs, to be fetched at once."""
-    return _tiles_for(merkle.inclusion_nodes(index, size), size)
-
-
-def tiles_for_consistency(old: int, new: int) -> tuple[Tile, ...]:
-    """The tiles a consistency proof needs, to be fetched at once."""
-    return _tiles_for(merkle.consistency_nodes(old, new), new)
-
-
 def prove_inclusion(index: int, size: int, fetch: Fetch) -> tuple[bytes, ...]:
-    """An inclusion proof out of tiles."""
+    """Compute an inclusion proof from tiles."""
     return merkle.prove_inclusion(index, size, lookup(size, fetch))
 
 
 def prove_consistency(old: int, new: int, fetch: Fetch) -> tuple[bytes, ...]:
-    """A consistency proof out of the tiles of the newer tree."""
+    """Compute a consistency proof from the tiles of the newer tree."""
     return merkle.prove_consistency(old, new, lookup(new, fetch))
 
 
 def root_at(size: int, fetch: Fetch) -> bytes:
-    """The root out of tiles."""
+    """Compute the root of the first `size` leaves from tiles."""
     return merkle.root_at(size, lookup(size, fetch))
 
 
-def _tiles_for(nodes: Iterable[merkle.Node], size: int) -> tuple[Tile, ...]:
-    return tuple(dict.fromkeys(tile_of(level, index, size) for level, index in nodes))
-
-
-def _checked(tile: Tile, data: bytes) -> bytes:
-    """The tile's own hashes; a full tile may stand in for a partial one that was deleted since."""
+def _check_length(tile: Tile, data: bytes) -> bytes:
+    """Return the hashes of a fetched tile; FormatError where its length does not fit."""
+    # Logs may delete a partial tile once the full one exists; C2SP lets readers use that one instead.
     if len(data) not in (tile.width * HASH, FULL):
         raise FormatError("tile: another length than its width", path=tile.path, length=len(data))
     return data[: tile.width * HASH]
 
 
 def _number(index: int) -> str:
+    """Return an index as path elements: three digits each, all but the last prefixed with `x`."""
     if index < 0:
         raise InvalidInputError("a tile has no negative index", index=index)
     digits = str(index)

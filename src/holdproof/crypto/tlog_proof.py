@@ -1,9 +1,9 @@
-"""C2SP tlog-proof: one file that proves, offline, that an entry stands in a log.
+"""C2SP tlog-proof: one file that proves, offline, that an entry is in a log.
 
 - Lines: `c2sp.org/tlog-proof@v1`, `extra <base64>` if there is any, `index <n>`, the inclusion proof one
-  hash to a line, an empty line, the signed checkpoint verbatim.
-- Extra data are not authenticated. The proof holds for the origin, keys and quorum the verifier brings
-  along.
+  hash per line, an empty line, the signed checkpoint verbatim.
+- Extra data are not authenticated. The proof is verified under the origin, keys and quorum that the verifier
+  trusts already; the file brings none.
 """
 
 from collections.abc import Iterable
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from holdproof.crypto import b64, checkpoint, merkle
 from holdproof.crypto.checkpoint import SignedCheckpoint
 from holdproof.crypto.lines import decode_number, decode_proof, decode_text, encode_number, encode_proof
-from holdproof.crypto.note import Verified
+from holdproof.crypto.note import VerifiedSignature
 from holdproof.crypto.vkey import VerifierKey
 from holdproof.errors import FormatError
 
@@ -30,7 +30,7 @@ class TlogProof:
 
 
 def encode(proof: TlogProof) -> bytes:
-    """The text of a `.tlog-proof` file."""
+    """Encode the text of a `.tlog-proof` file."""
     extra = f"extra {b64.encode(proof.extra)}\n" if proof.extra else ""
     index = f"index {encode_number(proof.index, 'index')}\n"
     hashes = encode_proof(proof.proof, "inclusion proof")
@@ -38,20 +38,21 @@ def encode(proof: TlogProof) -> bytes:
 
 
 def parse(data: bytes) -> TlogProof:
-    """A proof from untrusted bytes; nothing is verified yet."""
+    """Parse a proof from untrusted bytes; verifies nothing."""
     top, blank, head = data.partition(b"\n\n")
-    rows = decode_text(top, "tlog-proof").split("\n")
-    if not blank or rows.pop(0) != HEADER:
+    header, *lines = decode_text(top, "tlog-proof").split("\n")
+    if not blank or header != HEADER:
         raise FormatError(f"not a {HEADER}")
     extra = b""
-    if rows and rows[0].startswith("extra "):
-        extra = b64.decode(rows.pop(0).removeprefix("extra "))
+    if lines and lines[0].startswith("extra "):
+        extra = b64.decode(lines.pop(0).removeprefix("extra "))
+        # An empty extra is written as no line at all: one proof has one text.
         if not extra:
             raise FormatError("tlog-proof: an empty extra line")
-    if not rows or not rows[0].startswith("index "):
+    if not lines or not lines[0].startswith("index "):
         raise FormatError("tlog-proof: no index line")
-    index = decode_number(rows.pop(0).removeprefix("index "), "tlog-proof index")
-    return TlogProof(index, decode_proof(rows, "tlog-proof"), checkpoint.parse(head), extra)
+    index = decode_number(lines.pop(0).removeprefix("index "), "tlog-proof index")
+    return TlogProof(index, decode_proof(lines, "tlog-proof"), checkpoint.parse(head), extra)
 
 
 def verify(
@@ -62,9 +63,10 @@ def verify(
     log_keys: Iterable[VerifierKey],
     witnesses: Iterable[VerifierKey] = (),
     quorum: int = 0,
-) -> tuple[Verified, ...]:
-    """The witnesses that vouch for the head; ProofError unless the entry stands under that head."""
-    seen = checkpoint.verify(proof.head, origin=origin, log_keys=log_keys, witnesses=witnesses, quorum=quorum)
+) -> tuple[VerifiedSignature, ...]:
+    """Return the witnesses' cosignatures on the head; ProofError unless the head is valid and includes the entry."""
+    # The head first: an inclusion proof means nothing under a root that the log did not sign.
+    cosignatures = checkpoint.verify(proof.head, origin=origin, log_keys=log_keys, witnesses=witnesses, quorum=quorum)
     head = proof.head.checkpoint
     merkle.verify_inclusion(leaf_hash, proof.index, head.size, proof.proof, head.root)
-    return seen
+    return cosignatures

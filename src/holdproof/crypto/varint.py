@@ -11,7 +11,7 @@ MAX_BYTES = 9
 
 
 def encode(number: int) -> bytes:
-    """The varint of a number from 0 to 2^63 - 1."""
+    """Encode a number from 0 to 2^63 - 1."""
     if not 0 <= number <= MAX:
         raise InvalidInputError("a varint holds 0 to 2^63 - 1", number=number)
     out = bytearray()
@@ -23,12 +23,13 @@ def encode(number: int) -> bytes:
 
 
 def decode(data: bytes, at: int = 0) -> tuple[int, int]:
-    """The number that starts at an offset, and the offset after it."""
+    """Decode the number that starts at an offset; returns it and the offset after it."""
     number = shift = 0
     for byte in data[at : at + MAX_BYTES]:
         number |= (byte & 0x7F) << shift
         shift += 7
         if byte < 0x80:
+            # A last group of zeros adds nothing: the same number has a shorter encoding.
             if byte == 0 and shift > 7:
                 raise FormatError("varint: padded with zeros", at=at)
             return number, at + shift // 7

@@ -40,14 +40,18 @@ class VerifierKey:
         object.__setattr__(self, "key_id", sha256(hashed)[:4])
 
     def encode(self) -> str:
-        """The vkey line, without newline."""
+        """Return the vkey line, without newline."""
         return f"{self.name}+{self.key_id.hex()}+{b64.encode(bytes([self.kind]) + self.public.raw)}"
 
     def verify(self, text: str, signature: bytes) -> int | None:
-        """Return the time of a cosignature, None for a plain signature; ProofError if it does not hold."""
+        """Verify a signature over a note text; ProofError if it is invalid.
+
+        Returns the time of a cosignature in POSIX seconds, None for a plain signature.
+        """
         if self.kind == ED25519:
             self.public.verify(text.encode(), signature)
             return None
+        # A cosignature is eight bytes of time, then the Ed25519 signature over text and time.
         seconds = int.from_bytes(signature[:8], "big")
         if seconds > MAX_SIZE:
             raise ProofError("the cosignature's time is out of range", name=self.name)
@@ -56,7 +60,8 @@ class VerifierKey:
 
 
 def parse(line: str) -> VerifierKey:
-    """A verifier key from its line."""
+    """Parse a vkey line; BadKeyError where it is malformed or the key id does not belong to the key."""
+    # From the left: names cannot contain a plus, base64 can.
     name, plus, rest = line.partition("+")
     key_id, second, material = rest.partition("+")
     if not plus or not second or not _KEY_ID.fullmatch(key_id) or not is_name(name):
@@ -75,12 +80,12 @@ def parse(line: str) -> VerifierKey:
 
 
 def cosignature_message(text: str, seconds: int) -> bytes:
-    """What a cosignature/v1 signs: a header, the time, the note text."""
+    """Return the bytes that a cosignature/v1 signs: a header, the time, the note text."""
     return f"cosignature/v1\ntime {seconds}\n{text}".encode()
 
 
 def is_name(name: str) -> bool:
-    """Whether a text can name a key: one line, no Unicode space, no plus."""
+    """Return whether a text can name a key: one line, no Unicode space, no plus."""
     return is_line(name) and "+" not in name and not any(char.isspace() for char in name)
 
 

@@ -1,19 +1,19 @@
-"""Being alone with something to the end of a transaction: SQLite has one writer anyway, PostgreSQL an advisory lock."""
+"""Advisory locks that last to the end of a transaction. SQLite needs none: it has a single writer."""
 
 from holdproof.db.sql import sql_postgres
 from holdproof.db.tx import Tx
 
-_ALONE = sql_postgres("SELECT pg_advisory_xact_lock(hashtextextended(:key, 0))")
-_BESIDE = sql_postgres("SELECT pg_advisory_xact_lock_shared(hashtextextended(:key, 0))")
+_EXCLUSIVE = sql_postgres("SELECT pg_advisory_xact_lock(hashtextextended(:key, 0))")
+_SHARED = sql_postgres("SELECT pg_advisory_xact_lock_shared(hashtextextended(:key, 0))")
 
 
 def lock_exclusive(tx: Tx, key: str) -> None:
-    """From here to the end of the transaction nobody else is past this point with the same key."""
+    """Acquire the advisory lock of a key in exclusive mode, until the transaction ends; waits for other holders."""
     if tx.dialect == "postgres":
-        tx.execute(_ALONE, key=key)
+        tx.execute(_EXCLUSIVE, key=key)
 
 
 def lock_shared(tx: Tx, key: str) -> None:
-    """The same, but others may be past it too who say `beside`; nobody who says `alone`."""
+    """Acquire the advisory lock in shared mode; compatible with other shared holders, excludes exclusive ones."""
     if tx.dialect == "postgres":
-        tx.execute(_BESIDE, key=key)
+        tx.execute(_SHARED, key=key)

@@ -1,4 +1,4 @@
-"""Opening a database: a file, a PostgreSQL URL or memory, migrated and ready."""
+"""Open a database: a file, a PostgreSQL URL or memory, migrated and ready."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -15,6 +15,7 @@ from holdproof.errors import ConfigError, InvalidInputError, MissingExtraError
 
 MEMORY = ":memory:"
 
+# The space where applications run SQL of their own, on PostgreSQL under a login with few rights.
 _SERVED = "membrane"
 _SQLITE = frozenset({"busy_s", "read_limit_s", "readers"})
 _POSTGRES = frozenset({"connect_s", "lock_s", "read_limit_s", "readers", "silence_s", "workers"})
@@ -38,13 +39,13 @@ def open_database(
     """
     _refuse_unknown(options, _POSTGRES if is_url(target) else _SQLITE)
     steps = migrations_of.shipped(space) if migrations is None else migrations
-    same: dict[str, Any] = {"space": space, "hooks": hooks or Hooks(), "clock": clock, "random": random}
+    common: dict[str, Any] = {"space": space, "hooks": hooks or Hooks(), "clock": clock, "random": random}
     if not is_url(target) or space != _SERVED:
-        return _open(target, steps, migrate=migrate, **same, **options)
-    # Made by the owner, used under a login without further rights: services run SQL of their own there.
-    owner = _open(target, steps, migrate=migrate, **same, **options | {"workers": 1, "readers": 1})
+        return _open(target, steps, migrate=migrate, **common, **options)
+    # The owner creates it, then it is used under a login without further rights: applications run their own SQL there.
+    owner = _open(target, steps, migrate=migrate, **common, **options | {"workers": 1, "readers": 1})
     owner.close()
-    database = _open(target, steps, migrate=False, **same, **options, owner=False)
+    database = _open(target, steps, migrate=False, **common, **options, owner=False)
     database.first_run = owner.first_run
     return database
 
@@ -63,37 +64,38 @@ def _open(
     topics = Topics()
     backend: Backend
     if is_url(target):
-        backend, new, moment = _postgres(
+        backend, new, used_clock = _postgres(
             str(target), space=space, hooks=hooks, topics=topics, clock=clock, random=random, **options
         )
     else:
-        moment = clock or system_clock
+        used_clock = clock or system_clock
         path = None if str(target) == MEMORY else Path(target).expanduser()
-        backend, new = sqlite.open_sqlite(path, space=space, hooks=hooks, clock=moment, random=random, **options)
-    database = Database(backend, hooks=hooks, topics=topics, clock=moment)
+        backend, new = sqlite.open_sqlite(path, space=space, hooks=hooks, clock=used_clock, random=random, **options)
+    database = Database(backend, hooks=hooks, topics=topics, clock=used_clock)
     database.first_run = new
     try:
         if new and database.dialect == "sqlite":
+            # Before any migration: a crash in between must leave a file that is recognised as ours.
             database.write(lambda tx: sqlite.claim(tx, space), ungated=True).result()
         if migrate:
             migrations_of.migrate(database, steps)
         else:
             migrations_of.pending(database, steps)
-    except BaseException:
+    except BaseException:  # no thread may outlive a store that could not be opened
         database.close()
         raise
     return database
 
 
-def _refuse_unknown(options: dict[str, Any], known: frozenset[str]) -> None:
-    if unknown := sorted(options.keys() - known):
+def _refuse_unknown(options: dict[str, Any], allowed: frozenset[str]) -> None:
+    if unknown := sorted(options.keys() - allowed):
         raise InvalidInputError(
-            f"no option {unknown[0]!r} here; there are {', '.join(sorted(known))}", option=unknown[0]
+            f"no option {unknown[0]!r} here; use one of {', '.join(sorted(allowed))}", option=unknown[0]
         )
 
 
 def is_url(target: str | Path) -> bool:
-    """Whether a target names a server; refuses the schemes we do not know."""
+    """Return whether a target names a server; ConfigError for a scheme that is not PostgreSQL's."""
     scheme, colon, _ = str(target).partition("://")
     if not colon:
         return False

@@ -1,4 +1,4 @@
-"""`Database`: runs functions of a transaction, durable when their answer arrives."""
+"""`Database`: runs functions of a transaction; their work is durable when the result is delivered."""
 
 import os
 import threading
@@ -20,36 +20,36 @@ T = TypeVar("T")
 
 
 class Backend(Protocol):
-    """What a database is made of; `sqlite.py` and `postgres.py` each build one."""
+    """The parts of a database; `db/sqlite` and `db/postgres` each build one."""
 
     dialect: Dialect
     writer: WorkerPool
     reader: WorkerPool
     notifies: bool
-    """Do commits of other processes wake our waiters?"""
+    """Whether commits of other processes wake our waiters."""
 
     def peek(self, fn: Callable[[Tx], T], budget_s: float) -> "T | Nothing":
-        """Run a short read on the calling thread; NOTHING where there is no way, no free connection or no time."""
+        """Run a short read on the calling thread; NOTHING if unsupported, no connection is free, or time is up."""
         ...
 
     def facts(self) -> dict[str, Any]:
-        """Where it is, versions and sizes, for `status`."""
+        """Return location, versions and sizes, for `status`."""
         ...
 
     def check(self) -> list[str]:
-        """The database's own integrity check; empty if sound."""
+        """Run the database's own integrity check; returns what is wrong, empty if sound."""
         ...
 
     def compact(self) -> None:
-        """Give free space back to the system; others get on meanwhile. Harmless if repeated, or where there is none."""
+        """Return free space to the system while others keep working; may be called any number of times."""
         ...
 
     def disown(self) -> None:
-        """In the child of a fork: see that nothing of the parent's is touched."""
+        """Prepare the child of a fork: nothing of the parent may be touched."""
         ...
 
     def close(self) -> None:
-        """Free what is left once both pools are closed."""
+        """Release what remains once both worker pools are closed."""
         ...
 
 
@@ -57,11 +57,16 @@ class Database:
     """One database, open. Thread-safe; does not survive fork()."""
 
     def __init__(self, backend: Backend, *, hooks: Hooks, topics: Topics, clock: Clock) -> None:
-        self.backend, self.hooks, self.topics, self.clock = backend, hooks, topics, clock
+        self.backend = backend
+        self.hooks = hooks
+        self.topics = topics
+        self.clock = clock
         self.dialect: Dialect = backend.dialect
         self.first_run = False
         self._closing = threading.Lock()
-        self._closed, self._handles = False, [1]
+        self._closed = False
+        # A list, so that the handles that `share` copies count together.
+        self._handles = [1]
         hooks.after_commit.append(self._wake)
         _OPEN.add(self)
 
@@ -70,8 +75,8 @@ class Database:
     ) -> "Future[T]":
         """Run a function of a transaction; the future is done once its work is durable.
 
-        `ungated` passes the gate (the lockdown's own records); `serializable` asks PostgreSQL for that isolation and is
-        always so on SQLite; `once` is for what cannot run again, serializable too: it has a transaction of its own.
+        `ungated` passes the gate (the lockdown's own records). `serializable` asks PostgreSQL for that isolation;
+        SQLite always has it. `once` is for functions that cannot run again: serializable, in their own transaction.
         """
         future: Future[T] = Future()
         flags = UNGATED * ungated | SERIALIZABLE * (serializable or once) | ONCE * once
@@ -79,18 +84,18 @@ class Database:
         return future
 
     def read(self, fn: Callable[[Tx], T]) -> "Future[T]":
-        """Run a reading function on a snapshot that holds everything acknowledged before this call."""
+        """Run a reading function on a snapshot that includes everything acknowledged before this call."""
         future: Future[T] = Future()
         self.backend.reader.submit(Job(fn, FUTURES, future, READS))
         return future
 
     def peek(self, fn: Callable[[Tx], T], budget_s: float) -> "T | Nothing":
-        """The same on the caller's own thread, without a hop; NOTHING if that cannot be done within the budget."""
+        """Read on the caller's own thread, without a thread switch; NOTHING if the budget does not suffice."""
         return NOTHING if self._forked else self.backend.peek(fn, budget_s)
 
     @property
     def progress(self) -> int:
-        """Grows with every job carried out: how the faces see whether the workers get on."""
+        """A number that grows with every job run: executors see by it whether the workers make progress."""
         return self.backend.writer.progress + self.backend.reader.progress
 
     @property
@@ -99,7 +104,7 @@ class Database:
         return self.backend.writer.busy or self.backend.reader.busy
 
     def share(self) -> "Database":
-        """Another handle on the same database, which is closed once all its handles are."""
+        """Return another handle on the same database, which closes when the last of its handles does."""
         other = copy(self)
         with self._closing:
             other._handles[0] += 1
@@ -112,7 +117,7 @@ class Database:
         return self._closed
 
     def close(self, timeout_s: float = 30.0) -> None:
-        """Finish queued work, fail what cannot be finished in time, and close; may be called twice."""
+        """Finish queued work, fail what cannot be finished in time, and close; may be called more than once."""
         with self._closing:
             if self._closed:
                 return
@@ -128,11 +133,12 @@ class Database:
     _forked = False
 
     def _disown(self) -> None:
-        """In the child of a fork: the threads are gone and the connections belong to the parent."""
+        """Refuse all calls in the child of a fork: the threads are missing and the connections belong to the parent."""
         self._forked = True
         self.backend.disown()
         pid = os.getpid()
         for pool in (self.backend.writer, self.backend.reader):
+            # A new error for each caller: tracebacks are attached to it.
             pool.disown(lambda: ForkedError(f"this store was opened before process {pid} was forked"))
 
     def _wake(self, notes: Notes) -> None:
@@ -140,6 +146,7 @@ class Database:
             self.topics.signal(topics)
 
 
+# Every open handle of this process, to be told of a fork.
 _OPEN: "weakref.WeakSet[Database]" = weakref.WeakSet()
 
 

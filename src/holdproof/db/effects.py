@@ -13,9 +13,9 @@ of writing it twice it is written once, as a generator that never performs I/O i
                 return lock
             yield Wait(f"lock:{resource}", until)
 
-An executor (`holdproof.executors`) drives the generator: it performs each effect in its own way (`AsyncExecutor` awaits,
-`SyncExecutor` blocks) and sends the result back, or throws the error into the generator at its `yield`. The value that
-the generator returns is the result of the whole work.
+An executor (`holdproof.executors`) drives the generator: it performs each effect in its own way (`AsyncExecutor`
+awaits, `SyncExecutor` blocks) and sends the result back, or throws the error into the generator at its `yield`. The
+value that the generator returns is the result of the whole work.
 
 A generator that also yields `Give(value)` is a stream: its caller iterates over the values, and it advances only when
 the next one is requested.

@@ -56,7 +56,10 @@ class WriteConnection(Protocol):
         ...
 
     def begin(self, *, serializable: bool, together: bool) -> None:
-        """Start a transaction, reconnecting or waiting for the lock within bounds; `together` if several jobs share it."""
+        """Start a transaction, reconnecting or waiting for the lock within bounds.
+
+        `together` says that several jobs share it.
+        """
         ...
 
     def settle(self) -> None:

@@ -1,11 +1,11 @@
 """Migrations: plain `.sql` files, each applied once, in one transaction, with its sha256 recorded.
 
 Rules:
-- An applied file that was edited afterwards is refused; a name we do not know means a newer Holdproof wrote the store.
-- A failing migration is rolled back whole: schema and data are as before.
+- An applied file that was edited afterwards is refused; an unknown name means that a newer Holdproof wrote the store.
+- A failing migration is rolled back completely: schema and data are as before.
 - Any number of processes may start at once; each migration runs once.
-- The ledger is what every version of Holdproof reads before anything else. So a store that was moved away says so
-  there (`moved`), and one that a copy has not filled yet too (`arriving`): neither is opened, not even by an older one.
+- Every version of Holdproof reads the ledger of migrations first. So a store that was moved away is marked there
+  (`moved`), and so is one that a copy is still filling (`arriving`): no version opens either, not even an older one.
 
 Type tokens stand where the databases differ: `@json @time @blob @serial @real @int`. A line that begins with
 `--sqlite:` or `--postgres:` counts on that database only.
@@ -34,7 +34,7 @@ from holdproof.errors import (
 
 TOPIC = "migration"
 MOVED: Final = "moved"
-"""The entry of a database whose store goes on elsewhere; where, stands in the place of the digest."""
+"""The ledger entry of a database whose store was moved; its digest column holds the new address."""
 
 _TOKENS: dict[Dialect, dict[str, str]] = {
     "sqlite": {
@@ -55,7 +55,6 @@ _TOKENS: dict[Dialect, dict[str, str]] = {
     },
 }
 _TOKEN = re.compile(r"@(json|time|blob|serial|real|int)\b")
-_ONLY = re.compile(r"^--(sqlite|postgres):", re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,21 +66,23 @@ class Migration:
 
     @property
     def sha256(self) -> str:
-        """What is recorded when it is applied."""
+        """The digest that is recorded when it is applied."""
         return hashlib.sha256(self.text.encode()).hexdigest()
 
     def render(self, dialect: Dialect) -> str:
-        """The script for one database."""
-        mine = _ONLY.sub(lambda match: "" if match[1] == dialect else match[0], self.text)
-        return _TOKEN.sub(lambda match: _TOKENS[dialect][match[1]], mine)
+        """Return the script for one database."""
+        # A line for this database loses its mark and becomes SQL; one for the other stays a comment.
+        script = re.sub(rf"^--{dialect}:", "", self.text, flags=re.MULTILINE)
+        types = _TOKENS[dialect]
+        return _TOKEN.sub(lambda match: types[match[1]], script)
 
 
-ARRIVING: Final = Migration("arriving", "-- Filled by a copy that has not ended.\n")
-"""The first entry of a database that a copy is filling; taken out once all of it is there."""
+COPY_IN_PROGRESS: Final = Migration("arriving", "-- Filled by a copy that has not ended.\n")
+"""The first ledger entry of a database that a copy is filling; removed once the copy is complete."""
 
 
 def shipped(space: str) -> list[Migration]:
-    """The migrations of one of our databases, in order."""
+    """Return the shipped migrations of a space, in order."""
     folder = resources.files("holdproof.db") / "migrations" / space
     files = [file for file in folder.iterdir() if file.name.endswith(".sql")]
     return [
@@ -105,48 +106,48 @@ _APPLIED = sql("SELECT name, sha256 FROM schema_migrations ORDER BY name")
 
 
 def applied(tx: Tx) -> dict[str, str]:
-    """Name and sha256 of every migration this database has."""
+    """Return name and sha256 of every migration this database has."""
     if tx.one(_EXISTS) is None:
         return {}
     return dict(tx.all(_APPLIED))
 
 
 def pending(database: Database, migrations: Sequence[Migration]) -> list[Migration]:
-    """What is still to be applied; refuses an edited file and a newer store."""
+    """Return the migrations still to be applied; raises for an edited file and for a newer store."""
     return _compare(database.read(applied).result(), migrations)
 
 
 def migrate(database: Database, migrations: Sequence[Migration]) -> list[str]:
-    """Apply what is pending; gives the names applied by this call."""
-    done = []
+    """Apply what is pending; returns the names applied by this call."""
+    names = []
     for migration in pending(database, migrations):
         try:
             if database.write(partial(_apply, migration=migration), ungated=True).result():
-                done.append(migration.name)
-        except ConstraintError as error:  # found only at the commit
+                names.append(migration.name)
+        except ConstraintError as error:  # constraints that are checked only at the commit
             raise _failed(migration, error) from error
-    return done
+    return names
 
 
 def _failed(migration: Migration, error: HoldproofError) -> MigrationError:
     return MigrationError(f"migration {migration.name} failed: {error}", migration=migration.name)
 
 
-def _compare(have: dict[str, str], migrations: Sequence[Migration]) -> list[Migration]:
-    known = {migration.name: migration for migration in migrations}
-    if unknown := sorted(have.keys() - known.keys()):
+def _compare(ledger: dict[str, str], migrations: Sequence[Migration]) -> list[Migration]:
+    by_name = {migration.name: migration for migration in migrations}
+    if unknown := sorted(ledger.keys() - by_name.keys()):
         if MOVED in unknown:
-            raise MovedError(f"this store was moved to {have[MOVED]}", to=have[MOVED])
-        if ARRIVING.name in unknown:
-            raise UnfinishedCopyError("a copy into this database did not end: what is in it is no store yet")
-        raise NewerStoreError(f"the store has migration {unknown[-1]}, which this Holdproof does not know")
-    for name, digest in have.items():
-        if known[name].sha256 != digest:
+            raise MovedError(f"this store was moved to {ledger[MOVED]}", to=ledger[MOVED])
+        if COPY_IN_PROGRESS.name in unknown:
+            raise UnfinishedCopyError("a copy into this database was not finished; run `holdproof copy` again")
+        raise NewerStoreError(f"the store has migration {unknown[-1]}, unknown to this version; upgrade holdproof")
+    for name, digest in ledger.items():
+        if by_name[name].sha256 != digest:
             raise MigrationEditedError(f"migration {name} was edited after it was applied", migration=name)
-    return [migration for migration in migrations if migration.name not in have]
+    return [migration for migration in migrations if migration.name not in ledger]
 
 
-# A migration may take longer than anybody is patient otherwise, so those who wait for it are.
+# A migration may take longer than the usual lock timeout: processes that wait for it wait without one.
 _LOCK = sql(
     "SELECT 1",
     postgres="SELECT pg_advisory_xact_lock(hashtext('holdproof migrations'))"
@@ -156,7 +157,7 @@ _RECORD = sql("INSERT INTO schema_migrations (name, sha256, applied_at) VALUES (
 
 
 def _apply(tx: Tx, migration: Migration) -> bool:
-    """One migration; False if another process was faster."""
+    """Apply one migration; False if another process was faster."""
     tx.all(_LOCK)
     try:
         tx.script(_LEDGER.render(tx.dialect))

@@ -15,7 +15,7 @@ from typing import Any, Final, Literal
 Dialect = Literal["sqlite", "postgres"]
 Kind = Literal["read", "write", "other"]
 
-# What must be stepped over whole: strings, quoted names, comments, dollar quotes and casts; then the parameters.
+# What must be skipped as a unit: strings, quoted names, comments, dollar quotes and casts; then the parameters.
 _TOKEN = re.compile(
     r"""'(?:[^']|'')*' | "(?:[^"]|"")*" | --[^\n]* | /\*.*?\*/ | \$(?P<tag>\w*)\$.*?\$(?P=tag)\$ | :: | :=
       | (?P<end>;) | (?<![\w:]):(?P<name>[A-Za-z_]\w*)""",
@@ -23,8 +23,8 @@ _TOKEN = re.compile(
 )
 _COMMENT = re.compile(r"\s+|--[^\n]*|/\*.*?\*/", re.DOTALL)
 _RETURNS = re.compile(r"\bRETURNING\b", re.IGNORECASE)
-# What belongs to a session or a transaction is not in here: both are ours.
-_ASKED = frozenset(
+# First words allowed in SQL of applications. Nothing about sessions or transactions: those belong to Holdproof.
+_ALLOWED = frozenset(
     re.findall(
         r"\w+",
         "ALTER ANALYZE COMMENT CREATE DELETE DROP EXPLAIN INSERT MERGE PRAGMA REINDEX REPLACE SELECT TABLE TRUNCATE"
@@ -44,10 +44,10 @@ class Query:
 
     def __init__(self, sqlite: str, postgres: str, where: str, number: int) -> None:
         self.sqlite, names = numbered(sqlite, "?")
-        self.postgres, theirs = numbered(postgres, "$")
-        self.names: Final = theirs if postgres else names
+        self.postgres, postgres_names = numbered(postgres, "$")
+        self.names: Final = postgres_names if postgres else names
         both = bool(sqlite and postgres)
-        assert not both or set(names) == set(theirs), "both texts take the same parameters"
+        assert not both or set(names) == set(postgres_names), "both texts take the same parameters"
         self.kind: Final[Kind] = kind_of(sqlite or postgres)
         assert not both or self.kind == kind_of(postgres), "both texts are of one kind"
         self.answers: Final = self.kind != "write" or bool(_RETURNS.search(sqlite))
@@ -57,7 +57,7 @@ class Query:
 
     @property
     def tables(self) -> tuple[str, ...]:
-        """What it reads and writes, by name, for messages to people."""
+        """The names of the tables it reads and writes, for messages."""
         return tuple(dict.fromkeys(_TABLES.findall(self.sqlite or self.postgres)))
 
     def __repr__(self) -> str:
@@ -65,7 +65,7 @@ class Query:
 
 
 def binder(names: tuple[str, ...]) -> Callable[[Mapping[str, Any]], tuple[Any, ...]]:
-    """What turns named parameters into the tuple of a statement; a missing one is a KeyError."""
+    """Return a function from named parameters to the tuple of a statement; a missing one is a KeyError."""
     if not names:
         return lambda _: ()
     if len(names) == 1:
@@ -78,21 +78,22 @@ QUERIES: Final[list[Query]] = []
 
 
 def sql(text: str, /, *, postgres: str | None = None) -> Query:
-    """A query constant; `postgres` replaces the text there where the dialects truly differ."""
+    """Register a query; `postgres` is the text for PostgreSQL where the dialects truly differ."""
     return _register(text, text if postgres is None else postgres)
 
 
 def sql_postgres(text: str, /) -> Query:
-    """A query constant that only PostgreSQL is ever asked."""
+    """Register a query that only runs on PostgreSQL."""
     return _register("", text)
 
 
 def sql_sqlite(text: str, /) -> Query:
-    """A query constant that only SQLite is ever asked."""
+    """Register a query that only runs on SQLite."""
     return _register(text, "")
 
 
 def _register(sqlite: str, postgres: str) -> Query:
+    # The module and line of the constant, two frames up, name the query in errors and in the EXPLAIN test.
     frame = sys._getframe(2)
     where = f"{frame.f_globals.get('__name__', '?')}:{frame.f_lineno}"
     query = Query(sqlite, postgres, where, len(QUERIES))
@@ -102,7 +103,7 @@ def _register(sqlite: str, postgres: str) -> Query:
 
 @lru_cache(maxsize=512)
 def numbered(text: str, sign: str) -> tuple[str, tuple[str, ...]]:
-    """The text with `:name` as `?n` or `$n`, the names in that order; strings, comments and casts are left alone."""
+    """Return the text with `:name` as `?n` or `$n`, and the names in that order; strings, comments and casts stay."""
     names: dict[str, int] = {}
 
     def number(match: re.Match[str]) -> str:
@@ -113,8 +114,9 @@ def numbered(text: str, sign: str) -> tuple[str, tuple[str, ...]]:
 
 
 def statements(script: str) -> list[str]:
-    """The statements of a script, split at the semicolons that end one."""
-    parts, start = [], 0
+    """Split a script into its statements, at the semicolons that end one."""
+    parts = []
+    start = 0
     for match in _TOKEN.finditer(script):
         if match["end"]:
             parts.append(script[start : match.start()])
@@ -124,21 +126,21 @@ def statements(script: str) -> list[str]:
 
 
 def first_word(text: str) -> str:
-    """The first keyword of a statement in capitals, past white space and comments; empty where there is none."""
-    at = 0
-    while found := _COMMENT.match(text, at):
-        at = found.end()
-    word = re.match(r"\w+", text[at:])
+    """Return the first keyword of a statement in capitals, past white space and comments; empty if there is none."""
+    start = 0
+    while comment := _COMMENT.match(text, start):
+        start = comment.end()
+    word = re.match(r"\w+", text[start:])
     return word[0].upper() if word else ""
 
 
 def may_ask(statement: str) -> bool:
-    """Whether SQL that is not ours may begin like this; what is not known is refused."""
-    return first_word(statement) in _ASKED and not _TEMPORARY.search(_QUOTED.sub("''", statement))
+    """Return whether SQL of an application may begin like this; what is not listed is refused."""
+    return first_word(statement) in _ALLOWED and not _TEMPORARY.search(_QUOTED.sub("''", statement))
 
 
 def kind_of(text: str) -> Kind:
-    """Whether a statement reads, writes rows, or does something else (schema, settings)."""
+    """Classify a statement: it reads, writes rows, or does something else (schema, settings)."""
     word = first_word(text)
     if word in {"INSERT", "UPDATE", "DELETE", "REPLACE"}:
         return "write"

@@ -1,10 +1,10 @@
-"""Moving the spaces of a store from one database to another, whatever either is made of.
+"""Transfer the spaces of a store from one database to another, SQLite or PostgreSQL on either side.
 
 Rules:
-- While a database is being left nobody else is in it. What is read is what is there at the end, and the seal is part of
-  the same hold on it: killed at any moment before the seal, the source is as it was.
-- A space that is being filled is marked in its ledger before anything else is in it, and the mark goes last.
-- Rows pass one by one, as plain tuples that are the same on every database; nothing holds a table in memory.
+- The source is locked exclusively from the first read to the seal. Killed at any moment before the seal, it is
+  unchanged; what was read is its final state.
+- The target is marked in its ledger before anything else is in it, and the mark is removed last.
+- Rows are streamed as plain tuples that are the same on every database; no table is loaded into memory.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -15,7 +15,7 @@ from typing import Protocol
 
 from holdproof.db.backends import is_url, open_database
 from holdproof.db.database import Database
-from holdproof.db.migrate import ARRIVING, shipped
+from holdproof.db.migrate import COPY_IN_PROGRESS, shipped
 from holdproof.db.sqlite import transfer as files
 from holdproof.db.tx import Row, Tx
 from holdproof.errors import MissingExtraError
@@ -25,93 +25,93 @@ Columns = Mapping[str, list[str]]
 
 
 class TransferSource(Protocol):
-    """A database that is being left; held alone until the seal, or until it is let go as it was."""
+    """A database to read from; locked exclusively until it is sealed, or released unchanged."""
 
     spaces: list[str]
-    """Which of the spaces asked for are there, the kernel first."""
+    """The requested spaces that exist, the kernel first."""
 
     def ledger(self, space: str) -> dict[str, str]:
-        """Name and digest of every entry in the ledger of a space."""
+        """Return name and digest of every ledger entry of a space."""
         ...
 
     def tx(self, space: str) -> Tx:
-        """For reading."""
+        """Return a transaction for reading."""
         ...
 
     def tables(self, space: str) -> dict[str, list[str]]:
-        """Every table and its columns; what a database keeps for itself is left out."""
+        """Return every table and its columns, without the database's internal ones."""
         ...
 
     def count(self, space: str, table: str) -> int:
-        """How many rows a table has."""
+        """Return how many rows a table has."""
         ...
 
     def rows(self, space: str, table: str, columns: list[str]) -> Iterator[Row]:
-        """Every row, in no order that means anything."""
+        """Stream every row, in no particular order."""
         ...
 
     def counters(self, space: str) -> dict[str, int]:
-        """The last number that each table with numbers of its own has given."""
+        """Return the last generated number of each table that numbers its rows."""
         ...
 
     def seal(self, to: str) -> None:
-        """Say for good that the store goes on elsewhere; the kernel first. Durable when it returns."""
+        """Mark every space as moved to `to`, the kernel first. MUST be durable when it returns."""
         ...
 
 
 class TransferTarget(Protocol):
-    """A database that is being filled; not held: the marks in its ledgers keep others out."""
+    """A database to fill; not locked: the marks in its ledgers keep others from opening it."""
 
     def ledger(self, space: str) -> dict[str, str] | None:
-        """Name and digest of every entry in the ledger of a space; None where nothing is."""
+        """Return name and digest of every ledger entry of a space; None if the space does not exist."""
         ...
 
     def discard(self, space: str) -> None:
-        """Remove a space that a copy was filling; AlreadyExistsError for any other. Harmless where there is none."""
+        """Remove a space that a copy was filling; AlreadyExistsError for any other. MAY be called if there is none."""
         ...
 
     def fill(self, space: str, tables: Columns, rows: Mapping[str, Iterable[Row]], counters: Mapping[str, int]) -> None:
-        """Replace all rows of these tables, all or nothing; the mark stays. Durable when it returns."""
+        """Replace all rows of these tables atomically; the mark stays. MUST be durable when it returns."""
         ...
 
     def rows(self, space: str, tables: Columns) -> Iterator[tuple[str, Iterator[Row]]]:
-        """Each table with every row of it, in no order that means anything."""
+        """Stream each table with its rows, in no particular order."""
         ...
 
     def tables(self, space: str) -> dict[str, list[str]]:
         """See TransferSource."""
         ...
 
-    def settle(self, space: str) -> None:
-        """Take the mark away: from here on the space counts. Harmless if repeated."""
+    def remove_mark(self, space: str) -> None:
+        """Remove the mark: from here on the space can be opened. MAY be repeated."""
         ...
 
 
-def leave(target: str | Path, spaces: Mapping[str, Path]) -> AbstractContextManager[TransferSource]:
-    """Hold a database alone; `spaces` are those to look for, and in which files they would be."""
+def open_source(target: str | Path, spaces: Mapping[str, Path]) -> AbstractContextManager[TransferSource]:
+    """Lock a database exclusively for reading; `spaces` names those to look for and the files they would be in."""
     if not is_url(target):
-        return files.leave(spaces)
-    held: AbstractContextManager[TransferSource] = _server().leave(str(target), list(spaces))
-    return held
+        return files.open_source(spaces)
+    source: AbstractContextManager[TransferSource] = _server().open_source(str(target), list(spaces))
+    return source
 
 
-def arrive(target: str | Path, spaces: Mapping[str, Path]) -> TransferTarget:
-    """A database to be filled."""
+def open_target(target: str | Path, spaces: Mapping[str, Path]) -> TransferTarget:
+    """Return a database to be filled."""
     if not is_url(target):
-        return files.Arriving(spaces)
-    filling: TransferTarget = _server().Arriving(str(target))
-    return filling
+        return files.SqliteTarget(spaces)
+    server: TransferTarget = _server().PostgresTarget(str(target))
+    return server
 
 
-def begin(target: str | Path, space: str) -> None:
-    """Make a space that is marked before anything else is in it, then give it our tables."""
-    open_database(target, space=space, migrations=[ARRIVING]).close()
-    filled(target, space).close()
+def create_marked(target: str | Path, space: str) -> None:
+    """Create a space that is marked before anything else is in it, then apply all migrations."""
+    open_database(target, space=space, migrations=[COPY_IN_PROGRESS]).close()
+    open_marked(target, space).close()
 
 
-def filled(target: str | Path, space: str) -> Database:
-    """A space under its mark, opened."""
-    return open_database(target, space=space, migrations=[ARRIVING, *shipped(space)], read_limit_s=3600.0)
+def open_marked(target: str | Path, space: str) -> Database:
+    """Open a space that is still marked as being filled."""
+    return open_database(target, space=space, migrations=[COPY_IN_PROGRESS, *shipped(space)], read_limit_s=3600.0)
 
 
 def _server() -> ModuleType:

@@ -28,7 +28,7 @@ def forge(store: sync.Holdproof, folder: Path, evaluation_id: str) -> Path:
     paths = store.core.paths
     shutil.rmtree(home, ignore_errors=True)
     home.mkdir(mode=0o700)
-    snapshot.copy(paths.kernel_db, home / "kernel.db", begun=lambda: None, progress=lambda *_: None)
+    snapshot.copy(paths.kernel_db, home / "kernel.db", on_snapshot=lambda: None, progress=lambda *_: None)
     for name, place in (("config", paths.config), ("state", paths.state), ("dboms", paths.dboms)):
         shutil.copytree(place, home / name)
     # Written past all operations, checksums included: only the log can tell.

@@ -98,7 +98,7 @@ from holdproof.errors.root import (
     NotFoundError,
     RemoteError,
     RunningLoopError,
-    WrongColourError,
+    WrongClientError,
 )
 from holdproof.errors.storage import (
     BlobCorruptError,
@@ -208,5 +208,5 @@ __all__ = [
     "UnsafeTypeError",
     "VersionMismatchError",
     "WriterDeadError",
-    "WrongColourError",
+    "WrongClientError",
 ]

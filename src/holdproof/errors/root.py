@@ -109,10 +109,10 @@ class RemoteError(HoldproofError):
     code, status, exit_code = "use.remote", 400, 2
 
 
-class WrongColourError(InvalidInputError):
+class WrongClientError(InvalidInputError):
     """Decorate an `async def` on the async client (`holdproof.open`), a `def` on the sync client (`holdproof.sync`)."""
 
-    code = "use.wrong_colour"
+    code = "use.wrong_client"
 
 
 class ForkedError(HoldproofError):

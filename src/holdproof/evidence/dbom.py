@@ -17,7 +17,7 @@ from typing import Any, Final, Literal
 
 from holdproof.crypto import attest, canonical, dbom, dsse, merkle, sigstore, tlog_proof
 from holdproof.crypto.attest import LegacySigma
-from holdproof.crypto.dbom import Dbom
+from holdproof.crypto.dbom import SignedDbom
 from holdproof.db import Call, Read, Tx, Work, ask, sql
 from holdproof.errors import FormatError, InvalidInputError, NotFoundError, ProofError, UnavailableError
 from holdproof.evidence import evaluations, keys, log
@@ -101,7 +101,7 @@ def read(document: DbomSource) -> bytes:
 _ROWS = sql("SELECT id FROM battles WHERE ns = :ns AND battle_id = :battle_id AND dbom IS NOT NULL ORDER BY id DESC")
 
 
-def check(tx: Tx, parsed: Dbom, *, ns: str = MAIN) -> DbomChecked:
+def check(tx: Tx, parsed: SignedDbom, *, ns: str = MAIN) -> DbomChecked:
     """Return the verdict on a parsed DBOM."""
     evaluation_id = parsed.fields.evaluation_id
     rows = [evaluations.get(tx, evaluation_id, id=id, ns=ns) for (id,) in tx.all(_ROWS, ns=ns, battle_id=evaluation_id)]
@@ -124,7 +124,7 @@ def check(tx: Tx, parsed: Dbom, *, ns: str = MAIN) -> DbomChecked:
     return _recorded(tx, parsed, row, key, sigma.keyid)
 
 
-def _wrong(tx: Tx, parsed: Dbom, key: Key) -> str:
+def _wrong(tx: Tx, parsed: SignedDbom, key: Key) -> str:
     """Say why the signature proves nothing; empty if it holds."""
     if flaw := keys.flaws(tx).get(key.keyid):
         return f"signed by a key that does not belong here: {flaw}"
@@ -135,14 +135,14 @@ def _wrong(tx: Tx, parsed: Dbom, key: Key) -> str:
     return ""
 
 
-def _parsed(row: Evaluation) -> Dbom | None:
+def _parsed(row: Evaluation) -> SignedDbom | None:
     try:
         return dbom.parse((row.dbom or "").encode())
     except FormatError:
         return None
 
 
-def _recorded(tx: Tx, parsed: Dbom, row: Evaluation, key: Key, keyid: str) -> DbomChecked:
+def _recorded(tx: Tx, parsed: SignedDbom, row: Evaluation, key: Key, keyid: str) -> DbomChecked:
     """Return the verdict on a correctly signed DBOM that a row holds: row, then log, then the key's validity."""
     if wrong := differs(row, parsed):
         return _say(Verdict.TAMPERED, wrong, parsed, row, keyid)
@@ -154,7 +154,7 @@ def _recorded(tx: Tx, parsed: Dbom, row: Evaluation, key: Key, keyid: str) -> Db
     return _say(verdict, why, parsed, row, keyid, index)
 
 
-def _legacy(tx: Tx, parsed: Dbom, row: Evaluation | None) -> DbomChecked:
+def _legacy(tx: Tx, parsed: SignedDbom, row: Evaluation | None) -> DbomChecked:
     if row is None or row.legacy is None:
         return _say(
             Verdict.TAMPERED, "a simulated signature where no imported record has one: a downgrade", parsed, row
@@ -168,7 +168,7 @@ def _legacy(tx: Tx, parsed: Dbom, row: Evaluation | None) -> DbomChecked:
     return _say(verdict, why, parsed, row, index=index)
 
 
-def differs(row: Evaluation, parsed: Dbom) -> str:
+def differs(row: Evaluation, parsed: SignedDbom) -> str:
     """Say how a row contradicts its DBOM; empty if it does not."""
     # The stored text is hashed as it is: serialised again it could differ in a byte.
     if canonical.sha256_hex((row.raw_result or "").encode()) != parsed.fields.h_delta:
@@ -207,7 +207,7 @@ def logged(tx: Tx, row: Evaluation, kind: str) -> tuple[Verdict, str, int | None
 
 
 def _say(  # noqa: PLR0917
-    verdict: Verdict, why: str, parsed: Dbom, row: Evaluation | None, signer: str = "", index: int | None = None
+    verdict: Verdict, why: str, parsed: SignedDbom, row: Evaluation | None, signer: str = "", index: int | None = None
 ) -> DbomChecked:
     fields = parsed.fields
     return DbomChecked(verdict, why, fields.evaluation_id, fields.h_delta, signer, row.id if row else None, index)

@@ -18,7 +18,7 @@ from holdproof.crypto import checkpoint, frontier, tiles
 from holdproof.crypto.checkpoint import Checkpoint, SignedCheckpoint
 from holdproof.crypto.keys import Signer
 from holdproof.crypto.note import NoteSignature
-from holdproof.crypto.tiles import Bundle
+from holdproof.crypto.tiles import EntryBundle
 from holdproof.crypto.tlog_proof import TlogProof
 from holdproof.crypto.vkey import ED25519, VerifierKey
 from holdproof.db import Notes, Tx, sql
@@ -187,7 +187,7 @@ def prove_consistency(tx: Tx, old: int, new: int | None = None) -> tuple[bytes, 
 def tile(tx: Tx, path: str) -> bytes:
     """Return a tile or a bundle of entries, by its tlog-tiles path."""
     named = tiles.parse_path(path)
-    return tiles.encode_bundle(trees.entries(tx, named)) if isinstance(named, Bundle) else trees.fetch(tx, named)
+    return tiles.encode_bundle(trees.entries(tx, named)) if isinstance(named, EntryBundle) else trees.fetch(tx, named)
 
 
 def continuity(tx: Tx, kept_head: SignedCheckpoint) -> Verdict:

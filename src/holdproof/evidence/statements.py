@@ -13,7 +13,7 @@ from typing import cast, get_args
 from holdproof.crypto import canonical, dsse, keys, statement
 from holdproof.crypto.dsse import Envelope
 from holdproof.crypto.keys import PrivateKey, PublicKey, Signer
-from holdproof.crypto.statement import PAYLOAD_TYPE, Subject
+from holdproof.crypto.statement import PAYLOAD_TYPE, ResourceDescriptor
 from holdproof.errors import BadKeyError, FormatError
 from holdproof.model.keys import Action, Role
 
@@ -49,7 +49,7 @@ class KeyStatement:
             "previous": self.previous,
             "revoked_from": self.revoked_from,
         }
-        subject = (Subject({"sha256": self.public.keyid}, self.role),)
+        subject = (ResourceDescriptor({"sha256": self.public.keyid}, self.role),)
         return statement.encode(statement.Statement(subject, PREDICATE_TYPE, predicate))
 
 

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from holdproof.crypto import checkpoint, frontier, keys, merkle, tiles, vkey
 from holdproof.crypto.checkpoint import Checkpoint
-from holdproof.crypto.tiles import WIDTH, Bundle, Tile
+from holdproof.crypto.tiles import WIDTH, EntryBundle, Tile
 from holdproof.crypto.vkey import ED25519, VerifierKey
 from holdproof.db import Tx, sql
 from holdproof.errors import CorruptError, FormatError, InvalidInputError, NotFoundError, ProofError
@@ -136,7 +136,7 @@ class TreeWriter:
         elif width + len(hashes) < WIDTH:
             return None  # no tile becomes full, so the hashes before ours are not needed
         else:
-            row = merkle.leaf_hashes(entries(tx, Bundle(tile, width))) + hashes
+            row = merkle.leaf_hashes(entries(tx, EntryBundle(tile, width))) + hashes
         whole = len(row) // WIDTH
         for number in range(whole):
             joined = b"".join(row[number * WIDTH : (number + 1) * WIDTH])
@@ -194,7 +194,7 @@ def _seal_stems(tx: Tx, tile: Tile) -> None:
 _LEAVES = sql("SELECT leaf FROM log_leaves WHERE idx >= :first AND idx < :end ORDER BY idx")
 
 
-def entries(tx: Tx, bundle: Bundle) -> list[bytes]:
+def entries(tx: Tx, bundle: EntryBundle) -> list[bytes]:
     """Return the leaves under a tile of level 0; NotFoundError if one is missing."""
     first = bundle.index * WIDTH
     texts = [leaf.encode() for (leaf,) in tx.all(_LEAVES, first=first, end=first + bundle.width)]
@@ -209,7 +209,7 @@ _STEMS = sql("SELECT hash FROM log_stems WHERE level = :level AND idx >= :first 
 def _loose(tx: Tx, tile: Tile) -> bytes:
     """Compute the hashes of a tile that is not stored, from leaves or stems."""
     if tile.level == 0:
-        return b"".join(merkle.leaf_hashes(entries(tx, Bundle(tile.index, tile.width))))
+        return b"".join(merkle.leaf_hashes(entries(tx, EntryBundle(tile.index, tile.width))))
     first = tile.index * WIDTH
     hashes = [digest for (digest,) in tx.all(_STEMS, level=tile.level, first=first, end=first + tile.width)]
     if len(hashes) < tile.width:

@@ -27,7 +27,7 @@ from holdproof.crypto.canonical import sha256_hex
 from holdproof.crypto.checkpoint import Checkpoint
 from holdproof.crypto.keys import Signer
 from holdproof.crypto.vkey import COSIGNATURE_V1, ED25519, VerifierKey
-from holdproof.crypto.witness import AddCheckpoint, Answer, KnownLog
+from holdproof.crypto.witness import AddCheckpoint, KnownLog, WitnessResponse
 from holdproof.db.clock import Clock
 from holdproof.errors import BadKeyError, CorruptError, FormatError, UnavailableError
 
@@ -109,12 +109,12 @@ class Witness:
                 raise BadKeyError("that is the key of a witness, not of a log", name=key.name)
             self._logs[key.name] = (*self._logs.get(key.name, ()), key)
 
-    def add_checkpoint(self, body: bytes) -> Answer:
+    def add_checkpoint(self, body: bytes) -> WitnessResponse:
         """Cosign a head, or answer why not, with the status codes of tlog-witness."""
         try:
             request = witness.parse_request(body)
         except FormatError as error:
-            return Answer(400, f"{error}\n")
+            return WitnessResponse(400, f"{error}\n")
         origin = request.head.checkpoint.origin
         if origin not in self._logs:
             return witness.review(request, None)
@@ -127,9 +127,9 @@ class Witness:
                 self._state.write({**heads, origin: request.head.checkpoint})
         return self._cosign(request) if answer.status == 200 else answer
 
-    def _cosign(self, request: AddCheckpoint) -> Answer:
+    def _cosign(self, request: AddCheckpoint) -> WitnessResponse:
         seconds = self._clock() // 1_000_000
-        return Answer(200, witness.cosign(request.head, self.key.name, self._signer, seconds=seconds).line())
+        return WitnessResponse(200, witness.cosign(request.head, self.key.name, self._signer, seconds=seconds).line())
 
 
 class WitnessServer(ThreadingHTTPServer):
@@ -168,18 +168,18 @@ class _Handler(BaseHTTPRequestHandler):
     timeout = _TIMEOUT_S
 
     def do_POST(self) -> None:
-        """Answer `add-checkpoint`."""
+        """WitnessResponse `add-checkpoint`."""
         length = self.headers.get("content-length", "")
         if not self.path.endswith("/add-checkpoint"):
-            return self._send(Answer(404, "there is only add-checkpoint here\n"))
+            return self._send(WitnessResponse(404, "there is only add-checkpoint here\n"))
         if not length.isdecimal() or int(length) > _MOST_BYTES:
-            return self._send(Answer(413, f"a request has a length, of at most {_MOST_BYTES} bytes\n"))
+            return self._send(WitnessResponse(413, f"a request has a length, of at most {_MOST_BYTES} bytes\n"))
         body = self._body(int(length))
         try:
             return self._send(self.server.witness.add_checkpoint(body))
         except (UnavailableError, CorruptError) as error:
             self.log_error("%s", error)
-            return self._send(Answer(503, "the witness cannot remember what it cosigns\n"))
+            return self._send(WitnessResponse(503, "the witness cannot remember what it cosigns\n"))
 
     def _body(self, length: int) -> bytes:
         """Read the body; TimeoutError if it comes too slowly."""
@@ -195,7 +195,7 @@ class _Handler(BaseHTTPRequestHandler):
         """Log what the base class would write to stderr."""
         _log.info(format, *args)
 
-    def _send(self, answer: Answer) -> None:
+    def _send(self, answer: WitnessResponse) -> None:
         data = answer.body.encode()
         self.send_response(answer.status)
         self.send_header("Content-Type", answer.content_type)

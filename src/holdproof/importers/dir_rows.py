@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from math import isfinite
 from typing import Any, Final, NamedTuple
 
+from holdproof import validation
 from holdproof.errors import InvalidInputError
 from holdproof.importers import driver
 from holdproof.model.agents import STATUSES as AGENT_STATUSES
@@ -19,7 +20,6 @@ from holdproof.model.coordination import POLICIES
 from holdproof.model.flows import STATUSES as FLOW_STATUSES
 from holdproof.model.records import SEVERITIES, SOURCES
 from holdproof.model.times import utc
-from holdproof.runtime import logged_rows
 
 OLD_TABLES: Final = {"context_session": "flow_context", "context_state": "agent_state"}
 OLD_COLUMNS: Final = {"key": "idempotency_key"}
@@ -85,8 +85,8 @@ class RowPlan:
 _ABSENT: Final = object()
 
 
-def _same(here: Any, there: Any) -> bool:
-    return type(here) is type(there) and here == there
+def _same(ours: Any, theirs: Any) -> bool:
+    return type(ours) is type(theirs) and ours == theirs
 
 
 def plan(table: str, source: Mapping[str, Any], key: str) -> RowPlan:
@@ -129,11 +129,11 @@ def _text(value: Any) -> str:
 
 
 def _json(value: Any) -> str:
-    return logged_rows.given("it", _text(value))
+    return validation.json_text("it", _text(value))
 
 
 def _key(value: Any) -> str:
-    return logged_rows.name("it", value)
+    return validation.name("it", value)
 
 
 def _time(value: Any) -> str:
@@ -149,7 +149,7 @@ def _number(value: Any) -> float:
     return float(value)
 
 
-def _whole(least: int) -> Callable[[Any], int]:
+def _integer(least: int) -> Callable[[Any], int]:
     def convert(value: Any) -> int:
         if _number(value) != int(value) or int(value) < least:
             raise ValueError("it is not an integer" if least < 0 else f"it is not an integer from {least} on")
@@ -188,10 +188,10 @@ _KINDS: Final[dict[str, _Kind]] = {
     "text": _Kind(_text, ""),
     "json": _Kind(_json, "{}"),
     "time": _Kind(_time, None),
-    "int": _Kind(_whole(_LEAST), 0),
-    "number": _Kind(_whole(0), 0),
-    "count": _Kind(_whole(1), 1),
-    "most": _Kind(_whole(1), 3),
+    "int": _Kind(_integer(_LEAST), 0),
+    "number": _Kind(_integer(0), 0),
+    "count": _Kind(_integer(1), 1),
+    "most": _Kind(_integer(1), 3),
     "real": _Kind(_number, 0.0),
     "amount": _Kind(_amount, 0.0),
     "agent": _Kind(_word(AGENT_STATUSES), "SUSPENDED"),

@@ -24,7 +24,7 @@ from typing import Any, Final
 
 from holdproof.crypto import attest, dbom
 from holdproof.crypto.attest import LegacySigma
-from holdproof.crypto.dbom import Dbom
+from holdproof.crypto.dbom import SignedDbom
 from holdproof.db import Call, Tx, Work, ask, sql
 from holdproof.db.sqlite.readonly import foreign_rows
 from holdproof.errors import FormatError, NotFoundError
@@ -47,7 +47,7 @@ class DbomFile:
 
     path: Path
     data: bytes
-    parsed: Dbom | None
+    parsed: SignedDbom | None
     trouble: str = ""
     """Why it could not even be read."""
 

@@ -84,7 +84,7 @@ class StorageProvider:
     ) -> "StorageProvider":
         paths = Paths.find(home)
         settings = settings_of.load(
-            paths=paths, url=url, project=_working_folder(), env=env, strict=False, given=source
+            paths=paths, url=url, project=_working_folder(), env=env, strict=False, override=source
         )
         for warning in settings.warnings:
             _log.warning("%s", warning)

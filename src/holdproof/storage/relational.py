@@ -68,9 +68,9 @@ def _records(answer: Answer) -> list[Record]:
     return [dict(zip(answer.columns, row, strict=True)) for row in answer.rows]
 
 
-def close(face: AsyncExecutor | SyncExecutor) -> Work[None]:
+def close(executor: AsyncExecutor | SyncExecutor) -> Work[None]:
     """Close the database; may be called twice."""
-    yield Call(face.database.close)
+    yield Call(executor.database.close)
 
 
 class Relational(Resource[Executor]):
@@ -211,8 +211,8 @@ class Transaction(Resource[Executor]):
 
     _ending: "Future[None]"
 
-    def __init__(self, face: Executor, feed: StatementFeed) -> None:
-        super().__init__(face)
+    def __init__(self, executor: Executor, feed: StatementFeed) -> None:
+        super().__init__(executor)
         self._feed = feed
 
     @property

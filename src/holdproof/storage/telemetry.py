@@ -16,7 +16,7 @@ from functools import partial
 from heapq import nlargest
 from typing import Any, Final
 
-from holdproof.config import Retention
+from holdproof.config import RetentionSettings
 from holdproof.db import Call, Give, Read, Stream, Tx, Work, Write, ask, lock_exclusive, sql
 from holdproof.errors import InvalidInputError
 from holdproof.executors import AsyncExecutor, Executor, Reads, Resource, Runs, RunsWith, StreamsWith, SyncExecutor
@@ -65,8 +65,8 @@ def _lines(events: Iterable[TelemetryEvent]) -> list[Line]:
 
 def _split(lines: Sequence[Line]) -> tuple[list[dict[str, Any]], Sequence[Line]]:
     """Split lines into complete chunks and a rest."""
-    whole = len(lines) - len(lines) % chunks.SIZE
-    return [_sealed(lines[at : at + chunks.SIZE]) for at in range(0, whole, chunks.SIZE)], lines[whole:]
+    complete = len(lines) - len(lines) % chunks.SIZE
+    return [_sealed(lines[at : at + chunks.SIZE]) for at in range(0, complete, chunks.SIZE)], lines[complete:]
 
 
 def _insert(tx: Tx, ready: Sequence[dict[str, Any]], rest: Sequence[Line]) -> None:
@@ -293,7 +293,7 @@ def _cut(tx: Tx, number: int, limit: int) -> int:
     return len(remaining)
 
 
-def retain(retention: Retention) -> Work[int]:
+def retain(retention: RetentionSettings) -> Work[int]:
     """Compress old chunks harder, and remove those past `cold_days`; return how many events were removed."""
     for codec, harder, days in ((chunks.HOT, chunks.WARM, retention.hot_days), _cold(retention)):
         while (yield from ask(Write(lambda tx: _repack(tx, codec, harder, days)))):  # noqa: B023
@@ -306,7 +306,7 @@ def retain(retention: Retention) -> Work[int]:
     return removed
 
 
-def _cold(retention: Retention) -> tuple[str, str, int]:
+def _cold(retention: RetentionSettings) -> tuple[str, str, int]:
     return chunks.WARM, chunks.COLD, retention.warm_days
 
 
@@ -348,7 +348,7 @@ def _shrink(tx: Tx) -> bool:
 
 def _close(telemetry: "Telemetry[Any]") -> Work[None]:
     """Close it; may be called twice."""
-    yield Call(telemetry.face.database.close)
+    yield Call(telemetry.executor.database.close)
 
 
 def _retain(telemetry: "Telemetry[Any]") -> Work[int]:
@@ -379,12 +379,12 @@ class Telemetry(Resource[Executor]):
     retain = RunsWith(_retain)
     close = RunsWith(_close, internal=True, local=True)
 
-    def __init__(self, face: Executor, retention: Retention | None = None) -> None:
-        super().__init__(face)
-        self.retention = retention or Retention()
+    def __init__(self, executor: Executor, retention: RetentionSettings | None = None) -> None:
+        super().__init__(executor)
+        self.retention = retention or RetentionSettings()
 
     @property
-    def face(self) -> AsyncExecutor | SyncExecutor:
+    def executor(self) -> AsyncExecutor | SyncExecutor:
         """The executor of its database."""
         return self._face
 

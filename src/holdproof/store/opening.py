@@ -79,7 +79,7 @@ def open_at(paths: config.Paths, target: str | Path) -> Store:
     """Open exactly this database of a home, whatever the environment says."""
     url = target if isinstance(target, str) else None
     # An empty environment: HOLDPROOF_DATABASE_URL may still name the other end of a copy.
-    settings = config.load(paths=paths, url=url, given={}, env={})
+    settings = config.load(paths=paths, url=url, override={}, env={})
     return _open(Location(paths, settings, target), keys=None, embedder=None, dimensions=None)
 
 

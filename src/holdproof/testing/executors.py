@@ -62,10 +62,10 @@ class ExecutorSuite(ABC):
     def test_a_method_has_the_signature_of_its_operation_without_the_transaction(self) -> None:
         with closing(self.start()) as db:
             # MCP tools, HTTP and the command line are generated from this signature.
-            for noun in (Counters(AsyncExecutor(db)), Counters(SyncExecutor(db))):
-                assert str(inspect.signature(noun.add)) == "(name: str, value: int = 0) -> str"
-                assert str(inspect.signature(noun.drain)).startswith("(name: str, *, patience_s: float = 30.0)")
-                assert (noun.add.__name__, noun.add.__doc__) == ("add", "Add a counter.")
+            for resource in (Counters(AsyncExecutor(db)), Counters(SyncExecutor(db))):
+                assert str(inspect.signature(resource.add)) == "(name: str, value: int = 0) -> str"
+                assert str(inspect.signature(resource.drain)).startswith("(name: str, *, patience_s: float = 30.0)")
+                assert (resource.add.__name__, resource.add.__doc__) == ("add", "Add a counter.")
 
     def test_both_executors_give_the_same_answers(self) -> None:
         with closing(self.start()) as db:
@@ -94,15 +94,15 @@ class ExecutorSuite(ABC):
 
     def test_operations_compose_into_one_atomic_act(self) -> None:
         with closing(self.start()) as db:
-            face = SyncExecutor(db)
-            assert face.write(lambda tx: (add(tx, "a", 1), take(tx, "a")))[0] == "a"
+            executor = SyncExecutor(db)
+            assert executor.write(lambda tx: (add(tx, "a", 1), take(tx, "a")))[0] == "a"
             with pytest.raises(errors.ConstraintError):
-                face.write(lambda tx: (add(tx, "b"), add(tx, "a")))
-            assert face.read(lambda tx: value(tx, "b")) is None
+                executor.write(lambda tx: (add(tx, "b"), add(tx, "a")))
+            assert executor.read(lambda tx: value(tx, "b")) is None
             # `Refused` commits what was written and then raises; an exception would roll back.
             with pytest.raises(errors.ConflictError, match="recorded"):
-                face.write(lambda tx: (add(tx, "c"), Refused(errors.ConflictError("recorded")))[1])
-            assert face.read(lambda tx: value(tx, "c")) == 0
+                executor.write(lambda tx: (add(tx, "c"), Refused(errors.ConflictError("recorded")))[1])
+            assert executor.read(lambda tx: value(tx, "c")) == 0
 
     def test_work_hears_the_errors_of_its_effects(self) -> None:
         def stubborn() -> Work[str]:
@@ -137,12 +137,12 @@ class ExecutorSuite(ABC):
 
     def test_a_waiter_is_woken_by_the_commit_it_waits_for(self) -> None:
         with closing(self.start()) as db:
-            face = SyncExecutor(db)
+            executor = SyncExecutor(db)
             done: list[int] = []
-            waiter = threading.Thread(target=lambda: done.append(face.run(drain("late"))))
+            waiter = threading.Thread(target=lambda: done.append(executor.run(drain("late"))))
             # The waiter looks, finds nothing, and must be woken by the commit that follows.
             waiter.start()
-            face.write(lambda tx: announce(tx, "late", 4))
+            executor.write(lambda tx: announce(tx, "late", 4))
             waiter.join(30)
 
             async def both() -> int:
@@ -168,16 +168,16 @@ class ExecutorSuite(ABC):
 
     def test_a_notification_between_look_and_wait_is_not_lost(self) -> None:
         with closing(self.start()) as db:
-            face = SyncExecutor(db)
+            executor = SyncExecutor(db)
 
             def work() -> Work[bool]:
                 yield from ask(Read(lambda tx: value(tx, "c")))
                 # The commit comes after the look and before the wait: the worst moment.
-                yield from ask(Call(lambda: face.write(lambda tx: announce(tx, "c", 1))))
+                yield from ask(Call(lambda: executor.write(lambda tx: announce(tx, "c", 1))))
                 woken: bool = yield Wait("counter:c")
                 return woken
 
-            assert face.run(work()) is True
+            assert executor.run(work()) is True
 
     def test_a_wait_ends_at_its_deadline_by_the_database_clock(self) -> None:
         clock = FrozenClock()
@@ -194,30 +194,30 @@ class ExecutorSuite(ABC):
 
     def test_an_operation_that_asks_its_own_store_is_refused_instead_of_hanging(self) -> None:
         with closing(self.start()) as db:
-            face = SyncExecutor(db)
+            executor = SyncExecutor(db)
             with pytest.raises(errors.NestedCallError):
                 # The writer would wait for itself.
-                face.write(lambda tx: face.write(lambda inner: add(inner, "a")))
-            assert face.write(lambda tx: add(tx, "a")) == "a"
+                executor.write(lambda tx: executor.write(lambda inner: add(inner, "a")))
+            assert executor.write(lambda tx: add(tx, "a")) == "a"
 
     def test_the_sync_executor_refuses_to_block_a_running_loop(self) -> None:
         async def wrong(db: Database) -> None:
-            face = SyncExecutor(db)
+            executor = SyncExecutor(db)
             with pytest.raises(errors.RunningLoopError):
-                face.read(entries)
+                executor.read(entries)
             with pytest.raises(errors.RunningLoopError):
-                face.write(entries)
+                executor.write(entries)
             with pytest.raises(errors.RunningLoopError):
-                face.run(drain("c"))
+                executor.run(drain("c"))
 
         with closing(self.start()) as db:
             asyncio.run(wrong(db))
 
     def test_cancelled_coroutines_never_hurt_the_writer(self) -> None:
         async def storm(db: Database) -> int:
-            face = AsyncExecutor(db)
-            await face.write(lambda tx: add(tx, "c"))
-            tasks = [asyncio.ensure_future(face.write(lambda tx: enter(tx, "c"))) for _ in range(300)]
+            executor = AsyncExecutor(db)
+            await executor.write(lambda tx: add(tx, "c"))
+            tasks = [asyncio.ensure_future(executor.write(lambda tx: enter(tx, "c"))) for _ in range(300)]
             # A third is cancelled before the writer sees it, another third while it is queued or running.
             for task in tasks[::3]:
                 task.cancel()
@@ -226,7 +226,7 @@ class ExecutorSuite(ABC):
                 task.cancel()
             succeeded = sum(isinstance(r, str) for r in await asyncio.gather(*tasks, return_exceptions=True))
             assert succeeded >= 100
-            assert await face.write(lambda tx: enter(tx, "c"))
+            assert await executor.write(lambda tx: enter(tx, "c"))
             return succeeded
 
         with closing(self.start()) as db:
@@ -235,7 +235,7 @@ class ExecutorSuite(ABC):
 
     def test_a_loop_that_was_closed_does_not_hurt_the_writer(self) -> None:
         with closing(self.start()) as db:
-            face = AsyncExecutor(db)
+            executor = AsyncExecutor(db)
             entered = threading.Event()
             go = threading.Event()
 
@@ -247,7 +247,7 @@ class ExecutorSuite(ABC):
             db.write(lambda tx: add(tx, "c")).result()
 
             async def abandon() -> None:
-                task = asyncio.ensure_future(face.write(slow))
+                task = asyncio.ensure_future(executor.write(slow))
                 while not entered.is_set():
                     await asyncio.sleep(0.001)
                 task.cancel()
@@ -258,11 +258,11 @@ class ExecutorSuite(ABC):
 
     def test_one_executor_serves_many_loops(self) -> None:
         with closing(self.start()) as db:
-            face = AsyncExecutor(db)
+            executor = AsyncExecutor(db)
             db.write(lambda tx: add(tx, "c")).result()
 
             async def some() -> None:
-                await asyncio.gather(*(face.write(lambda tx: enter(tx, "c")) for _ in range(25)))
+                await asyncio.gather(*(executor.write(lambda tx: enter(tx, "c")) for _ in range(25)))
 
             threads = [threading.Thread(target=lambda: asyncio.run(some())) for _ in range(4)]
             for thread in threads:
@@ -275,7 +275,7 @@ class ExecutorSuite(ABC):
         """A loop that never sleeps leaves the writer at least a tenth of what an idle one lets it do."""
 
         async def play(db: Database, *, saturated: bool) -> int:
-            face = AsyncExecutor(db)
+            executor = AsyncExecutor(db)
             done = 0
             busy = True
             deadline = time.monotonic() + 1.0
@@ -283,7 +283,7 @@ class ExecutorSuite(ABC):
             async def write() -> None:
                 nonlocal done
                 while busy:
-                    await face.write(lambda tx: [enter(tx, "c") for _ in range(8)])
+                    await executor.write(lambda tx: [enter(tx, "c") for _ in range(8)])
                     done += 1
 
             tasks = [asyncio.create_task(write()) for _ in range(4)]
@@ -302,13 +302,13 @@ class ExecutorSuite(ABC):
 
     def test_a_scan_sees_every_row_in_order_page_by_page(self) -> None:
         with closing(self.start()) as db:
-            face = SyncExecutor(db)
+            executor = SyncExecutor(db)
             names = [f"c{n:03}" for n in range(25)]
-            face.write(lambda tx: [add(tx, name) for name in names])
-            rows = face.scan(COUNTERS, by=itemgetter(0), after="", page=10)
+            executor.write(lambda tx: [add(tx, name) for name in names])
+            rows = executor.scan(COUNTERS, by=itemgetter(0), after="", page=10)
             # A row that is added between two pages is seen: a scan holds no snapshot.
             first_name, _ = next(rows)
-            face.write(lambda tx: add(tx, "c999"))
+            executor.write(lambda tx: add(tx, "c999"))
             assert [first_name, *(name for name, _ in rows)] == [*names, "c999"]
 
             async def gather() -> list[str]:
@@ -318,8 +318,8 @@ class ExecutorSuite(ABC):
             assert asyncio.run(gather()) == [*names, "c999"]
 
 
-async def _await(noun: Counters[AsyncExecutor]) -> None:
-    await noun.add("a")
+async def _await(resource: Counters[AsyncExecutor]) -> None:
+    await resource.add("a")
 
 
 async def _run(db: Database, work: Work[Any]) -> Any:

@@ -26,7 +26,7 @@ from typing import Final
 
 from holdproof.crypto import canonical, dsse, keys, statement
 from holdproof.crypto.keys import PrivateKey, PublicKey
-from holdproof.crypto.statement import PAYLOAD_TYPE, Statement, Subject
+from holdproof.crypto.statement import PAYLOAD_TYPE, ResourceDescriptor, Statement
 from holdproof.db import Tx, sql
 from holdproof.errors import BadKeyError, FormatError, InvalidInputError, NotFoundError, ProofError, UnavailableError
 from holdproof.evidence import keys as ring
@@ -49,7 +49,7 @@ def draft(store_id: str, locked: Locked, *, reason: str) -> bytes:
         "locked_at": locked.locked_at,
         "reason": reason,
     }
-    subject = Subject({"sha256": canonical.sha256_hex(canonical.dumps(facts))}, f"lockdown {locked.id}")
+    subject = ResourceDescriptor({"sha256": canonical.sha256_hex(canonical.dumps(facts))}, f"lockdown {locked.id}")
     return statement.encode(Statement((subject,), PREDICATE_TYPE, predicate))
 
 

@@ -9,9 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from harness.legacy_dboms import legacy_sigma
 from holdproof.crypto import attest, b64, dbom, dsse, statement
 from holdproof.crypto.attest import LegacySigma, Sigma
-from holdproof.crypto.dbom import Dbom, Fields
+from holdproof.crypto.dbom import Fields, SignedDbom
 from holdproof.crypto.keys import ALGS
 from holdproof.crypto.statement import PAYLOAD_TYPE
 from holdproof.errors import FormatError, InvalidInputError, ProofError
@@ -21,7 +22,7 @@ from .material import JUDGE, LOG, one_of_each, p256
 
 FIELDS = Fields("battle-1", hashlib.sha256(b"{}").hexdigest(), (0.25, -1.5, 0.0), 0.875, "2026-01-14T21:05:51.755118Z")
 SIGNED = attest.sign(FIELDS, JUDGE)
-PINNED = "585f61072f1c039ff6933222fda0bf4b823ad43bb29ef2c2179a779aeb644824"
+PINNED = "02c79978f3be4132bcf3e17bd96206648aaabf0e092217a6d5641f9f399d9305"
 SIGMAS = st.builds(
     Sigma, st.sampled_from(ALGS), st.binary(min_size=32, max_size=32).map(bytes.hex), st.binary(min_size=1, max_size=80)
 )
@@ -32,7 +33,7 @@ def test_the_signed_bytes_are_those_of_the_spec() -> None:
     body = {
         "_type": "https://in-toto.io/Statement/v1",
         "predicate": {
-            "evaluation_id": "battle-1",
+            "battle_id": "battle-1",
             "dbom_version": "1.0",
             "h_delta": FIELDS.h_delta,
             "score_cis": 0.875,
@@ -96,7 +97,7 @@ def test_any_good_fields_verify_after_their_file(vector: tuple[float, ...], scor
 )
 def test_a_dbom_with_any_field_changed_is_refused(changed: Fields) -> None:
     with pytest.raises(ProofError):
-        attest.verify(Dbom(changed, SIGNED.sigma_judge), JUDGE.public)
+        attest.verify(SignedDbom(changed, SIGNED.sigma_judge), JUDGE.public)
 
 
 def test_a_dbom_signed_by_another_key_is_refused() -> None:
@@ -105,13 +106,13 @@ def test_a_dbom_signed_by_another_key_is_refused() -> None:
         attest.verify(SIGNED, other.public)
     relabelled = SIGNED.sigma_judge.replace(JUDGE.keyid, other.keyid)
     with pytest.raises(ProofError):
-        attest.verify(Dbom(FIELDS, relabelled), other.public)
+        attest.verify(SignedDbom(FIELDS, relabelled), other.public)
 
 
 def test_a_signature_cannot_be_moved_to_another_algorithm() -> None:
     moved = SIGNED.sigma_judge.replace("ecdsa-p256-sha256", "ed25519")
     with pytest.raises(ProofError):
-        attest.verify(Dbom(FIELDS, moved), JUDGE.public)
+        attest.verify(SignedDbom(FIELDS, moved), JUDGE.public)
 
 
 def test_the_envelope_is_made_without_the_private_key_and_verifies() -> None:
@@ -171,7 +172,7 @@ def test_a_malformed_sigma_is_refused(text: str) -> None:
     with pytest.raises(FormatError):
         attest.parse_sigma(text)
     with pytest.raises(FormatError):
-        attest.verify(Dbom(FIELDS, text), JUDGE.public)
+        attest.verify(SignedDbom(FIELDS, text), JUDGE.public)
 
 
 @given(st.text())
@@ -184,21 +185,21 @@ def test_arbitrary_text_is_a_sigma_or_a_format_error(text: str) -> None:
 
 
 def test_a_legacy_signature_is_recognised_and_never_valid() -> None:
-    text = attest.legacy_sigma(FIELDS.evaluation_id, FIELDS.h_delta)
+    text = legacy_sigma(FIELDS.evaluation_id, FIELDS.h_delta)
     assert text == f"SIG_GREEN_battle-1_{FIELDS.h_delta[:8]}"
     assert attest.parse_sigma(text) == LegacySigma(text)
     with pytest.raises(ProofError) as caught:
-        attest.verify(Dbom(FIELDS, text), JUDGE.public)
+        attest.verify(SignedDbom(FIELDS, text), JUDGE.public)
     assert caught.value.fields["legacy"] is True
     with pytest.raises(ProofError):
-        attest.to_envelope(Dbom(FIELDS, text))
+        attest.to_envelope(SignedDbom(FIELDS, text))
 
 
 def test_every_signature_of_a_real_green_agent_is_legacy_and_follows_its_formula() -> None:
     for path in sorted(fixture("green-agent/dboms").glob("*.json")):
         found = dbom.parse(path.read_bytes())
         assert attest.parse_sigma(found.sigma_judge) == LegacySigma(found.sigma_judge)
-        assert found.sigma_judge == attest.legacy_sigma(found.fields.evaluation_id, found.fields.h_delta)
+        assert found.sigma_judge == legacy_sigma(found.fields.evaluation_id, found.fields.h_delta)
         with pytest.raises(ProofError):
             attest.verify(found, JUDGE.public)
 
@@ -211,4 +212,4 @@ def test_one_bit_of_the_signature_changed_breaks_it() -> None:
         bad[at] ^= 1
         text = f"dsse:{sigma.alg}:{sigma.keyid}:{b64.encode_url(bytes(bad))}"
         with pytest.raises(ProofError):
-            attest.verify(Dbom(FIELDS, text), JUDGE.public)
+            attest.verify(SignedDbom(FIELDS, text), JUDGE.public)

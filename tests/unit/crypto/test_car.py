@@ -10,13 +10,14 @@ from hypothesis import strategies as st
 
 from holdproof.crypto import car, dagcbor, varint
 from holdproof.crypto import cid as cids
-from holdproof.crypto.car import Block, Limits, Reader
+from holdproof.crypto.car import Block, Limits
 from holdproof.crypto.cid import CID
 from holdproof.crypto.dagcbor import Value
 from holdproof.errors import FormatError, ProofError
 from tests.fixtures import fixture, load
 
 from .blocks import CIDS, MUTATIONS, mutants
+from .car_reader import Reader
 from .test_ipld import unpadded
 
 GOOD = {
@@ -55,7 +56,7 @@ def header(value: Value) -> bytes:
 def read_all(data: bytes) -> list[Block]:
     """The blocks through the reader; the whole-file reader must come to the same end."""
     try:
-        archive: car.Archive | FormatError = car.load(data)
+        archive: car.CarFile | FormatError = car.load(data)
     except FormatError as error:
         archive = error
     if isinstance(archive, FormatError):

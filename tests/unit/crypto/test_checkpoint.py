@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from holdproof.crypto import checkpoint, note
 from holdproof.crypto.checkpoint import Checkpoint, SignedCheckpoint
-from holdproof.crypto.note import Note
+from holdproof.crypto.note import SignedNote
 from holdproof.crypto.vkey import COSIGNATURE_V1, ED25519, VerifierKey
 from holdproof.errors import FormatError, InvalidInputError, ProofError
 
@@ -74,7 +74,7 @@ def test_a_checkpoint_of_another_log_is_refused() -> None:
 
 
 def test_a_checkpoint_that_only_witnesses_signed_is_refused() -> None:
-    alone = SignedCheckpoint(HEAD, Note(HEAD.text(), cosigned().note.signatures[1:]))
+    alone = SignedCheckpoint(HEAD, SignedNote(HEAD.text(), cosigned().note.signatures[1:]))
     with pytest.raises(ProofError, match="log has not signed"):
         checkpoint.verify(alone, origin=ORIGIN, log_keys=[LOG_KEY], witnesses=[WITNESS_KEY])
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from holdproof.crypto import dbom
-from holdproof.crypto.dbom import Dbom, Fields
+from holdproof.crypto.dbom import Fields, SignedDbom
 from holdproof.errors import InvalidInputError
 from tests.fixtures import fixture
 
@@ -17,7 +17,7 @@ from .material import refuses, rejected
 
 NUMBERS = st.floats(allow_nan=False, allow_infinity=False)
 DBOMS = st.builds(
-    Dbom,
+    SignedDbom,
     st.builds(
         Fields,
         evaluation_id=st.text(min_size=1),
@@ -31,7 +31,7 @@ DBOMS = st.builds(
 )
 GOOD: dict[str, Any] = {
     "dbom_version": "1.0",
-    "evaluation_id": "b-1",
+    "battle_id": "b-1",
     "h_delta": "a" * 64,
     "v_intent": [0.5, -1, 2e-7],
     "score_cis": 0.75,
@@ -42,12 +42,12 @@ FIELDS = Fields("b-1", "a" * 64, (0.5, -1.0, 2e-7), 0.75, "2026-01-14T21:05:51Z"
 
 
 @given(DBOMS)
-def test_a_dbom_survives_its_file(made: Dbom) -> None:
+def test_a_dbom_survives_its_file(made: SignedDbom) -> None:
     assert dbom.parse(dbom.encode(made)) == made
 
 
 def test_a_dbom_is_written_as_the_seed_writes_it() -> None:
-    data = dbom.encode(Dbom(FIELDS, GOOD["sigma_judge"]))
+    data = dbom.encode(SignedDbom(FIELDS, GOOD["sigma_judge"]))
     assert data == json.dumps({**GOOD, "v_intent": [0.5, -1.0, 2e-7]}, indent=2).encode()
     assert list(json.loads(data)) == list(GOOD)
 
@@ -69,7 +69,7 @@ def test_a_missing_field_is_refused(name: str) -> None:
     "change",
     [
         {"extra": 1},
-        {"evaluation_id": 5},
+        {"battle_id": 5},
         {"dbom_version": 1.0},
         {"h_delta": None},
         {"timestamp": 1768424743},
@@ -150,7 +150,7 @@ def test_a_time_that_is_not_rfc_3339_in_utc_is_refused(text: object) -> None:
 
 def test_a_dbom_with_a_number_json_cannot_hold_is_not_written() -> None:
     with pytest.raises(InvalidInputError):
-        dbom.encode(Dbom(Fields("b", "a" * 64, (), math.nan, FIELDS.timestamp), "x"))
+        dbom.encode(SignedDbom(Fields("b", "a" * 64, (), math.nan, FIELDS.timestamp), "x"))
 
 
 @given(

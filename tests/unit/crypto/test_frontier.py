@@ -1,11 +1,10 @@
-"""The frontier and the edge: appending in any batches gives the tree that the RFC defines, and its tiles."""
+"""The frontier: appending in any batches gives the tree that the RFC defines."""
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
-from holdproof.crypto import edge, frontier, merkle, tiles
-from holdproof.crypto.edge import Edge
+from holdproof.crypto import frontier, merkle
 from holdproof.crypto.frontier import Frontier, Stem
 from holdproof.errors import FormatError, InvalidInputError
 
@@ -115,59 +114,3 @@ def test_arbitrary_bytes_are_a_frontier_or_a_format_error(data: bytes) -> None:
 def test_bytes_that_do_not_fit_their_size_are_no_frontier(data: bytes) -> None:
     with pytest.raises(FormatError):
         frontier.from_bytes(data)
-
-
-def keep(leaves: list[bytes], cuts: list[int]) -> tuple[Edge, dict[tuple[int, int], bytes]]:
-    """What a storage layer does: frontier, edge, and each full tile once."""
-    grown, right, stored = frontier.EMPTY, edge.EMPTY, {}
-    for batch in batches(leaves, cuts):
-        grown, stems = frontier.append(grown, batch)
-        right, full = edge.extend(right, batch, stems)
-        for tile in full:
-            assert (tile.level, tile.index) not in stored
-            assert len(tile.hashes) == tiles.FULL
-            stored[tile.level, tile.index] = tile.hashes
-    return right, stored
-
-
-@settings(max_examples=40)
-@given(st.integers(0, 1500), CUTS)
-def test_edge_and_full_tiles_are_exactly_the_tiles_of_the_tree(size: int, cuts: list[int]) -> None:
-    right, stored = keep(LEAVES[:size], cuts)
-    kept = {tiles.Tile(*place): data for place, data in stored.items()} | dict(right.partial_tiles())
-    assert sorted(kept) == sorted(tiles.tiles_of(size))
-    for tile, data in kept.items():
-        span = 256**tile.level
-        first = tile.index * 256 * span
-        rows = [merkle.root(LEAVES[first + at * span : first + (at + 1) * span]) for at in range(tile.width)]
-        assert data == b"".join(rows)
-
-
-@given(st.integers(1, 1500), CUTS, st.data())
-def test_every_proof_can_be_made_from_edge_and_full_tiles(size: int, cuts: list[int], data: st.DataObject) -> None:
-    right, stored = keep(LEAVES[:size], cuts)
-    partial = dict(right.partial_tiles())
-
-    def fetch(tile: tiles.Tile) -> bytes:
-        return partial[tile] if tile.width < tiles.WIDTH else stored[tile.level, tile.index]
-
-    index, old = data.draw(st.integers(0, size - 1)), data.draw(st.integers(1, size))
-    root = tiles.root_at(size, fetch)
-    assert root == merkle.root(LEAVES[:size])
-    merkle.verify_inclusion(LEAVES[index], index, size, tiles.prove_inclusion(index, size, fetch), root)
-    proof = tiles.prove_consistency(old, size, fetch)
-    merkle.verify_consistency(old, size, merkle.root(LEAVES[:old]), root, proof)
-
-
-def test_stems_of_other_leaves_are_refused() -> None:
-    _, stems = frontier.append(frontier.EMPTY, LEAVES[:256])
-    with pytest.raises(InvalidInputError):
-        edge.extend(edge.EMPTY, LEAVES[:256], ())
-    with pytest.raises(InvalidInputError):
-        edge.extend(edge.EMPTY, LEAVES[:512], stems)
-
-
-@pytest.mark.parametrize("open_tiles", [(), (bytes(31),), (bytes(64),), (bytes(32), b"")])
-def test_an_edge_that_does_not_fit_its_size_is_refused(open_tiles: tuple[bytes, ...]) -> None:
-    with pytest.raises(FormatError):
-        Edge(1, open_tiles)

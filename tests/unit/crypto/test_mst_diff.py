@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from holdproof.crypto import mst, mst_edit
 from holdproof.crypto.cid import CID
-from holdproof.crypto.mst_diff import Change, diff, fresh, steps
+from holdproof.crypto.mst_diff import TreeChange, diff, fresh, steps
 from tests.fixtures import load
 
 from .blocks import CIDS, ITEMS, TREE_KEYS, leaf
@@ -21,7 +21,7 @@ def both(left: dict[str, CID], right: dict[str, CID]) -> tuple[mst.Tree, mst.Tre
 def test_the_changes_are_exactly_those_of_the_items(left: dict[str, CID], right: dict[str, CID]) -> None:
     old, new, get = both(left, right)
     keys = sorted(key for key in left.keys() | right.keys() if left.get(key) != right.get(key))
-    assert list(diff(get, old.root, new.root)) == [Change(key, left.get(key), right.get(key)) for key in keys]
+    assert list(diff(get, old.root, new.root)) == [TreeChange(key, left.get(key), right.get(key)) for key in keys]
 
 
 @given(ITEMS, st.dictionaries(TREE_KEYS, st.none() | CIDS, max_size=5))
@@ -40,7 +40,7 @@ def test_the_changes_applied_to_the_old_tree_give_the_new_one(
 def test_the_way_back_is_the_same_changes_turned_round(left: dict[str, CID], right: dict[str, CID]) -> None:
     old, new, get = both(left, right)
     there = list(diff(get, old.root, new.root))
-    assert [Change(key, after, before) for key, before, after in there] == list(diff(get, new.root, old.root))
+    assert [TreeChange(key, after, before) for key, before, after in there] == list(diff(get, new.root, old.root))
 
 
 @given(ITEMS)

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from holdproof.crypto import keys, note, vkey
-from holdproof.crypto.note import Note, NoteSignature
+from holdproof.crypto.note import NoteSignature, SignedNote
 from holdproof.crypto.vkey import COSIGNATURE_V1, ED25519, VerifierKey
 from holdproof.errors import FormatError, InvalidInputError, ProofError
 
@@ -35,7 +35,7 @@ BOTH = f"{TEXT}\n{PETER_LINE}{ENOCH_LINE}".encode()
 
 SIGNATURES = st.builds(NoteSignature, NAMES, st.binary(min_size=4, max_size=4), st.binary(min_size=1, max_size=80))
 NOTES = st.builds(
-    Note,
+    SignedNote,
     st.lists(LINES | st.just(""), min_size=1, max_size=5).map(lambda rows: "\n".join(rows) + "\n"),
     st.lists(SIGNATURES, min_size=1, max_size=5).map(tuple),
 )
@@ -52,7 +52,7 @@ def test_the_example_of_the_c2sp_text_is_read_and_written_again() -> None:
 
 def test_go_s_signer_and_ours_write_the_same_note() -> None:
     signature = note.sign(TEXT, "PeterNeumann", keys.from_seed(PETER_SEED))
-    assert note.encode(Note(TEXT, (signature,))).decode() == f"{TEXT}\n{PETER_LINE}"
+    assert note.encode(SignedNote(TEXT, (signature,))).decode() == f"{TEXT}\n{PETER_LINE}"
     assert VerifierKey("PeterNeumann", ED25519, keys.from_seed(PETER_SEED).public) == PETER_KEY
 
 
@@ -142,13 +142,13 @@ def test_a_million_bytes_are_read_and_not_one_more() -> None:
 
 
 @given(NOTES)
-def test_a_note_survives_its_encoding(made: Note) -> None:
+def test_a_note_survives_its_encoding(made: SignedNote) -> None:
     assert note.parse(note.encode(made)) == made
 
 
 @given(NOTES)
-def test_blank_lines_in_the_text_do_not_move_the_signatures(made: Note) -> None:
-    padded = Note(f"\n\n{made.text}\n\n", made.signatures)
+def test_blank_lines_in_the_text_do_not_move_the_signatures(made: SignedNote) -> None:
+    padded = SignedNote(f"\n\n{made.text}\n\n", made.signatures)
     assert note.parse(note.encode(padded)) == padded
 
 
@@ -159,7 +159,7 @@ def test_a_text_that_no_reader_takes_is_not_signed(text: str) -> None:
     with pytest.raises(InvalidInputError):
         note.cosign(text, "a", LOG, seconds=1)
     with pytest.raises(InvalidInputError):
-        note.encode(Note(text, (NoteSignature("a", bytes(4), b"s"),)))
+        note.encode(SignedNote(text, (NoteSignature("a", bytes(4), b"s"),)))
 
 
 @pytest.mark.parametrize(
@@ -174,12 +174,12 @@ def test_a_text_that_no_reader_takes_is_not_signed(text: str) -> None:
 )
 def test_a_note_that_no_reader_takes_is_not_written(signatures: tuple[NoteSignature, ...]) -> None:
     with pytest.raises(InvalidInputError):
-        note.encode(Note("a\n", signatures))
+        note.encode(SignedNote("a\n", signatures))
 
 
 @given(NAMES, LINES, SIZES)
 def test_a_cosignature_carries_its_time(name: str, line: str, seconds: int) -> None:
-    made = Note(f"{line}\n", (note.cosign(f"{line}\n", name, WITNESS, seconds=seconds),))
+    made = SignedNote(f"{line}\n", (note.cosign(f"{line}\n", name, WITNESS, seconds=seconds),))
     key = VerifierKey(name, COSIGNATURE_V1, WITNESS.public)
     (found,) = note.verify(note.parse(note.encode(made)), [key])
     assert (found.key, found.seconds) == (key, seconds)
@@ -189,9 +189,9 @@ def test_a_cosignature_is_no_plain_signature_nor_the_reverse() -> None:
     plain, cosigned = note.sign("a\n", "w", LOG), note.cosign("a\n", "w", LOG, seconds=5)
     as_plain, as_cosigned = (VerifierKey("w", kind, LOG.public) for kind in (ED25519, COSIGNATURE_V1))
     with pytest.raises(ProofError):
-        note.verify(Note("a\n", (NoteSignature("w", as_cosigned.key_id, plain.signature),)), [as_cosigned])
+        note.verify(SignedNote("a\n", (NoteSignature("w", as_cosigned.key_id, plain.signature),)), [as_cosigned])
     with pytest.raises(ProofError):
-        note.verify(Note("a\n", (NoteSignature("w", as_plain.key_id, cosigned.signature[8:]),)), [as_plain])
+        note.verify(SignedNote("a\n", (NoteSignature("w", as_plain.key_id, cosigned.signature[8:]),)), [as_plain])
 
 
 def test_the_time_of_a_cosignature_cannot_be_changed() -> None:
@@ -200,7 +200,7 @@ def test_the_time_of_a_cosignature_cannot_be_changed() -> None:
     for seconds in (6, 2**63):
         bad = NoteSignature("w", good.key_id, seconds.to_bytes(8, "big") + good.signature[8:])
         with pytest.raises(ProofError):
-            note.verify(Note("a\n", (bad,)), [key])
+            note.verify(SignedNote("a\n", (bad,)), [key])
     for outside in (-1, 2**63):
         with pytest.raises(InvalidInputError):
             note.cosign("a\n", "w", LOG, seconds=outside)
@@ -208,7 +208,7 @@ def test_the_time_of_a_cosignature_cannot_be_changed() -> None:
 
 def test_adding_a_signature_twice_adds_it_once() -> None:
     signature = note.sign("a\n", "w", LOG)
-    made = Note("a\n", (signature,))
+    made = SignedNote("a\n", (signature,))
     assert made.add(signature) == made
     more = note.sign("a\n", "s", STRANGER)
     assert made.add(more, more).signatures == (signature, more)

@@ -4,8 +4,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdproof.crypto import keys, points
-from holdproof.crypto.points import D, P, check_ed25519
+from holdproof.crypto import keys
+from holdproof.crypto.keys import CURVE_D as D
+from holdproof.crypto.keys import FIELD_PRIME as P
+from holdproof.crypto.keys import check_ed25519
 from holdproof.errors import BadKeyError
 
 Point = tuple[int, int]
@@ -39,7 +41,7 @@ def encode(x: int, y: int) -> bytes:
 
 def test_the_low_order_list_is_exactly_the_points_that_eight_times_give_the_identity() -> None:
     found = set()
-    for y in points.LOW_ORDER_Y:
+    for y in keys.LOW_ORDER_Y:
         x = recover_x(y)
         assert x is not None
         assert times_eight((x, y)) == (0, 1)
@@ -48,7 +50,7 @@ def test_the_low_order_list_is_exactly_the_points_that_eight_times_give_the_iden
 
 
 @pytest.mark.parametrize("sign", [0, 1])
-@pytest.mark.parametrize("y", sorted(points.LOW_ORDER_Y))
+@pytest.mark.parametrize("y", sorted(keys.LOW_ORDER_Y))
 def test_points_of_low_order_are_refused(y: int, sign: int) -> None:
     with pytest.raises(BadKeyError, match="low order"):
         keys.load_public_raw("ed25519", (y | sign << 255).to_bytes(32, "little"))

@@ -8,13 +8,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from holdproof.crypto import statement
-from holdproof.crypto.statement import Statement, Subject
+from holdproof.crypto.statement import ResourceDescriptor, Statement
 
 from .material import refuses, rejected
 
 TEXTS = st.text(st.characters(codec="utf-8"), max_size=20)
 DIGESTS = st.fixed_dictionaries({"sha256": st.binary(min_size=32, max_size=32).map(bytes.hex)})
-SUBJECTS = st.builds(Subject, DIGESTS, TEXTS)
+SUBJECTS = st.builds(ResourceDescriptor, DIGESTS, TEXTS)
 STATEMENTS = st.builds(
     Statement,
     st.lists(SUBJECTS, min_size=1, max_size=3).map(tuple),
@@ -29,7 +29,7 @@ def test_a_statement_survives_its_encoding(made: Statement) -> None:
 
 
 def test_a_statement_is_written_canonically() -> None:
-    made = Statement((Subject({"sha256": "0" * 64}, "b"),), "urn:x:y", {"z": 1, "a": 0.5})
+    made = Statement((ResourceDescriptor({"sha256": "0" * 64}, "b"),), "urn:x:y", {"z": 1, "a": 0.5})
     assert statement.encode(made) == (
         b'{"_type":"https://in-toto.io/Statement/v1","predicate":{"a":0.5,"z":1},"predicateType":"urn:x:y",'
         b'"subject":[{"digest":{"sha256":"' + b"0" * 64 + b'"},"name":"b"}]}'
@@ -37,7 +37,7 @@ def test_a_statement_is_written_canonically() -> None:
 
 
 def test_a_subject_without_a_name_is_written_without_one() -> None:
-    made = Statement((Subject({"sha256": "0" * 64}),), "urn:x:y")
+    made = Statement((ResourceDescriptor({"sha256": "0" * 64}),), "urn:x:y")
     assert b'"name"' not in statement.encode(made)
     assert statement.parse(statement.encode(made)) == made
 
@@ -55,7 +55,7 @@ def statement_json(**changes: Any) -> bytes:
 
 def test_unknown_fields_are_ignored_and_a_predicate_may_be_missing() -> None:
     made = statement.parse(statement_json(more=1, predicate=None))
-    assert made == Statement((Subject({"sha256": "a" * 64}, "x"),), "urn:x:y", {})
+    assert made == Statement((ResourceDescriptor({"sha256": "a" * 64}, "x"),), "urn:x:y", {})
 
 
 @pytest.mark.parametrize(

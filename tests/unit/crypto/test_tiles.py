@@ -6,14 +6,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from harness import tiles as log_tiles
 from holdproof.crypto import frontier, merkle, tiles
-from holdproof.crypto.tiles import Bundle, Tile
+from holdproof.crypto.tiles import EntryBundle, Tile
 from holdproof.errors import FormatError, InvalidInputError
 
 from .material import hashes, refuses
 
 TILES = st.builds(Tile, st.integers(0, 63), st.integers(0, 2**55), st.integers(1, 256))
-BUNDLES = st.builds(Bundle, st.integers(0, 2**55), st.integers(1, 256))
+BUNDLES = st.builds(EntryBundle, st.integers(0, 2**55), st.integers(1, 256))
 
 
 @pytest.mark.parametrize(
@@ -25,17 +26,17 @@ BUNDLES = st.builds(Bundle, st.integers(0, 2**55), st.integers(1, 256))
         (Tile(0, 1000), "tile/0/x001/000"),
         (Tile(63, 5, 255), "tile/63/005.p/255"),
         (Tile(1, 1234067, 1), "tile/1/x001/x234/067.p/1"),
-        (Bundle(1234067), "tile/entries/x001/x234/067"),
-        (Bundle(273, 112), "tile/entries/273.p/112"),
+        (EntryBundle(1234067), "tile/entries/x001/x234/067"),
+        (EntryBundle(273, 112), "tile/entries/273.p/112"),
     ],
 )
-def test_a_path_is_spelled_as_the_text_says(tile: Tile | Bundle, path: str) -> None:
+def test_a_path_is_spelled_as_the_text_says(tile: Tile | EntryBundle, path: str) -> None:
     assert tile.path == path
     assert tiles.parse_path(path) == tile
 
 
 @given(TILES | BUNDLES)
-def test_a_path_names_one_tile(tile: Tile | Bundle) -> None:
+def test_a_path_names_one_tile(tile: Tile | EntryBundle) -> None:
     assert tiles.parse_path(tile.path) == tile
 
 
@@ -81,34 +82,34 @@ def test_an_accepted_path_is_the_only_one_for_its_tile(path: str) -> None:
     assert tile.path == path
 
 
-@pytest.mark.parametrize("tile", [Tile(0, -1), Tile(0, 0, 0), Tile(0, 0, 257), Bundle(-1), Bundle(0, 300)])
-def test_an_impossible_tile_has_no_path(tile: Tile | Bundle) -> None:
+@pytest.mark.parametrize("tile", [Tile(0, -1), Tile(0, 0, 0), Tile(0, 0, 257), EntryBundle(-1), EntryBundle(0, 300)])
+def test_an_impossible_tile_has_no_path(tile: Tile | EntryBundle) -> None:
     with pytest.raises(InvalidInputError):
         _ = tile.path
 
 
 def test_a_tree_of_70000_leaves_has_the_tiles_of_the_c2sp_example() -> None:
-    found = list(tiles.tiles_of(70_000))
+    found = list(log_tiles.tiles_of(70_000))
     full = Counter(tile.level for tile in found if tile.width == 256)
     partial = [tile for tile in found if tile.width < 256]
     assert full == {0: 273, 1: 1}
     assert partial == [Tile(0, 273, 112), Tile(1, 1, 17), Tile(2, 0, 1)]
     assert [tile.path for tile in partial] == ["tile/0/273.p/112", "tile/1/001.p/17", "tile/2/000.p/1"]
-    assert list(tiles.bundles_of(70_000))[-1] == Bundle(273, 112)
+    assert list(log_tiles.bundles_of(70_000))[-1] == EntryBundle(273, 112)
 
 
 def test_a_tree_of_256_leaves_has_one_full_tile_and_one_of_width_one() -> None:
-    assert list(tiles.tiles_of(256)) == [Tile(0, 0), Tile(1, 0, 1)]
+    assert list(log_tiles.tiles_of(256)) == [Tile(0, 0), Tile(1, 0, 1)]
 
 
 def test_the_empty_tree_has_no_tiles() -> None:
-    assert list(tiles.tiles_of(0)) == []
+    assert list(log_tiles.tiles_of(0)) == []
 
 
 @given(st.integers(0, 200_000), st.integers(0, 2000))
 def test_new_tiles_are_those_the_older_tree_did_not_have(old: int, more: int) -> None:
     new = old + more
-    assert set(tiles.new_tiles(old, new)) == set(tiles.tiles_of(new)) - set(tiles.tiles_of(old))
+    assert set(tiles.new_tiles(old, new)) == set(log_tiles.tiles_of(new)) - set(log_tiles.tiles_of(old))
 
 
 def test_a_tree_does_not_shrink() -> None:
@@ -118,7 +119,7 @@ def test_a_tree_does_not_shrink() -> None:
 
 @given(st.lists(st.binary(max_size=300), min_size=1, max_size=256))
 def test_a_bundle_survives_its_encoding(entries: list[bytes]) -> None:
-    assert tiles.decode_bundle(tiles.encode_bundle(entries), len(entries)) == tuple(entries)
+    assert log_tiles.decode_bundle(tiles.encode_bundle(entries), len(entries)) == tuple(entries)
 
 
 def test_a_bundle_prefixes_each_entry_with_two_bytes() -> None:
@@ -130,7 +131,7 @@ def test_a_bundle_prefixes_each_entry_with_two_bytes() -> None:
 )
 def test_a_bundle_that_is_cut_or_miscounted_is_refused(data: bytes, width: int) -> None:
     with pytest.raises(FormatError):
-        tiles.decode_bundle(data, width)
+        log_tiles.decode_bundle(data, width)
 
 
 @pytest.mark.parametrize("entries", [[], [b""] * 257, [bytes(65536)]])
@@ -141,7 +142,7 @@ def test_an_impossible_bundle_is_not_written(entries: list[bytes]) -> None:
 
 @given(st.binary(), st.integers(0, 300))
 def test_arbitrary_bytes_are_a_bundle_or_a_format_error(data: bytes, width: int) -> None:
-    refuses(lambda raw: tiles.decode_bundle(raw, width), data)
+    refuses(lambda raw: log_tiles.decode_bundle(raw, width), data)
 
 
 LEAVES = hashes(256) * 274
@@ -155,8 +156,13 @@ def fetch(tile: Tile) -> bytes:
     return b"".join(rows[tile.index * 256 : tile.index * 256 + tile.width])
 
 
+def tiles_holding(nodes: tuple[merkle.Node, ...]) -> list[Tile]:
+    """The tiles of these nodes, each once, in the order of first use."""
+    return list(dict.fromkeys(tiles.tile_of(level, index, 70_000) for level, index in nodes))
+
+
 @given(st.integers(0, 69_999))
-def test_a_proof_fetches_just_the_tiles_it_announced(index: int) -> None:
+def test_a_proof_fetches_just_the_tiles_that_hold_its_nodes(index: int) -> None:
     seen: list[Tile] = []
 
     def spy(tile: Tile) -> bytes:
@@ -164,7 +170,7 @@ def test_a_proof_fetches_just_the_tiles_it_announced(index: int) -> None:
         return fetch(tile)
 
     proof = tiles.prove_inclusion(index, 70_000, spy)
-    assert seen == list(tiles.tiles_for_inclusion(index, 70_000))
+    assert seen == tiles_holding(merkle.inclusion_nodes(index, 70_000))
     assert len(seen) == len(set(seen)) <= 5
     merkle.verify_inclusion(LEAVES[index], index, 70_000, proof, ROOT)
 
@@ -178,7 +184,7 @@ def test_consistency_out_of_tiles_holds(old: int) -> None:
         return fetch(tile)
 
     proof = tiles.prove_consistency(old, 70_000, spy)
-    assert seen == list(tiles.tiles_for_consistency(old, 70_000))
+    assert seen == tiles_holding(merkle.consistency_nodes(old, 70_000))
     assert tiles.root_at(70_000, fetch) == ROOT
     merkle.verify_consistency(old, 70_000, tiles.root_at(old, fetch), ROOT, proof)
 

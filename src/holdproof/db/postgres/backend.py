@@ -1,23 +1,21 @@
-"""Opening a PostgreSQL database: its schema, its workers, its facts."""
+"""Open a PostgreSQL database: its schema, workers, notifications and facts."""
 
-from collections.abc import Callable, Sequence
+import socket
+import threading
+from collections.abc import Callable
 from typing import Any, TypeVar
 
 from holdproof.db.clock import Clock, Ids, Random
 from holdproof.db.group_commit import GroupWriter, Hooks
 from holdproof.db.postgres import login
 from holdproof.db.postgres.connection import Connector, PostgresConnection, PostgresTx, ServerClock
-from holdproof.db.postgres.listener import Listener
 from holdproof.db.postgres.reader import PostgresReader
 from holdproof.db.postgres.wire import Wire
 from holdproof.db.sql import Dialect, sql_postgres, statements
 from holdproof.db.topics import Topics
 from holdproof.db.tx import NOTHING, Nothing, Tx
 from holdproof.db.worker_pool import WorkerPool
-from holdproof.errors import (
-    ForeignFileError,
-    HoldproofError,
-)
+from holdproof.errors import ForeignFileError, HoldproofError
 
 T = TypeVar("T")
 
@@ -28,18 +26,14 @@ class PostgresBackend:
     dialect: Dialect = "postgres"
     notifies = True
 
-    def __init__(
-        self,
-        connector: Connector,
-        links: Sequence[PostgresConnection],
-        pools: tuple[WorkerPool, WorkerPool],
-        ear: Listener,
-    ):
-        self.writer, self.reader = pools
-        self._connector, self._links, self._ear = connector, links, ear
+    def __init__(self, connector: Connector, *, writer: WorkerPool, reader: WorkerPool, listener: "Listener") -> None:
+        self.writer = writer
+        self.reader = reader
+        self._connector = connector
+        self._listener = listener
 
     def peek(self, fn: Callable[[Tx], T], budget_s: float) -> T | Nothing:
-        """See Backend: a server is always a wait away."""
+        """See Backend; a server cannot be read without waiting."""
         del fn, budget_s
         return NOTHING
 
@@ -59,7 +53,7 @@ class PostgresBackend:
             wire.close()
 
     def check(self) -> list[str]:
-        """See Backend: the server checks its own pages; here only that it answers."""
+        """See Backend; the server checks its pages itself, so this only checks that it answers."""
         try:
             self.facts()
         except HoldproofError as error:
@@ -67,7 +61,7 @@ class PostgresBackend:
         return []
 
     def compact(self) -> None:
-        """See Backend: dead rows become room for new ones, and what is free at the end of a table goes back."""
+        """See Backend; VACUUM makes the space of dead rows reusable and returns free pages at the end of a table."""
         wire = self._connector.wire("holdproof-compact", patience_s=2)
         try:
             wire.send(_NAMES, {"space": self._connector.space})
@@ -78,11 +72,49 @@ class PostgresBackend:
             wire.close()
 
     def disown(self) -> None:
-        """See Backend: the child opens connections of its own; the parent's are left alone."""
+        """See Backend; nothing to do: the child opens connections of its own and never uses the parent's."""
 
     def close(self) -> None:
         """See Backend."""
-        self._ear.close()
+        self._listener.close()
+
+
+class Listener:
+    """A thread that receives the notifications of other processes and signals their topics in this one."""
+
+    def __init__(self, connector: Connector, topics: Topics) -> None:
+        self._connector = connector
+        self._topics = topics
+        self._closing = threading.Event()
+        # `close` writes one byte to the second socket, which ends the wait on the first.
+        self._wakeup, self._waker = socket.socketpair()
+        self._thread = threading.Thread(target=self._listen, name="holdproof-listener", daemon=True)
+        self._thread.start()
+
+    def _listen(self) -> None:
+        wire: Wire | None = None
+        while not self._closing.is_set():
+            try:
+                if wire is None:
+                    wire = self._connector.wire("holdproof-listener", patience_s=1)
+                    wire.text(f"LISTEN {self._connector.channel}")
+                    wire.sync()
+                for payload in wire.notifications(self._wakeup.fileno()):
+                    self._topics.signal(payload.split("\n"))
+            except HoldproofError:  # waiters look by themselves meanwhile, so a lost connection only costs time
+                wire = None
+                self._closing.wait(0.2)
+        if wire is not None:
+            wire.close()
+
+    def close(self) -> None:
+        """Stop listening."""
+        self._closing.set()
+        self._waker.send(b"!")
+        self._thread.join(5)
+        self._waker.close()
+        if not self._thread.is_alive():
+            self._wakeup.close()
 
 
 _NAMES = sql_postgres(
@@ -112,30 +144,33 @@ def open_postgres(
     silence_s: float | None = None,
     owner: bool = True,
 ) -> tuple[PostgresBackend, bool, Clock]:
-    """Open a database of a server; also whether its schema is new, and the clock in use.
+    """Open a database of a server; returns the backend, whether its schema is new, and the clock in use.
 
-    Not as the `owner` of the schema means: under the membrane's own login.
+    With `owner=False` it is used under the login of the application tables, which has fewer rights.
     """
     connector = Connector(url, space, connect_s=connect_s, lock_s=lock_s, read_s=read_limit_s, silence_s=silence_s)
-    steady = ServerClock()
+    server_clock = ServerClock()
     wire = connector.wire("holdproof-open", patience_s=2)
     try:
-        steady.measure(wire)
+        server_clock.measure(wire)
         new = _prepare(wire, space)
-        acting = None if owner else login.ensure(wire, random)
+        credentials = None if owner else login.ensure(wire, random)
     finally:
         wire.close()
-    if acting is not None:
-        connector = connector.acting(*acting)
-    moment = clock or steady
-    ids = Ids(random)  # one maker: what this process makes later sorts later, whichever connection made it
-    links = [PostgresConnection(connector, PostgresTx(moment, random, ids), steady) for _ in range(workers)]
-    for link in links:
-        link.mark_commits()
-    writer = WorkerPool("writer", [GroupWriter(link, hooks) for link in links], batch=128)
-    reading = [PostgresReader(connector, PostgresTx(moment, random), steady) for _ in range(readers)]
+    if credentials is not None:
+        connector = connector.with_login(*credentials)
+    used_clock = clock or server_clock
+    ids = Ids(random)  # shared by all connections, so that later ids of this process sort later
+    connections = [
+        PostgresConnection(connector, PostgresTx(used_clock, random, ids), server_clock) for _ in range(workers)
+    ]
+    for connection in connections:
+        connection.mark_commits()
+    writer = WorkerPool("writer", [GroupWriter(connection, hooks) for connection in connections], batch=128)
+    reading = [PostgresReader(connector, PostgresTx(used_clock, random), server_clock) for _ in range(readers)]
     reader = WorkerPool("reader", reading, batch=128)
-    return PostgresBackend(connector, links, (writer, reader), Listener(connector, topics)), new, moment
+    listener = Listener(connector, topics)
+    return PostgresBackend(connector, writer=writer, reader=reader, listener=listener), new, used_clock
 
 
 _TABLES = sql_postgres(
@@ -146,11 +181,12 @@ _TABLES = sql_postgres(
 
 
 def _prepare(wire: Wire, space: str) -> bool:
-    """Make our schema if it is missing; refuses one that somebody else filled."""
+    """Create the schema if it is missing; returns whether it was. ForeignFileError if it has tables of others."""
     wire.text("BEGIN")
     wire.send(_LOCK, {})
     wire.send(_TABLES, {"space": space})
     [(tables, ours)] = wire.sync()
+    # commit_marks is created with the schema, so a schema of ours always has it.
     if tables and not ours:
         raise ForeignFileError(f"the schema {space} holds tables that are not Holdproof's", schema=space)
     if not ours:

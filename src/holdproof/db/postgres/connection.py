@@ -1,4 +1,4 @@
-"""Connecting, the server's time, and the writing connection of one worker."""
+"""Transactions on PostgreSQL, connecting, the server's time, and the writing connection of a worker."""
 
 import time
 import uuid
@@ -27,16 +27,21 @@ from holdproof.errors import (
     UnavailableError,
 )
 
+# A notification holds 8,000 bytes at most; a little is left for multi-byte characters.
 _PAYLOAD = 7_000
-_ASKS = 5
-_GROUP_PATIENCE = "SET LOCAL lock_timeout = '50ms'"
-PATIENCE = {"connect_timeout": "5", "keepalives_idle": "30", "keepalives_interval": "10", "keepalives_count": "3"} | {
-    "tcp_user_timeout": "60000"
-}
+# How often the outcome of a commit is asked for when the connection keeps breaking.
+_OUTCOME_ATTEMPTS = 5
+_GROUP_LOCK_TIMEOUT = "SET LOCAL lock_timeout = '50ms'"
+CONNECTION_TIMEOUTS = {
+    "connect_timeout": "5",
+    "keepalives_idle": "30",
+    "keepalives_interval": "10",
+    "keepalives_count": "3",
+} | {"tcp_user_timeout": "60000"}
 
 
 class PostgresTx(Tx):
-    """A transaction on a wire."""
+    """A transaction on one connection (a `Wire`)."""
 
     dialect: ClassVar[Dialect] = "postgres"
     __slots__ = ("wire",)
@@ -83,16 +88,18 @@ class PostgresTx(Tx):
         return statements(text)
 
     def ask_one(self, statement: str, params: Mapping[str, Any], /) -> Answer:
-        """See Tx; the server counts the rows it reads as well."""
-        if any(name in statement.lower() for name in SECRET_TABLES):  # our own statements come by the same login
-            raise ForbiddenSqlError("this speaks of a table that holds a secret", statement=first_word(statement))
+        """See Tx; the server counts rows that were only read too, so the count is dropped for a read."""
+        if any(
+            name in statement.lower() for name in SECRET_TABLES
+        ):  # rights cannot forbid it: Holdproof's statements use the same login
+            raise ForbiddenSqlError("this statement names a table that holds secrets", statement=first_word(statement))
         query = Query(statement, statement, "statement", -1)
         self.wire.ask(query, params)
         rows = bounded_rows(self.settle())
         return Answer(self.wire.columns if rows else (), rows, 0 if query.kind == "read" else self.wire.touched)
 
     def settle(self) -> list[Row]:
-        """Wait for everything sent; the rows of the last statement."""
+        """Wait for everything sent; returns the rows of the last statement."""
         try:
             return self.wire.sync()
         except HoldproofError as error:
@@ -101,35 +108,39 @@ class PostgresTx(Tx):
 
 
 class ServerClock:
-    """The server's time, by an offset to this machine's steady clock, measured anew every minute."""
+    """The server's time, as an offset to this machine's monotonic clock, measured again every minute."""
 
     def __init__(self) -> None:
-        self._offset, self._measured = 0, -1e9
+        self._offset = 0
+        self._measured = -1e9
 
     def __call__(self) -> int:
-        """Microseconds since 1970, by the server."""
+        """Return microseconds since 1970, by the server."""
         return time.monotonic_ns() // 1000 + self._offset
 
     def measure(self, wire: Wire) -> None:
-        """Ask the server, unless that was done a short while ago; wrong by half a round trip at most."""
+        """Measure the offset, unless that was done within a minute; the error is half a round trip at most."""
         before = time.monotonic_ns() // 1000
         if before / 1e6 - self._measured < 60:
             return
         wire.send(_NOW, {})
         [(micros,)] = wire.sync()
         after = time.monotonic_ns() // 1000
-        self._offset, self._measured = micros - (before + after) // 2, after / 1e6
+        self._offset = micros - (before + after) // 2
+        self._measured = after / 1e6
 
 
 class Connector:
-    """Makes wires to one database: same settings, same schema, bounded patience."""
+    """Opens connections to one database: the same settings, the same schema, bounded waits."""
 
     def __init__(
         self, url: str, space: str, *, connect_s: float, lock_s: float, read_s: float, silence_s: float | None = None
     ) -> None:
-        self.space, self.channel = space, f"holdproof_{space}"
-        self._connect_s, self._silence_s = connect_s, silence_s
-        # What a database or role may have set otherwise, and what rows, durability and patience depend on.
+        self.space = space
+        self.channel = f"holdproof_{space}"
+        self._connect_s = connect_s
+        self._silence_s = silence_s
+        # A database or a role may have other defaults; rows, durability and waits depend on these.
         self._settings = {
             "lock_timeout": f"{lock_s}s",
             "idle_in_transaction_session_timeout": "60s",
@@ -143,29 +154,27 @@ class Connector:
         self._read_s = read_s
         try:
             self._base = conninfo_to_dict(url)
-        except Error:  # its words would quote the URL, password and all
-            raise ConfigError(
-                "the database URL cannot be understood; it looks like postgresql://user@host/name"
-            ) from None
+        except Error:  # its message would quote the URL with the password
+            raise ConfigError("the database URL cannot be parsed; write it like postgresql://user@host/name") from None
 
-    def acting(self, name: str, password: str) -> "Connector":
-        """The same under another login, whose statements are all bounded in time."""
+    def with_login(self, name: str, password: str) -> "Connector":
+        """Return a connector with another login, whose statements all have a timeout."""
         other = copy(self)
         other._base = {**self._base, "user": name, "password": password}
-        # Temporary tables last, or they would stand before everybody's.
+        # Temporary tables last: by default they would hide the tables of the schema.
         bounds = {"statement_timeout": f"{self._read_s}s", "search_path": f"{self.space},pg_temp"}
         other._settings = {**self._settings, **bounds}
         return other
 
     def wire(self, name: str, *, reads: bool = False, patience_s: float | None = None) -> Wire:
-        """A new connection; keeps trying while the server restarts."""
+        """Open a connection; keeps trying while the server restarts, for `patience_s`."""
         settings = dict(self._settings)
         if reads:
             settings |= {"default_transaction_read_only": "on", "statement_timeout": f"{self._read_s}s"}
         options = " ".join(f"-c {key}={value}" for key, value in settings.items())
-        given = self._base.get("options")
-        parts: dict[str, Any] = {**PATIENCE, **self._base, "client_encoding": "UTF8"}
-        parts |= {"application_name": name, "options": f"{given} {options}" if given else options}
+        url_options = self._base.get("options")
+        parts: dict[str, Any] = {**CONNECTION_TIMEOUTS, **self._base, "client_encoding": "UTF8"}
+        parts |= {"application_name": name, "options": f"{url_options} {options}" if url_options else options}
         conninfo = make_conninfo(**parts)
         silence_s = liveness.SILENCE_S if self._silence_s is None else self._silence_s
         deadline = time.monotonic() + (self._connect_s if patience_s is None else patience_s)
@@ -193,11 +202,12 @@ _NOTIFY = sql_postgres("SELECT pg_notify(:channel, :payload)")
 
 
 class PostgresConnection:
-    """A worker's connection, as the group writer uses it."""
+    """The connection of a group writer; see WriteConnection."""
 
     def __init__(self, connector: Connector, tx: PostgresTx, clock: ServerClock) -> None:
         self.tx: PostgresTx = tx
-        self._connector, self._clock = connector, clock
+        self._connector = connector
+        self._clock = clock
         self._worker = f"holdproof-{uuid.uuid4()}"
         self._wire: Wire | None = None
         self._marked = False
@@ -206,9 +216,9 @@ class PostgresConnection:
         wire = self._wire
         if wire is not None and wire.alive:
             return wire
-        again = wire is not None
+        reconnecting = wire is not None
         wire = self._wire = self.tx.wire = self._connector.wire(self._worker)
-        if again:  # what the broken connection left behind must not hold its locks any longer
+        if reconnecting:  # the server may still run the old session, which would keep its locks
             wire.send(_HANG_UP, {"name": self._worker})
             wire.sync()
         return wire
@@ -219,16 +229,19 @@ class PostgresConnection:
         self._clock.measure(wire)
         wire.new_op()
         wire.text(f"BEGIN ISOLATION LEVEL {'SERIALIZABLE' if serializable else 'READ COMMITTED'}")
-        if together:  # groups that lock rows in opposite order part at once, instead of waiting for a deadlock
-            wire.text(_GROUP_PATIENCE)
+        if (
+            together
+        ):  # groups that lock rows in opposite order give up early instead of waiting for the deadlock timeout
+            wire.text(_GROUP_LOCK_TIMEOUT)
 
     def settle(self) -> None:
         """See WriteConnection."""
         self.tx.settle()
 
     def commit(self) -> None:
-        """See WriteConnection: one wait for all statements and the mark, one for the commit."""
-        wire, mark = self.tx.wire, str(uuid.uuid4())
+        """See WriteConnection; one wait for all statements and the mark, one for the commit."""
+        wire = self.tx.wire
+        mark = str(uuid.uuid4())
         for payload in _payloads(self.tx.notes.get(WAKE, [])):
             wire.send(_NOTIFY, {"channel": self._connector.channel, "payload": payload})
         if self._marked:
@@ -240,25 +253,28 @@ class PostgresConnection:
         except ConnectionLostError as error:
             if not self._marked:
                 raise
-            self._learn_fate(mark, error)
+            self._read_outcome(mark, error)
 
-    def _learn_fate(self, mark: str, error: ConnectionLostError) -> None:
-        """The connection broke during commit: ended well if our mark is there, lost if an older one is."""
-        for left in reversed(range(_ASKS)):  # a server that restarts may hang up on us more than once
+    def _read_outcome(self, mark: str, error: ConnectionLostError) -> None:
+        """Find out whether a commit succeeded whose connection broke: it did if its mark is stored.
+
+        Returns if it did, raises `error` if not, OutcomeUnknownError if the mark cannot be read.
+        """
+        for attempts_left in reversed(range(_OUTCOME_ATTEMPTS)):  # a restarting server may disconnect more than once
             try:
                 wire = self._connected()
                 wire.send(_GET_MARK, {"worker": self._worker})
-                [(found,)] = wire.sync()
+                [(stored,)] = wire.sync()
             except (HoldproofError, ValueError) as trouble:
-                if left and isinstance(trouble, ConnectionLostError):
+                if attempts_left and isinstance(trouble, ConnectionLostError):
                     continue
                 raise OutcomeUnknownError(f"the connection broke during commit: {error}") from trouble
-            if found != mark:
+            if stored != mark:
                 raise error
             return
 
     def mark_commits(self) -> None:
-        """From here on every commit leaves its mark; called once the table is there."""
+        """Let every later commit store its mark; called once the table exists."""
         wire = self._connected()
         wire.send(_SET_MARK, {"worker": self._worker, "mark": ""}, expect=1)
         wire.sync()
@@ -325,14 +341,15 @@ class PostgresConnection:
 
 
 def _payloads(topics: Iterable[str]) -> Iterator[str]:
-    """Topics joined into as few notifications as their size allows."""
+    """Join topics into as few notifications as their size allows."""
     batch: list[str] = []
     size = 0
     for topic in dict.fromkeys(map(short, topics)):
         length = len(topic.encode()) + 1
         if batch and size + length > _PAYLOAD:
             yield "\n".join(batch)
-            batch, size = [], 0
+            batch = []
+            size = 0
         batch.append(topic)
         size += length
     if batch:

@@ -1,10 +1,11 @@
-"""A server that says nothing is either at work or gone, and TCP cannot always tell: it is asked on another connection.
+"""Liveness: tell a server that works silently from one that is lost, by asking on a second connection.
+
+TCP cannot always tell: a peer behind a broken router looks like a busy one.
 
 Rules:
-- A statement may take as long as it takes, while the server itself says that it is at it.
-- Who cannot be asked either, or says that there is nothing to be done, has lost our question or we its answer: the
-  connection counts as broken, and whoever waits hears so. It may have lost the end of our question only: then it calls
-  itself active, and waits for us.
+- A statement may take any time, as long as the server reports that it is working on it.
+- If the probe fails or reports the session idle, the request or its response was lost: the connection counts as broken
+  and the waiting call fails. A session that is active but waits for the client has lost the end of the request.
 """
 
 from collections.abc import Callable, Generator
@@ -21,9 +22,9 @@ from holdproof.errors import HoldproofError
 T = TypeVar("T")
 
 SILENCE_S = 30.0
-"""How long a server may say nothing before it is asked after."""
+"""How long a server may be silent before it is probed."""
 
-_ANSWER_S: Final = 5.0
+_PROBE_S: Final = 5.0
 _STATE = sql_postgres(
     "SELECT coalesce(state, 'active') = 'active' AND coalesce(wait_event_type, '') <> 'Client'"
     " FROM pg_stat_activity WHERE pid = :pid"
@@ -31,9 +32,9 @@ _STATE = sql_postgres(
 
 
 def backend_is_active(conninfo: str, pid: int) -> bool:
-    """Whether the server is busy for the connection of that number; False where it does not say so in time."""
+    """Return whether the server works for the session of that process id; False if it does not say so in time."""
     try:
-        wire = Wire(make_conninfo(conninfo, application_name="holdproof-asks"), silence_s=_ANSWER_S)
+        wire = Wire(make_conninfo(conninfo, application_name="holdproof-probe"), silence_s=_PROBE_S)
         try:
             wire.send(_STATE, {"pid": pid})
             return wire.sync() == [(True,)]
@@ -44,20 +45,20 @@ def backend_is_active(conninfo: str, pid: int) -> bool:
 
 
 class _SilentError(psycopg.OperationalError):
-    """The server neither speaks nor works."""
+    """The server is silent and does not work for this connection."""
 
 
 class MonitoredConnection(psycopg.Connection[Any]):
-    """A connection of the driver whose waits end as those of a wire do."""
+    """A psycopg connection whose waits end when the server is lost, as those of a `Wire` do."""
 
     conninfo = ""
-    """How it was reached, password and all."""
+    """Its connection string, password included."""
 
-    def wait(self, gen: Generator[Any, Any, T], *given: Any, **named: Any) -> T:
-        """See psycopg, which looks up from its waiting now and then."""
+    def wait(self, gen: Generator[Any, Any, T], *args: Any, **kwargs: Any) -> T:
+        """See psycopg; its waits return to the generator regularly, so silence can be measured here."""
         try:
-            return super().wait(_bounded(gen, SILENCE_S, self._is_active), *given, **named)
-        except _SilentError:  # nothing more is to be asked of it, not even to undo what was begun
+            return super().wait(_bounded(gen, SILENCE_S, self._is_active), *args, **kwargs)
+        except _SilentError:  # no further statement may be sent, not even a rollback
             self.close()
             raise
 
@@ -66,16 +67,16 @@ class MonitoredConnection(psycopg.Connection[Any]):
 
 
 def _bounded(gen: Generator[Any, Any, T], silence_s: float, is_active: Callable[[], bool]) -> Generator[Any, Any, T]:
-    """The same waits, ended where the server neither speaks nor works."""
-    heard, ready = monotonic(), None
+    """Forward the waits of psycopg's generator; raise _SilentError once the server is silent and inactive."""
+    last_sign = monotonic()
     try:
         state = next(gen)
         while True:
             ready = yield state
-            if ready or (monotonic() - heard > silence_s and is_active()):
-                heard = monotonic()
-            elif monotonic() - heard > silence_s:
-                raise _SilentError(f"the server has said nothing for {silence_s:g} s")
+            if ready or (monotonic() - last_sign > silence_s and is_active()):
+                last_sign = monotonic()
+            elif monotonic() - last_sign > silence_s:
+                raise _SilentError(f"the server has sent nothing for {silence_s:g} s")
             state = gen.send(ready)
     except StopIteration as end:
         return end.value  # type: ignore[no-any-return]

@@ -1,9 +1,9 @@
-"""The membrane's own login, under which SQL of services runs.
+"""The login of the application tables (schema `membrane`), under which SQL of applications runs.
 
 Rules:
-- It has the rights of the role `holdproof_membrane` and no others: SET ROLE leads nowhere, nor does a search path.
-- Its password is random. A table that only the schema's owner may read keeps it; the server is given its SCRAM hash.
-- A URL whose login may not make roles is used as it is, unless it could reach the kernel: then it is refused.
+- It has the rights of the role `holdproof_membrane` and no others; neither SET ROLE nor a search path adds any.
+- Its password is random, stored in a table that only the schema's owner may read; the server gets its SCRAM hash.
+- A URL whose login may not create roles is used as it is, unless it could read the kernel: then it is refused.
 """
 
 from holdproof.db.clock import Random
@@ -18,7 +18,7 @@ _POWERS = sql_postgres(
     " WHERE n.nspname = 'kernel'), false) FROM pg_roles r WHERE r.rolname = current_user"
 )
 _LOGIN = sql_postgres("SELECT name, password FROM membrane_login JOIN pg_roles ON rolname = name")
-_KEEP = sql_postgres(
+_STORE = sql_postgres(
     "INSERT INTO membrane_login (one, name, password) VALUES (1, :name, :password)"
     " ON CONFLICT (one) DO UPDATE SET name = excluded.name, password = excluded.password"
 )
@@ -31,7 +31,7 @@ REVOKE INSERT, UPDATE, DELETE, TRUNCATE ON {", ".join(sorted(RESERVED_TABLES))} 
 """
 
 
-# An extension can only be made by the owner; where there is none to be made, vectors are scanned.
+# Only the owner can create an extension; without it vectors are searched by a scan.
 _EXTENSION = """
 DO $$ BEGIN
   IF EXISTS (SELECT FROM pg_available_extensions WHERE name = 'vector') THEN
@@ -43,15 +43,15 @@ END $$
 
 
 def ensure(wire: Wire, random: Random) -> tuple[str, str] | None:
-    """Name and password of the membrane's login, made if it is missing; None where the URL's own is to be used."""
+    """Return name and password of the application login, created if missing; None if the URL's own is to be used."""
     wire.send(_POWERS, {})
-    [(makes, reaches)] = wire.sync()
-    if not makes and reaches:
+    [(can_create_roles, reaches_kernel)] = wire.sync()
+    if not can_create_roles and reaches_kernel:
         raise ConfigError(
-            "this login could reach the kernel and may not make roles; give the provider a URL with a login of its own,"
-            " to which holdproof_membrane is granted"
+            "this login can read the kernel and may not create roles; give the provider a URL with a separate login"
+            " that is granted holdproof_membrane"
         )
-    if not makes:
+    if not can_create_roles:
         return None
     wire.text("BEGIN")
     wire.text("SELECT pg_advisory_xact_lock(hashtext('holdproof login'))")
@@ -59,15 +59,17 @@ def ensure(wire: Wire, random: Random) -> tuple[str, str] | None:
         wire.text(statement)
     wire.text(_EXTENSION)
     wire.send(_LOGIN, {})
-    found = wire.sync()
-    name, password = found[0] if found else _make(wire, random)
+    logins = wire.sync()
+    name, password = next(iter(logins), None) or _create(wire, random)
     wire.text("COMMIT")
     wire.sync()
     return name, password
 
 
-def _make(wire: Wire, random: Random) -> tuple[str, str]:
-    name, password = f"holdproof_membrane_{random(6).hex()}", random(24).hex()
+def _create(wire: Wire, random: Random) -> tuple[str, str]:
+    # A name of its own: several stores of one server must not share a login.
+    name = f"holdproof_membrane_{random(6).hex()}"
+    password = random(24).hex()
     wire.text(f"CREATE ROLE {name} LOGIN PASSWORD '{wire.scrambled(name, password)}' IN ROLE holdproof_membrane")
-    wire.send(_KEEP, {"name": name, "password": password}, expect=1)
+    wire.send(_STORE, {"name": name, "password": password}, expect=1)
     return name, password

@@ -1,4 +1,4 @@
-"""Reads: a batch shares one snapshot."""
+"""The reader of PostgreSQL: a batch of reads shares one snapshot."""
 
 from typing import Any
 
@@ -7,74 +7,84 @@ from holdproof.db.postgres.wire import Wire
 from holdproof.db.worker_pool import Job, deliver
 from holdproof.errors import ConnectionLostError, HoldproofError, UnavailableError
 
+# A read is retried on a new connection this often.
+_ATTEMPTS = 3
+
 
 class PostgresReader:
     """The worker for reads: a batch shares one snapshot; a read whose connection broke runs again."""
 
     def __init__(self, connector: Connector, tx: PostgresTx, clock: ServerClock) -> None:
-        self.progress, self._connector, self._tx, self._clock = 0, connector, tx, clock
+        self.progress = 0
+        self._connector = connector
+        self._tx = tx
+        self._clock = clock
         self._wire: Wire | None = None
 
     def pause_s(self, waiting: int) -> float:
-        """Reads start at once."""
+        """Return 0: reads start at once."""
         del waiting
         return 0.0
 
     def handle(self, jobs: list[Job[Any]]) -> list[Job[Any]]:
         """Run a batch on one snapshot; after a failure the next job gets a new one."""
         live = [job for job in jobs if job.claim()]
-        fresh, gone = True, None
+        needs_snapshot = True
+        unavailable: UnavailableError | None = None
         for job in live:
-            if gone is None:
-                fresh, gone = self._one(job, fresh=fresh)
-            else:  # what one waited for in vain, the others need not wait for again
-                job.error = gone
+            if unavailable is None:
+                needs_snapshot, unavailable = self._run_job(job, needs_snapshot=needs_snapshot)
+            else:  # the first one waited for the server; the others need not wait again
+                job.error = unavailable
             self.progress += 1
         deliver(live)
-        if not fresh:
+        if not needs_snapshot:
             self._end("COMMIT")
         return []
 
-    def _one(self, job: Job[Any], *, fresh: bool) -> tuple[bool, UnavailableError | None]:
-        """One read; whether the next one needs a new snapshot, and why there will be none."""
-        for _ in range(3):
+    def _run_job(self, job: Job[Any], *, needs_snapshot: bool) -> tuple[bool, UnavailableError | None]:
+        """Run one read; returns whether the next one needs a new snapshot, and the error if the server is down."""
+        for _ in range(_ATTEMPTS):
             try:
-                wire = self._ready(fresh=fresh)
+                wire = self._ready(needs_snapshot=needs_snapshot)
             except ConnectionLostError as error:
-                job.error, fresh = error, True
+                job.fail(error)
+                needs_snapshot = True
                 continue
             except UnavailableError as error:
                 job.error = error
                 return True, error
             try:
                 self._tx.broken = None
-                job.result, job.error = job.fn(self._tx), None
+                job.result = job.fn(self._tx)
+                job.error = None
                 if self._tx.broken is not None:
                     raise self._tx.broken
                 wire.sync()
             except ConnectionLostError as error:
-                job.result, job.error, fresh = None, error, True
+                job.fail(error)
+                needs_snapshot = True
             except BaseException as error:
-                job.result, job.error = None, error
+                job.fail(error)
                 self._end("ROLLBACK")
                 return True, None
             else:
                 return False, None
         return True, None
 
-    def _ready(self, *, fresh: bool) -> Wire:
+    def _ready(self, *, needs_snapshot: bool) -> Wire:
         wire = self._wire
         if wire is None or not wire.alive:
             wire = self._wire = self._tx.wire = self._connector.wire("holdproof-reader", reads=True)
-            fresh = True
-        if fresh:
+            needs_snapshot = True
+        if needs_snapshot:
             self._clock.measure(wire)
             self._tx.reset()
             wire.text("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
         return wire
 
     def _end(self, how: str) -> None:
-        """Leave the transaction, so that no snapshot is held while nothing is read."""
+        """End the transaction: an open snapshot would keep the server from removing dead rows."""
         wire = self._wire
         if wire is None or not wire.alive:
             return
@@ -86,6 +96,6 @@ class PostgresReader:
             wire.close()
 
     def close(self) -> None:
-        """Hang up."""
+        """Close the connection."""
         if self._wire is not None:
             self._wire.close()

@@ -1,9 +1,9 @@
-"""Copies of a schema: read table by table from one snapshot, loaded into a schema beside it, exchanged by renaming.
+"""Snapshots of a schema: read table by table, loaded into a second schema, exchanged by renaming.
 
 Rules:
-- Everything is read from one REPEATABLE READ snapshot; writers go on. No program but the server is needed.
+- Everything is read from one REPEATABLE READ snapshot while writers continue. No program but the server is needed.
 - A copy is loaded into a schema of its own, so nothing live is touched before `exchange`, which is one transaction.
-- Nobody can open the store while its schema is exchanged; whoever has it open is in the way.
+- Nobody can open the store while its schema is exchanged; an open store prevents the exchange.
 """
 
 import os
@@ -17,7 +17,7 @@ from psycopg import sql as text
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from holdproof.db.clock import system_random
-from holdproof.db.postgres.connection import PATIENCE, Connector, PostgresTx, ServerClock
+from holdproof.db.postgres.connection import CONNECTION_TIMEOUTS, Connector, PostgresTx, ServerClock
 from holdproof.db.postgres.liveness import MonitoredConnection
 from holdproof.db.postgres.wire import words
 from holdproof.db.tx import Tx
@@ -26,11 +26,11 @@ from holdproof.errors import CorruptError, DatabaseError, HoldproofError, Unavai
 STAGED: Final = "kernel_restoring"
 _CHUNK = 1 << 20
 OWN: Final = "commit_marks"
-"""A table that belongs to the connections, not to the store."""
+"""A table of the connections, not of the store: never copied."""
 
 
-class Without(NamedTuple):
-    """What is left out of a copy: columns read as NULL, rows by a condition (both from code, never from a user)."""
+class Exclusions(NamedTuple):
+    """What a copy excludes: columns read as NULL, rows by a condition (both from code, never from a user)."""
 
     columns: frozenset[tuple[str, str]] = frozenset()
     where: Mapping[str, LiteralString] = {}
@@ -40,12 +40,14 @@ class Snapshot:
     """One snapshot of a schema: for reading through `tx`, and for copying out."""
 
     def __init__(self, connection: "psycopg.Connection[Any]", space: str, tx: Tx) -> None:
-        self._connection, self._space, self.tx = connection, space, tx
+        self._connection = connection
+        self._space = space
+        self.tx = tx
 
     def dump(
-        self, folder: Path, without: Without, progress: Callable[[int, int], None]
+        self, folder: Path, without: Exclusions, progress: Callable[[int, int], None]
     ) -> tuple[dict[str, list[str]], dict[str, int]]:
-        """Write a file for each table; gives the columns of each, and where the sequences stand."""
+        """Write a file for each table; returns the columns of each table and the values of the sequences."""
         tables = columns(self._connection, self._space)
         for number, (table, listed) in enumerate(tables.items(), 1):
             handle = os.open(folder / f"{table}.copy", os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
@@ -55,7 +57,7 @@ class Snapshot:
             progress(number, len(tables))
         return tables, sequences(self._connection, self._space)
 
-    def _rows(self, table: str, columns: list[str], without: Without) -> Iterator[bytes]:
+    def _rows(self, table: str, columns: list[str], without: Exclusions) -> Iterator[bytes]:
         listed = [
             text.SQL("NULL") if (table, column) in without.columns else text.Identifier(column) for column in columns
         ]
@@ -70,10 +72,11 @@ class Snapshot:
 
 @contextmanager
 def snapshot(url: str, *, space: str = "kernel") -> Iterator[Snapshot]:
-    """Hold a snapshot that everything acknowledged before stands in."""
+    """Open a snapshot that includes everything acknowledged before."""
     connector = Connector(url, space, connect_s=10, lock_s=10, read_s=600)
     with connect(url) as connection, translated():
         connection.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
+        # Two connections, one snapshot: psycopg's COPY on one, `Tx` with its pipeline on the other.
         [(name,)] = connection.execute("SELECT pg_export_snapshot()").fetchall()
         wire = connector.wire("holdproof-backup", reads=True)
         try:
@@ -94,7 +97,7 @@ def snapshot(url: str, *, space: str = "kernel") -> Iterator[Snapshot]:
 
 
 def prepare(url: str) -> None:
-    """An empty schema for a copy; what an earlier try left there is dropped."""
+    """Create an empty schema for a copy; the remains of an earlier attempt are dropped."""
     with connect(url) as connection, translated(), connection.transaction():
         connection.execute(f"DROP SCHEMA IF EXISTS {STAGED} CASCADE")
         connection.execute(f"CREATE SCHEMA {STAGED}")
@@ -105,7 +108,7 @@ def prepare(url: str) -> None:
 
 
 def discard(url: str) -> None:
-    """Drop what was loaded, as far as possible."""
+    """Drop what was loaded; failures are ignored."""
     with suppress(HoldproofError), connect(url) as connection, translated():
         connection.execute(f"DROP SCHEMA IF EXISTS {STAGED} CASCADE")
 
@@ -116,13 +119,13 @@ def load(
     sequences: Mapping[str, int],
     read: Callable[[str], Iterable[bytes]],
 ) -> None:
-    """Fill the tables of the prepared schema; `read` gives the chunks of a table, and raises if they are not whole."""
+    """Fill the tables of the prepared schema; `read` yields the chunks of a table and raises if they are damaged."""
     with connect(url) as connection, translated(), connection.transaction():
         for table in ordered(connection, STAGED, list(columns(connection, STAGED))):
             connection.execute(text.SQL("DELETE FROM {}").format(text.Identifier(STAGED, table)))
-        have = columns(connection, STAGED)
+        existing = columns(connection, STAGED)
         for table in reversed(ordered(connection, STAGED, list(tables))):
-            if not set(tables[table]) <= set(have.get(table, ())):
+            if not set(tables[table]) <= set(existing.get(table, ())):
                 raise CorruptError(f"the backup has columns of {table} that its schema does not have", table=table)
             listed = text.SQL(", ").join(map(text.Identifier, tables[table]))
             statement = text.SQL("COPY {} ({}) FROM STDIN").format(text.Identifier(STAGED, table), listed)
@@ -137,7 +140,7 @@ def load(
 
 
 def exchange(url: str, aside: str) -> None:
-    """Let the loaded schema take the place of the live one, which is renamed; one transaction."""
+    """Replace the live schema by the loaded one in one transaction; the old one is renamed to `aside`."""
     with connect(url) as connection, translated(), connection.transaction():
         connection.execute("SELECT pg_advisory_xact_lock(hashtext('holdproof schema'))")
         if has(connection, "kernel"):
@@ -157,13 +160,13 @@ END $$
 
 
 def opened(url: str) -> int:
-    """How many connections of open stores there are to that database."""
+    """Return how many connections of open stores a database has."""
     with connect(url) as connection, translated():
         return in_use(connection)
 
 
 def exists(url: str, space: str = "kernel") -> bool:
-    """Whether the database has that schema."""
+    """Return whether a database has that schema."""
     with connect(url) as connection, translated():
         return has(connection, space)
 
@@ -172,10 +175,15 @@ def exists(url: str, space: str = "kernel") -> bool:
 
 
 def connect(url: str, name: str = "holdproof-copy") -> "psycopg.Connection[Any]":
-    """A connection of its own, that commits each statement; patient with locks for ten seconds."""
+    """Open a connection that commits each statement and waits ten seconds at most for locks."""
     try:
         options = "-c TimeZone=UTC -c DateStyle=ISO -c bytea_output=hex -c extra_float_digits=1 -c lock_timeout=10s"
-        parts: dict[str, Any] = {**PATIENCE, **conninfo_to_dict(url), "application_name": name, "options": options}
+        parts: dict[str, Any] = {
+            **CONNECTION_TIMEOUTS,
+            **conninfo_to_dict(url),
+            "application_name": name,
+            "options": options,
+        }
         conninfo = make_conninfo(**parts, client_encoding="utf8")
         connection = MonitoredConnection.connect(conninfo, autocommit=True)
         connection.conninfo = conninfo
@@ -186,7 +194,7 @@ def connect(url: str, name: str = "holdproof-copy") -> "psycopg.Connection[Any]"
 
 @contextmanager
 def translated() -> Iterator[None]:
-    """Our errors for the driver's."""
+    """Translate the driver's errors into Holdproof's."""
     try:
         yield
     except psycopg.OperationalError as error:
@@ -196,7 +204,7 @@ def translated() -> Iterator[None]:
 
 
 def in_use(connection: "psycopg.Connection[Any]") -> int:
-    """How many connections of open stores there are beside this one."""
+    """Return how many other connections of open stores there are."""
     [(count,)] = connection.execute(
         "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()"
         " AND application_name LIKE 'holdproof%'"
@@ -205,13 +213,12 @@ def in_use(connection: "psycopg.Connection[Any]") -> int:
 
 
 def has(connection: "psycopg.Connection[Any]", space: str) -> bool:
-    """Whether there is such a schema."""
-    found = connection.execute("SELECT 1 FROM pg_namespace WHERE nspname = %s", (space,)).fetchall()
-    return bool(found)
+    """Return whether there is such a schema."""
+    return bool(connection.execute("SELECT 1 FROM pg_namespace WHERE nspname = %s", (space,)).fetchall())
 
 
 def columns(connection: "psycopg.Connection[Any]", space: str, kinds: str = "r") -> dict[str, list[str]]:
-    """The tables of a schema and their columns, but for what belongs to the connections."""
+    """Return the tables of a schema and their columns, without the connections' own."""
     rows = connection.execute(
         "SELECT c.relname, a.attname FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace"
         " JOIN pg_attribute a ON a.attrelid = c.oid WHERE n.nspname = %s AND c.relkind = ANY(%s) AND c.relname <> %s"
@@ -225,7 +232,7 @@ def columns(connection: "psycopg.Connection[Any]", space: str, kinds: str = "r")
 
 
 def sequences(connection: "psycopg.Connection[Any]", space: str) -> dict[str, int]:
-    """Where each identity column stands, by `table.column`; those never used are left out."""
+    """Return the last value of each identity column, by `table.column`; unused ones are omitted."""
     rows = connection.execute(
         "SELECT c.relname, a.attname, pg_sequence_last_value(pg_get_serial_sequence(n.nspname || '.' || c.relname,"
         " a.attname)::regclass) FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace"
@@ -236,18 +243,20 @@ def sequences(connection: "psycopg.Connection[Any]", space: str) -> dict[str, in
 
 
 def ordered(connection: "psycopg.Connection[Any]", space: str, tables: list[str]) -> list[str]:
-    """Tables in an order in which rows can be deleted; reversed, one in which they can be inserted."""
+    """Sort tables so that rows can be deleted in this order, and inserted in the reverse one (foreign keys)."""
     rows = connection.execute(
         "SELECT c.conrelid::regclass::text, c.confrelid::regclass::text FROM pg_constraint c"
         " JOIN pg_namespace n ON n.oid = c.connamespace WHERE n.nspname = %s AND c.contype = 'f'",
         (space,),
     ).fetchall()
     needs = {(child.rpartition(".")[2], parent.rpartition(".")[2]) for child, parent in rows}
-    left, order = sorted(tables), list[str]()
-    while left:
-        free = [each for each in left if not any((child, each) in needs and child != each for child in left)]
+    remaining = sorted(tables)
+    order: list[str] = []
+    while remaining:
+        # Free: no other remaining table refers to it.
+        free = [name for name in remaining if not any((child, name) in needs and child != name for child in remaining)]
         if not free:
-            raise DatabaseError("tables that need each other in a circle cannot be loaded")
+            raise DatabaseError("tables whose foreign keys form a cycle cannot be loaded")
         order += free
-        left = [each for each in left if each not in free]
+        remaining = [name for name in remaining if name not in free]
     return order

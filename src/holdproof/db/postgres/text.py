@@ -12,7 +12,7 @@ Value = bytes | None
 
 
 def dump(name: str, value: Any) -> tuple[Value, int]:
-    """A parameter as bytes and their format (0 text, 1 binary)."""
+    """Return a parameter as bytes and their format (0 text, 1 binary); InvalidInputError if no column can store it."""
     if value is None:
         return None, 0
     kind = type(value)
@@ -20,9 +20,9 @@ def dump(name: str, value: Any) -> tuple[Value, int]:
         try:
             data = value.encode()
         except UnicodeEncodeError as error:
-            raise InvalidInputError(f"{name} is no Unicode text: {error.reason}", parameter=name) from error
+            raise InvalidInputError(f"{name} is not valid Unicode: {error.reason}", parameter=name) from error
         if b"\0" in data:
-            raise InvalidInputError(f"{name} holds a NUL character, which PostgreSQL cannot store", parameter=name)
+            raise InvalidInputError(f"{name} contains a NUL character, which PostgreSQL cannot store", parameter=name)
         return data, 0
     if kind is int or kind is float:
         return repr(value).encode(), 0
@@ -30,10 +30,10 @@ def dump(name: str, value: Any) -> tuple[Value, int]:
         return (b"1" if value else b"0"), 0
     if isinstance(value, bytes | bytearray | memoryview):
         return bytes(value), 1
-    if isinstance(value, str | int | float):  # an enum, or a number of another library
+    if isinstance(value, str | int | float):  # an enum, or a number type of another library
         plain = next(base for base in (str, int, float) if isinstance(value, base))
         return dump(name, plain.__str__(value) if plain is str else plain(value))
-    raise InvalidInputError(f"{name} has type {kind.__name__}, which no database column takes", parameter=name)
+    raise InvalidInputError(f"{name} has type {kind.__name__}, which no column can store", parameter=name)
 
 
 def _time(data: bytes) -> str:
@@ -54,6 +54,7 @@ def _blob(data: bytes) -> bytes:
     return bytes.fromhex(data[2:].decode())
 
 
+# By PostgreSQL's type number (pg_type.oid).
 _LOADERS: dict[int, Callable[[bytes], Any]] = {
     16: _truth,
     17: _blob,
@@ -69,5 +70,5 @@ _LOADERS: dict[int, Callable[[bytes], Any]] = {
 
 
 def loader(oid: int) -> Callable[[bytes], Any]:
-    """The reader of a column's type; text for all that has none of its own."""
+    """Return the function that reads a column's type; types without one of their own come as text."""
     return _LOADERS.get(oid, bytes.decode)

@@ -1,4 +1,4 @@
-"""Leaving and filling the schemas of a server's database."""
+"""Transfer from and to the schemas of a PostgreSQL database; the contract is in db/transfer.py."""
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -8,7 +8,7 @@ from typing import Any, Final
 import psycopg
 from psycopg import sql as text
 
-from holdproof.db.migrate import ARRIVING, MOVED, applied
+from holdproof.db.migrate import COPY_IN_PROGRESS, MOVED, applied
 from holdproof.db.postgres.snapshot import (
     OWN,
     Snapshot,
@@ -25,47 +25,49 @@ from holdproof.db.postgres.text import loader
 from holdproof.db.tx import Row, Tx
 from holdproof.errors import AlreadyExistsError, BusyError, InvalidInputError
 
-_NAME: Final = "moving-holdproof"  # not counted among those who have the store open
+_NAME: Final = "moving-holdproof"  # does not start with "holdproof", so `in_use` does not count it
 _PATIENCE_S: Final = 3.0
 
 
-class Leaving:
-    """The schemas of a store that is being left; see db/transfer.py."""
+class PostgresSource:
+    """The locked schemas of a store that is read; see TransferSource."""
 
-    def __init__(self, connection: "psycopg.Connection[Any]", shots: Mapping[str, Snapshot]) -> None:
-        self._connection, self._shots, self.spaces = connection, shots, list(shots)
+    def __init__(self, connection: "psycopg.Connection[Any]", snapshots: Mapping[str, Snapshot]) -> None:
+        self._connection = connection
+        self._snapshots = snapshots
+        self.spaces = list(snapshots)
 
     def ledger(self, space: str) -> dict[str, str]:
-        """See Leaving."""
-        return applied(self._shots[space].tx)
+        """See TransferSource."""
+        return applied(self._snapshots[space].tx)
 
     def tx(self, space: str) -> Tx:
-        """See Leaving."""
-        return self._shots[space].tx
+        """See TransferSource."""
+        return self._snapshots[space].tx
 
     def tables(self, space: str) -> dict[str, list[str]]:
-        """See Leaving."""
+        """See TransferSource."""
         with translated():
             return columns(self._connection, space, kinds="rvmpf")
 
     def count(self, space: str, table: str) -> int:
-        """See Leaving."""
+        """See TransferSource."""
         with translated():
-            asked = text.SQL("SELECT count(*) FROM {}").format(text.Identifier(space, table))
-            [(number,)] = self._connection.execute(asked).fetchall()
+            query = text.SQL("SELECT count(*) FROM {}").format(text.Identifier(space, table))
+            [(number,)] = self._connection.execute(query).fetchall()
             return int(number)
 
     def rows(self, space: str, table: str, columns: list[str]) -> Iterator[Row]:
-        """See Leaving."""
+        """See TransferSource."""
         return _rows(self._connection, space, table, columns)
 
     def counters(self, space: str) -> dict[str, int]:
-        """See Leaving."""
+        """See TransferSource."""
         with translated():
             return {name.partition(".")[0]: last for name, last in sequences(self._connection, space).items()}
 
     def seal(self, to: str) -> None:
-        """See Leaving: all spaces in one commit."""
+        """See TransferSource; all spaces in one commit."""
         with translated():
             for space in self.spaces:
                 self._connection.execute(
@@ -78,46 +80,46 @@ class Leaving:
 
 
 @contextmanager
-def leave(url: str, spaces: list[str]) -> Iterator[Leaving]:
-    """Hold the schemas that are there: others may look, but nobody can write, nor open them before we are done."""
+def open_source(url: str, spaces: list[str]) -> Iterator[PostgresSource]:
+    """Lock the existing schemas: others may read, but nobody can write or open the store until this ends."""
     with connect(url, _NAME) as connection, ExitStack() as ends, translated():
-        there = [space for space in spaces if has(connection, space)]
+        existing = [space for space in spaces if has(connection, space)]
         connection.execute("SET idle_in_transaction_session_timeout = 0")
         connection.execute("BEGIN")
-        for space in there:
+        for space in existing:
             names = [*columns(connection, space), OWN]
             listed = text.SQL(", ").join(text.Identifier(space, name) for name in names)
             connection.execute(text.SQL("LOCK TABLE {} IN EXCLUSIVE MODE").format(listed))
         _refuse_open(connection)
-        yield Leaving(connection, {space: ends.enter_context(snapshot(url, space=space)) for space in there})
+        yield PostgresSource(connection, {space: ends.enter_context(snapshot(url, space=space)) for space in existing})
 
 
 def _refuse_open(connection: "psycopg.Connection[Any]") -> None:
-    """BusyError while anybody has the store open; connections that were just closed get a moment to go."""
+    """Raise BusyError while the store is open elsewhere; connections that are being closed get a few seconds."""
     deadline = time.monotonic() + _PATIENCE_S
     while others := in_use(connection):
         if time.monotonic() >= deadline:
-            raise BusyError("the store is open elsewhere: close it first", connections=others)
+            raise BusyError("the store is open elsewhere; close it there first", connections=others)
         time.sleep(0.05)
 
 
-class Arriving:
-    """The schemas of a store that is being filled; see db/transfer.py."""
+class PostgresTarget:
+    """The schemas of a store that is being filled; see TransferTarget."""
 
     def __init__(self, url: str) -> None:
         self._url = url
 
     def ledger(self, space: str) -> dict[str, str] | None:
-        """See Arriving; a schema that somebody else filled has an empty one."""
+        """See TransferTarget; a schema that somebody else filled has an empty one."""
         with connect(self._url, _NAME) as connection, translated():
             return _ledger(connection, space)
 
     def discard(self, space: str) -> None:
-        """See Arriving."""
+        """See TransferTarget."""
         with connect(self._url, _NAME) as connection, translated(), connection.transaction():
             connection.execute("SELECT pg_advisory_xact_lock(hashtext('holdproof schema'))")
             ledger = _ledger(connection, space)
-            if ledger is not None and ARRIVING.name not in ledger:
+            if ledger is not None and COPY_IN_PROGRESS.name not in ledger:
                 raise AlreadyExistsError(f"the target is not empty: it has a {space} already", space=space)
             connection.execute(text.SQL("DROP SCHEMA IF EXISTS {} CASCADE").format(text.Identifier(space)))
 
@@ -128,47 +130,47 @@ class Arriving:
         rows: Mapping[str, Iterable[Row]],
         counters: Mapping[str, int],
     ) -> None:
-        """See Arriving."""
+        """See TransferTarget."""
         with connect(self._url, _NAME) as connection, translated(), connection.transaction():
             order = ordered(connection, space, list(tables))
             for table in order:
-                keep = (
-                    text.SQL("name <> {}").format(ARRIVING.name) if table == "schema_migrations" else text.SQL("true")
-                )
+                is_ledger = table == "schema_migrations"
+                removable = text.SQL("name <> {}").format(COPY_IN_PROGRESS.name) if is_ledger else text.SQL("true")
                 named = text.Identifier(space, table)
-                connection.execute(text.SQL("DELETE FROM {} WHERE {}").format(named, keep))
+                connection.execute(text.SQL("DELETE FROM {} WHERE {}").format(named, removable))
             for table in reversed(order):
                 _load(connection, space, table, tables[table], rows[table])
             for name, last in counters.items():
                 _set_counter(connection, space, name, last)
 
     def rows(self, space: str, tables: Mapping[str, list[str]]) -> Iterator[tuple[str, Iterator[Row]]]:
-        """See Arriving."""
+        """See TransferTarget."""
         with connect(self._url, _NAME) as connection:
             for table, listed in tables.items():
                 yield table, _rows(connection, space, table, listed)
 
     def tables(self, space: str) -> dict[str, list[str]]:
-        """See Arriving."""
+        """See TransferTarget."""
         with connect(self._url, _NAME) as connection, translated():
             return columns(connection, space)
 
-    def settle(self, space: str) -> None:
-        """See Arriving."""
+    def remove_mark(self, space: str) -> None:
+        """See TransferTarget."""
         with connect(self._url, _NAME) as connection, translated():
             connection.execute(
                 text.SQL("DELETE FROM {} WHERE name = {}").format(
-                    text.Identifier(space, "schema_migrations"), ARRIVING.name
+                    text.Identifier(space, "schema_migrations"), COPY_IN_PROGRESS.name
                 )
             )
 
 
 def _ledger(connection: "psycopg.Connection[Any]", space: str) -> dict[str, str] | None:
-    found = columns(connection, space, kinds="rvmpf")
-    if "schema_migrations" not in found:
-        return {} if found else None  # somebody else's, or none; one that was only just made counts as none
-    asked = text.SQL("SELECT name, sha256 FROM {}").format(text.Identifier(space, "schema_migrations"))
-    return dict(connection.execute(asked).fetchall())
+    tables = columns(connection, space, kinds="rvmpf")
+    if "schema_migrations" not in tables:
+        # Tables of others are an empty ledger; a schema without tables was created a moment ago and counts as missing.
+        return {} if tables else None
+    query = text.SQL("SELECT name, sha256 FROM {}").format(text.Identifier(space, "schema_migrations"))
+    return dict(connection.execute(query).fetchall())
 
 
 def _load(
@@ -180,16 +182,16 @@ def _load(
         with connection.cursor() as cursor, cursor.copy(statement) as copy:
             for row in rows:
                 copy.write_row(row)
-    except psycopg.DataError as error:  # a NUL in a text, or a type that only SQLite keeps in such a column
-        raise InvalidInputError(f"a row of {table} cannot be kept by PostgreSQL: {error}", table=table) from error
+    except psycopg.DataError as error:  # a NUL in a text, or a type that only SQLite stores in such a column
+        raise InvalidInputError(f"a row of {table} cannot be stored by PostgreSQL: {error}", table=table) from error
 
 
 def _set_counter(connection: "psycopg.Connection[Any]", space: str, table: str, last: int) -> None:
-    found = connection.execute(
+    identities = connection.execute(
         "SELECT a.attname FROM pg_attribute a WHERE a.attrelid = %s::regclass AND a.attidentity <> ''",
         (f"{space}.{table}",),
     ).fetchall()
-    for (column,) in found:
+    for (column,) in identities:
         connection.execute("SELECT setval(pg_get_serial_sequence(%s, %s), %s)", (f"{space}.{table}", column, last))
 
 

@@ -1,13 +1,14 @@
-"""One connection in libpq's pipeline mode: statements go out, answers come back in order, errors are typed."""
+"""One connection in libpq's pipeline mode: statements are queued, results come back in order, errors are typed."""
 
 import select
-from collections.abc import Callable, Mapping
+import time
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from psycopg import Error, OperationalError, pq
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
-from holdproof.db.postgres.connect import dial
 from holdproof.db.postgres.text import dump, loader
 from holdproof.db.sql import Query
 from holdproof.db.tx import Refusal, Row
@@ -29,6 +30,10 @@ from holdproof.errors import (
     UnavailableError,
 )
 
+_PER_HOST: Final = ("host", "hostaddr", "port")
+_CONNECT_TIMEOUT_S: Final = 5.0
+_SHORTEST_TIMEOUT_S: Final = 2.0
+_POLL_EVENTS: Final = {pq.PollingStatus.READING: select.POLLIN, pq.PollingStatus.WRITING: select.POLLOUT}
 _OLDEST = 140000
 _GRACE_MS = 1000
 _MOST_PARAMETERS = 65_535
@@ -52,11 +57,12 @@ _TYPED: dict[str, type[HoldproofError]] = {
 }
 
 
+# The connection is closed by the server after these.
 _LOST = {"57P01", "57P02", "57P03", "57P05", "08003", "08006"}
 
 
 class _Slot(NamedTuple):
-    """What an answer will be for."""
+    """What the next result in the pipeline belongs to."""
 
     query: Query | None
     expect: int | None
@@ -66,19 +72,20 @@ class _Slot(NamedTuple):
 
 
 class Wire:
-    """One connection in pipeline mode: statements go out, answers come back in order.
+    """One connection in pipeline mode: statements are queued, results come back in order.
 
-    A server that says nothing for `silence_s` is lost unless it is `is_active`, asked with the number of the connection.
+    A server that sends nothing for `silence_s` counts as lost unless `is_active(backend_pid)` says that it is working.
     """
 
     def __init__(self, conninfo: str, *, silence_s: float, is_active: Callable[[int], bool] = lambda _: False) -> None:
-        self._silence_s, self._is_active = silence_s, is_active
+        self._silence_s = silence_s
+        self._is_active = is_active
         self.op = self.wrote = self.touched = 0
         self.columns: tuple[str, ...] = ()
         self._slots: list[_Slot] = []
         self._prepared: set[int] = set()
         self._loaders: dict[int, list[Callable[[bytes], Any]]] = {}
-        self._pg = dial(conninfo)
+        self._pg = connect(conninfo)
         if self._pg.server_version < _OLDEST:
             raise ConfigError(f"PostgreSQL 14 or newer is needed, this is {self._pg.server_version // 10000}")
         self._pg.nonblocking = 1
@@ -88,7 +95,7 @@ class Wire:
 
     @property
     def alive(self) -> bool:
-        """Whether the connection still stands."""
+        """Whether the connection is usable."""
         return self._pg.status == pq.ConnStatus.OK
 
     @property
@@ -102,12 +109,12 @@ class Wire:
         return self._pg.transaction_status == pq.TransactionStatus.INERROR
 
     def new_op(self) -> None:
-        """What is written from here on is another operation's."""
+        """Count what is written from here on for a new operation."""
         self.op += 1
         self.wrote = 0
 
     def op_wrote(self) -> bool:
-        """Whether the current operation wrote anything, or may have."""
+        """Return whether the current operation wrote anything, or may have."""
         return self.wrote > 0 or any(
             slot.op == self.op and slot.query is not None and slot.query.kind != "read" for slot in self._slots
         )
@@ -121,7 +128,8 @@ class Wire:
     ) -> None:
         """Queue a statement, prepared at its first use on this connection."""
         name = b"q%d" % query.number
-        values, formats = [], []
+        values = []
+        formats = []
         for parameter in query.names:
             value, form = dump(parameter, params[parameter])
             values.append(value)
@@ -137,12 +145,13 @@ class Wire:
         self._slots.append(_Slot(query, expect, None, self.op, refusal))
 
     def ask(self, query: Query, params: Mapping[str, Any]) -> None:
-        """Queue a statement that is not ours; it is not prepared, and what it changed in settings is undone."""
+        """Queue SQL of an application; it is not prepared, and settings that it changed are reset."""
         if len(query.names) > _MOST_PARAMETERS:
             raise InvalidInputError(f"PostgreSQL takes {_MOST_PARAMETERS} parameters at most, not {len(query.names)}")
         dumped = [dump(name, params.get(name)) for name in query.names]
         try:
-            values, formats = [value for value, _ in dumped], [form for _, form in dumped]
+            values = [value for value, _ in dumped]
+            formats = [form for _, form in dumped]
             self._pg.send_query_params(query.postgres.encode(), values, None, formats)
         except Error as error:
             raise self._lost(error) from error
@@ -158,8 +167,9 @@ class Wire:
         self._slots.append(_Slot(None, None, None, self.op))
 
     def sync(self) -> list[Row]:
-        """Wait for everything queued; the rows of the last statement, or the first failure raised."""
-        slots, self._slots = self._slots, []
+        """Wait for everything queued; returns the rows of the last statement, or raises the first failure."""
+        slots = self._slots
+        self._slots = []
         rows: list[Row] = []
         failure: HoldproofError | None = None
         try:
@@ -168,33 +178,35 @@ class Wire:
             for slot in slots:
                 while (result := self._next()) is not None:
                     if failure is None:
-                        found, failure = self._read(result, slot)
-                        rows = rows if slot.query is None and failure is None else found
+                        slot_rows, failure = self._read(result, slot)
+                        rows = rows if slot.query is None and failure is None else slot_rows
                 if slot.prepares is not None and failure is not None and not isinstance(failure, ExpectationError):
-                    self._prepared.discard(slot.prepares)  # the server skipped it
+                    self._prepared.discard(
+                        slot.prepares
+                    )  # after a failure the server skips the rest, so the statement is not prepared
             while (result := self._next()) is None or result.status != pq.ExecStatus.PIPELINE_SYNC:
                 pass
         except Error as error:
             raise self._lost(error) from (failure or error)
         if failure is not None:
-            self.wrote += 1  # whose statement it was is not known here: let the group find out
+            self.wrote += 1  # which operation's statement it was is unknown here: the group must re-run to find out
             raise failure
         return rows
 
     def scrambled(self, name: str, password: str) -> str:
-        """What a server stores in the place of a password."""
+        """Return the SCRAM verifier that a server stores in place of a password."""
         return self._pg.encrypt_password(password.encode(), name.encode(), b"scram-sha-256").decode()
 
     def abandon(self) -> None:
-        """Wait for what is queued without caring how it ends."""
+        """Wait for what is queued and ignore failures."""
         with suppress(HoldproofError):
             self.sync()
 
-    def heard(self, bell: int) -> list[str]:
-        """The next notifications; none if the bell, a file, rings first."""
+    def notifications(self, wakeup: int) -> list[str]:
+        """Wait for notifications and return their payloads; empty if the file descriptor `wakeup` is readable first."""
         poll = select.poll()
         poll.register(self._pg.socket, select.POLLIN)
-        poll.register(bell, select.POLLIN)
+        poll.register(wakeup, select.POLLIN)
         try:
             poll.poll()
             self._pg.consume_input()
@@ -206,7 +218,7 @@ class Wire:
         return payloads
 
     def close(self) -> None:
-        """Hang up."""
+        """Close the connection."""
         self._pg.finish()
 
     def _read(self, result: Any, slot: _Slot) -> tuple[list[Row], HoldproofError | None]:
@@ -226,31 +238,32 @@ class Wire:
         if loaders is None:
             loaders = self._loaders[query.number] = [loader(result.ftype(i)) for i in range(result.nfields)]
             self.columns = tuple((result.fname(i) or b"").decode() for i in range(result.nfields))
-        get, columns = result.get_value, list(enumerate(loaders))
+        columns = list(enumerate(loaders))
+        get_value = result.get_value
         return [
-            tuple(None if (data := get(row, column)) is None else load(data) for column, load in columns)
+            tuple(None if (data := get_value(row, column)) is None else load(data) for column, load in columns)
             for row in range(result.ntuples)
         ], None
 
     def _flush(self) -> None:
         while self._pg.flush():
             self._poll.modify(self._pg.socket, select.POLLIN | select.POLLOUT)
-            for _, event in self._await():
+            for _, event in self._wait_readable():
                 if event & ~select.POLLOUT:
                     self._pg.consume_input()
             self._poll.modify(self._pg.socket, select.POLLIN)
 
     def _next(self) -> Any:
         while self._pg.is_busy():
-            self._await()
+            self._wait_readable()
             self._pg.consume_input()
         return self._pg.get_result()
 
-    def _await(self) -> list[tuple[int, int]]:
-        """Wait for the server. A statement may take its time; a peer that is gone is found by TCP, or asked after."""
+    def _wait_readable(self) -> list[tuple[int, int]]:
+        """Wait for the server; raises OperationalError once it is silent and not working on our statement."""
         while not (events := self._poll.poll(self._silence_s * 1000)):
             if not self._is_active(self._pg.backend_pid) and not self._poll.poll(_GRACE_MS):
-                raise OperationalError(f"the server has said nothing for {self._silence_s:g} s")
+                raise OperationalError(f"the server has sent nothing for {self._silence_s:g} s")
         return events
 
     def _lost(self, error: Exception) -> ConnectionLostError:
@@ -259,15 +272,58 @@ class Wire:
         return ConnectionLostError(f"the connection to PostgreSQL broke: {words(error)}")
 
 
+def connect(conninfo: str) -> pq.abc.PGconn:
+    """Connect to the first host that accepts; UnavailableError says why the last one did not.
+
+    libpq's own blocking connect would stop every thread of the interpreter; here only the calling thread waits. Each
+    host has `connect_timeout` seconds, then the next one is tried.
+    """
+    reason = ""
+    for host_conninfo, timeout_s in _hosts(conninfo):
+        try:
+            connection = pq.PGconn.connect_start(host_conninfo.encode())
+            if _wait_connected(connection, time.monotonic() + timeout_s):
+                return connection
+            reason = connection.get_error_message() if connection.status == pq.ConnStatus.BAD else "timeout expired"
+            connection.finish()
+        except Error as error:
+            reason = str(error)
+    raise UnavailableError(f"cannot connect to PostgreSQL: {words(reason)}")
+
+
+def _hosts(conninfo: str) -> Iterator[tuple[str, float]]:
+    """Yield connection strings for each host alone, with the seconds that may take."""
+    parts: dict[str, Any] = conninfo_to_dict(conninfo)
+    timeout_s = float(parts.get("connect_timeout") or _CONNECT_TIMEOUT_S)
+    listed = {name: str(parts[name]).split(",") for name in _PER_HOST if parts.get(name)}
+    for number in range(max(map(len, listed.values()), default=1)):
+        # A single port is meant for all hosts, so shorter lists are repeated.
+        one_host = {name: values[number % len(values)] for name, values in listed.items()}
+        yield make_conninfo(conninfo, **one_host), max(_SHORTEST_TIMEOUT_S, timeout_s)
+
+
+def _wait_connected(connection: pq.abc.PGconn, deadline: float) -> bool:
+    """Return whether a connection was established before the deadline."""
+    while connection.status != pq.ConnStatus.BAD:
+        status = connection.connect_poll()
+        if status not in _POLL_EVENTS:
+            return status == pq.PollingStatus.OK
+        poll = select.poll()  # a new one each time: libpq may have opened another socket
+        poll.register(connection.socket, _POLL_EVENTS[pq.PollingStatus(status)])
+        if not poll.poll(max(0.0, deadline - time.monotonic()) * 1000):
+            return False
+    return False
+
+
 def _typed(result: Any, query: Query | None) -> HoldproofError:
     state = (result.error_field(pq.DiagnosticField.SQLSTATE) or b"").decode()
     message = words(result.get_error_message())
     if state in _LOST:
-        return ConnectionLostError(f"the server hung up: {message}", sqlstate=state)
+        return ConnectionLostError(f"the server closed the connection: {message}", sqlstate=state)
     kind = next((_TYPED[state[:n]] for n in range(5, 1, -1) if state[:n] in _TYPED), DatabaseError)
     return kind(f"{message} ({query or 'statement'})", sqlstate=state, tables=query.tables if query else ())
 
 
 def words(error: object) -> str:
-    """A foreign error's message on one line."""
+    """Return an error's message on one line."""
     return " ".join(str(error).split())

@@ -1,4 +1,4 @@
-"""Opening a SQLite database: its connections, its workers, its facts."""
+"""Open a SQLite database: its connections, workers and facts."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -21,15 +21,15 @@ from holdproof.db.sqlite.files import (
     owners,
     readable,
 )
-from holdproof.db.sqlite.reader import MemoryWorker, Peeks, SqliteReader
+from holdproof.db.sqlite.reader import InlineReaders, MemoryWorker, SqliteReader
 from holdproof.db.sqlite.snapshot import shrink
 from holdproof.db.sqlite.tx import SqliteTx, typed
 from holdproof.db.tx import NOTHING, Nothing, Tx
 from holdproof.db.worker_pool import WorkerPool
 
 _BATCH = 512
-_PEEKS = 8
-_SHRINKS = "telemetry"
+_INLINE_READERS = 8
+_SHRINKING_SPACE = "telemetry"
 
 T = TypeVar("T")
 
@@ -40,12 +40,17 @@ class SqliteBackend:
     dialect: Dialect = "sqlite"
     notifies = False
 
-    def __init__(self, path: Path | None, writer: WorkerPool, reader: WorkerPool, peeks: Peeks | None = None) -> None:
-        self.path, self.writer, self.reader, self._peeks = path, writer, reader, peeks
+    def __init__(
+        self, path: Path | None, writer: WorkerPool, reader: WorkerPool, inline: InlineReaders | None = None
+    ) -> None:
+        self.path = path
+        self.writer = writer
+        self.reader = reader
+        self._inline = inline
 
     def peek(self, fn: Callable[[Tx], T], budget_s: float) -> T | Nothing:
         """See Backend."""
-        return NOTHING if self._peeks is None else self._peeks.run(fn, budget_s)
+        return NOTHING if self._inline is None else self._inline.run(fn, budget_s)
 
     def facts(self) -> dict[str, Any]:
         """See Backend."""
@@ -74,42 +79,51 @@ class SqliteBackend:
 
     def close(self) -> None:
         """See Backend; the workers close their connections themselves."""
-        if self._peeks is not None:
-            self._peeks.close()
+        if self._inline is not None:
+            self._inline.close()
 
 
 def check_file(path: Path) -> list[str]:
-    """What is wrong with a database file; on a connection of its own, so that a long check holds up nobody."""
-    connection, found = connect(path, busy_s=10, create=False), list[str]()
+    """Return what is wrong with a database file; on a connection of its own, so that others are not delayed."""
+    connection = connect(path, busy_s=10, create=False)
+    problems: list[str] = []
     try:
-        connection.execute("PRAGMA checksum_verification=OFF").fetchall()  # to read on and name all damage
-        found += _name_damage(connection, _damage(connection, path))
-        found += [str(row[0]) for row in connection.execute("PRAGMA integrity_check") if row[0] != "ok"]
-        orphans = connection.execute("PRAGMA foreign_key_check").fetchall()
-        return found + [f"row {row[1]} of {row[0]} points to a missing row of {row[2]}" for row in orphans]
+        connection.execute(
+            "PRAGMA checksum_verification=OFF"
+        ).fetchall()  # to continue past the first damage and name all of it
+        problems += _name_damage(connection, _damage(connection, path))
+        problems += [str(line) for (line,) in connection.execute("PRAGMA integrity_check") if line != "ok"]
+        for table, rowid, parent, _ in connection.execute("PRAGMA foreign_key_check"):
+            problems.append(f"row {rowid} of {table} points to a missing row of {parent}")
     except apsw.Error as error:
-        return [*found, str(error)]
+        problems.append(str(error))
     finally:
         connection.close()
+    return problems
 
 
 def _damage(connection: apsw.Connection, path: Path) -> list[int]:
-    """The damaged pages of a file. One that is torn there may be whole in the write-ahead log: the power went while the
-    log was moved into the file, or somebody moves it right now. So it is moved to the end before damage is believed."""
+    """Return the damaged pages of a file.
+
+    A page that is torn in the file may be intact in the write-ahead log: the power failed during a checkpoint, or one
+    is running right now. So the log is moved into the file completely before damage is reported.
+    """
     pages = list(damaged_pages(connection, path))
     if not pages:
         return []
     try:
-        connection.execute("SELECT 1 FROM sqlite_schema LIMIT 1").fetchall()  # or it does not know of the log yet
+        connection.execute(
+            "SELECT 1 FROM sqlite_schema LIMIT 1"
+        ).fetchall()  # a new connection does not know of the log before its first read
         connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_FULL)
-    except apsw.Error:  # a reader that does not end, or damage that nothing mends: the pages are named as they are
+    except apsw.Error:  # a reader in the way, or damage that stays: report the pages as they are
         return pages
     return list(damaged_pages(connection, path))
 
 
 def _name_damage(connection: apsw.Connection, pages: list[int]) -> list[str]:
-    named = owners(connection) if pages else {}
-    return [f"page {page} is damaged" + (f" ({named[page]})" if page in named else "") for page in pages]
+    tables = owners(connection) if pages else {}
+    return [f"page {page} is damaged" + (f" ({tables[page]})" if page in tables else "") for page in pages]
 
 
 def open_sqlite(
@@ -123,11 +137,11 @@ def open_sqlite(
     busy_s: float = 10.0,
     read_limit_s: float = 30.0,
 ) -> tuple[SqliteBackend, bool]:
-    """Open or create a database file, or one in memory; the second answer says whether it is new."""
+    """Open or create a database file, or one in memory; returns the backend and whether it is new."""
     connection = connect(path, busy_s=busy_s)
     try:
         new = identify(connection, path, space)
-        if new and space == _SHRINKS:  # before the first page: what is removed by the million gives its space back
+        if new and space == _SHRINKING_SPACE:  # only possible before the first page; freed pages can be returned then
             connection.pragma("auto_vacuum", "incremental")
         configure(connection, busy_s=busy_s)
     except apsw.Error as error:
@@ -144,10 +158,11 @@ def open_sqlite(
         return SqliteBackend(None, pool, pool), new
 
     def reading() -> tuple[apsw.Connection, SqliteTx]:
-        spare = connect(path, busy_s=busy_s, create=False)  # a file that is gone is no empty one
+        spare = connect(path, busy_s=busy_s, create=False)  # a file that was removed must not come back as an empty one
         spare.pragma("query_only", True)
         return spare, SqliteTx(spare, clock, random)
 
     workers = [SqliteReader(*reading(), limit_s=read_limit_s) for _ in range(readers)]
-    pools = WorkerPool("writer", [group], batch=_BATCH), WorkerPool("reader", workers, batch=_BATCH, relief=True)
-    return SqliteBackend(path, *pools, Peeks(reading, most=_PEEKS)), new
+    writer_pool = WorkerPool("writer", [group], batch=_BATCH)
+    reader_pool = WorkerPool("reader", workers, batch=_BATCH, relief=True)
+    return SqliteBackend(path, writer_pool, reader_pool, InlineReaders(reading, most=_INLINE_READERS)), new

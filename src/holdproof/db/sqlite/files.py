@@ -1,6 +1,6 @@
-"""Database files: connecting, telling ours from others, page checksums.
+"""Database files: connecting, recognising Holdproof's own, page checksums.
 
-Every page carries a checksum (SQLite's `cksumvfs`), so a flipped bit is an error where it is read, not a wrong answer.
+Every page has a checksum (SQLite's `cksumvfs`), so a flipped bit is an error when it is read, not a wrong result.
 """
 
 import os
@@ -30,21 +30,21 @@ from holdproof.errors import (
 
 APPLICATION_IDS = {"kernel": 0x48466B31, "membrane": 0x48466D31, "telemetry": 0x48467431}  # "HFk1", "HFm1", "HFt1"
 FORMAT = 1
-WAL_KEPT_BYTES = 16 << 20  # well over one checkpoint, so that the log is reused instead of cut and grown
+WAL_SIZE_BYTES = 16 << 20  # well over one checkpoint, so that the log is reused instead of truncated and grown
 
-INCREMENTAL = 2  # SQLite's auto_vacuum: pages can be cut off the end of the file, when somebody asks for it
+INCREMENTAL = 2  # SQLite's auto_vacuum: free pages can be returned on request
 _CHECKSUM_BYTES = 8
 _RESERVED_AT = 20
 
 
 def connect(path: Path | None, *, busy_s: float, create: bool = True) -> apsw.Connection:
-    """A connection to a file, made if it is missing and may be, or to a new database in memory."""
+    """Connect to a file, created if it is missing and `create`, or to a new database in memory."""
     if path is None:
         return _connection(":memory:")
-    _refuse_unspeakable(path)
+    _refuse_bad_name(path)
     try:
         if create and not path.exists():
-            _make(path)
+            _create(path)
         facts = path.stat()
         if not stat.S_ISREG(facts.st_mode):
             raise ForeignFileError(f"{path} is not a file", path=str(path))
@@ -62,22 +62,22 @@ def connect(path: Path | None, *, busy_s: float, create: bool = True) -> apsw.Co
     return connection
 
 
-def _refuse_unspeakable(path: Path) -> None:
-    """SQLite takes names in UTF-8 only; other programs and systems may have made others."""
+def _refuse_bad_name(path: Path) -> None:
+    """Raise UnavailableError for a path that SQLite cannot open: it takes UTF-8 without NUL only."""
     try:
         name = str(path)
         name.encode()
     except UnicodeEncodeError as error:
-        shown = name.encode(errors="backslashreplace").decode()
+        readable_name = name.encode(errors="backslashreplace").decode()
         raise UnavailableError(
-            f"cannot open {shown}: no database can have a name that is not UTF-8", path=shown
+            f"cannot open {readable_name}: the name of a database must be UTF-8", path=readable_name
         ) from error
     if "\0" in name:
         raise UnavailableError(f"cannot open {name!r}: no file has a NUL in its name", path=repr(name))
 
 
 def _format(connection: apsw.Connection, path: Path) -> None:
-    """What can be said of a file only before it has a page."""
+    """Set what can only be set before a file has its first page."""
     try:
         if checksums():
             connection.reserve_bytes("main", _CHECKSUM_BYTES)
@@ -87,33 +87,33 @@ def _format(connection: apsw.Connection, path: Path) -> None:
 
 
 def typed_by_disk(error: apsw.Error, connection: apsw.Connection, path: Path) -> HoldproofError:
-    """Our error for one of apsw's, where what the disk said is known: no room is told apart from other trouble."""
+    """Return Holdproof's error for one of apsw's, telling a full disk apart from other I/O errors."""
     if isinstance(error, apsw.FullError):
-        return DiskFullError(f"{path}: no room on the disk", path=str(path))
+        return DiskFullError(f"{path}: no space left on the disk", path=str(path))
     return typed(error, path, connection)
 
 
 def _connection(name: str, vfs: str | None = None) -> apsw.Connection:
     connection = apsw.Connection(name, vfs=vfs, statementcachesize=256)
-    # A plan follows from its query alone. Else SQLite would plan a join anew for every set of parameters.
+    # Plan by the query alone. Otherwise SQLite would plan a join anew for every set of parameters.
     connection.config(apsw.SQLITE_DBCONFIG_ENABLE_QPSG, 1)
     return connection
 
 
 INHERITED: Final[set[tuple[int, int]]] = set()
 """Files that were open when this process was forked. POSIX locks are not inherited, but SQLite's memory of them is: a
-second opening would believe in locks it does not have, and lose data."""
+connection made here would rely on locks it does not have, and lose data."""
 
 
-def _make(path: Path) -> None:
-    """An empty file for the owner only, in folders for the owner only."""
+def _create(path: Path) -> None:
+    """Create an empty file, and its folders, with access for the owner only."""
     folders.make(path.parent)
     os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))
 
 
 @cache
 def checksums() -> str | None:
-    """The name of the file system layer that keeps page checksums, registered once; None where it was not shipped."""
+    """Register SQLite's checksum layer (a VFS) once and return its name; None if apsw was built without it."""
     if not apsw.sqlite_extra.has("cksumvfs"):
         return None
     _load_checksums().close()
@@ -124,23 +124,23 @@ def _load_checksums() -> apsw.Connection:
     default = apsw.vfs_names()[0]
     connection = apsw.Connection(":memory:")
     apsw.sqlite_extra.load(connection, "cksumvfs")
-    apsw.set_default_vfs(default)  # other users of apsw in this process keep what they had
+    apsw.set_default_vfs(default)  # loading made it the default; other users of apsw in this process must not get it
     return connection
 
 
 @contextmanager
 def readable(path: Path) -> Iterator[None]:
-    """Our error where a database file is read or synced past SQLite, and cannot be."""
+    """Translate errors of reading or syncing a database file without SQLite."""
     try:
         yield
     except OSError as error:
         if error.errno in FULL:
-            raise DiskFullError(f"{path}: no room on the disk", path=str(path)) from error
+            raise DiskFullError(f"{path}: no space left on the disk", path=str(path)) from error
         raise UnavailableError(f"cannot read {path}: {error.strerror}", path=str(path)) from error
 
 
 def has_checksums(path: Path) -> bool:
-    """Whether the pages of that file end in checksums: SQLite's header says how many bytes are reserved."""
+    """Return whether the pages of a file end in checksums: byte 20 of its header counts the reserved bytes."""
     with readable(path), path.open("rb") as file:
         header = file.read(_RESERVED_AT + 1)
     return len(header) > _RESERVED_AT and header[_RESERVED_AT] == _CHECKSUM_BYTES
@@ -154,11 +154,11 @@ def _vfs(path: Path) -> str | None:
 
 
 def damaged_pages(connection: apsw.Connection, path: Path) -> Iterator[int]:
-    """The numbers of all pages in the file whose checksum is wrong."""
+    """Yield the numbers of all pages in the file whose checksum is wrong."""
     if not has_checksums(path):
         return
     size = connection.pragma("page_size")
-    loader = _load_checksums()  # loading gives a connection the function as well
+    loader = _load_checksums()  # loading also defines verify_checksum() on that connection
     with readable(path), path.open("rb") as file:
         for number, page in enumerate(iter(lambda: file.read(size), b""), 1):
             if len(page) == size and loader.execute("SELECT verify_checksum(?)", (page,)).get == 0:
@@ -167,43 +167,47 @@ def damaged_pages(connection: apsw.Connection, path: Path) -> Iterator[int]:
 
 
 def owners(connection: apsw.Connection) -> dict[int, str]:
-    """Which table or index each page belongs to, as far as the damage lets it be told."""
-    asked = "SELECT d.pageno, s.type || ' ' || s.name FROM dbstat d JOIN sqlite_schema s ON s.name = d.name"
+    """Return which table or index each page belongs to, as far as the damage allows."""
+    query = "SELECT d.pageno, s.type || ' ' || s.name FROM dbstat d JOIN sqlite_schema s ON s.name = d.name"
     try:
-        return {int(page): str(name) for page, name in connection.execute(asked)}
+        return {int(page): str(name) for page, name in connection.execute(query)}
     except apsw.Error:
         return {}
 
 
 def identify(connection: apsw.Connection, path: Path | None, space: str) -> bool:
-    """Whether the file is new; refuses, untouched, what is not ours or newer than we are."""
-    connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)  # another program's log is not ours to tidy
-    ours = APPLICATION_IDS[space]
-    found = connection.pragma("application_id")
-    if found == 0 and not connection.execute("SELECT 1 FROM sqlite_schema LIMIT 1").fetchall():
+    """Return whether the file is new; raises, before any change, for files of others and of newer versions."""
+    connection.config(
+        apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1
+    )  # closing must not checkpoint the log of another program
+    expected = APPLICATION_IDS[space]
+    application_id = connection.pragma("application_id")
+    if application_id == 0 and not connection.execute("SELECT 1 FROM sqlite_schema LIMIT 1").fetchall():
         new = True
-    elif found != ours:
-        kind = next((name for name, number in APPLICATION_IDS.items() if number == found), None)
+    elif application_id != expected:
+        kind = next((name for name, number in APPLICATION_IDS.items() if number == application_id), None)
         what = f"is the {kind} database of a Holdproof store" if kind else "is a database of another program"
         raise ForeignFileError(f"{path} {what}, not a {space} database", path=str(path))
     else:
         new = False
     version = connection.pragma("user_version")
     if version > FORMAT:
-        raise NewerStoreError(f"{path} has format {version}, this Holdproof knows {FORMAT}", path=str(path))
+        raise NewerStoreError(
+            f"{path} has format {version}, this version reads {FORMAT}; upgrade holdproof", path=str(path)
+        )
     connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 0)
     return new
 
 
 def claim(tx: Tx, space: str) -> None:
-    """Mark a new file as ours, in the same transaction as its first migration."""
+    """Write Holdproof's application id and format version into a new file."""
     tx.script(f"PRAGMA application_id={APPLICATION_IDS[space]}; PRAGMA user_version={FORMAT}")
 
 
 def configure(connection: apsw.Connection, *, busy_s: float) -> None:
-    """Settings of the writing connection; the busy timeout was set before.
+    """Apply the settings of the writing connection.
 
-    Where several processes make one database at once, the change to WAL does not wait for the others by itself.
+    Retries for `busy_s`: the change to WAL ignores the busy timeout when several processes create one database.
     """
     deadline = time.monotonic() + busy_s
     while True:
@@ -224,7 +228,7 @@ def _set(connection: apsw.Connection) -> None:
         ("foreign_keys", True),
         ("secure_delete", True),
         ("trusted_schema", False),
-        ("journal_size_limit", WAL_KEPT_BYTES),
+        ("journal_size_limit", WAL_SIZE_BYTES),
         ("cell_size_check", True),
     ):
         connection.pragma(name, value)

@@ -1,7 +1,8 @@
-"""Reads: on connections of their own, or between groups where there is only one."""
+"""Reads: on separate connections, or between groups where there is only one connection (memory)."""
 
 import time
 from collections.abc import Callable
+from math import inf
 from typing import Any, TypeVar
 
 import apsw
@@ -15,11 +16,12 @@ from holdproof.errors import ReadLimitError
 
 T = TypeVar("T")
 
+# A snapshot in use keeps the write-ahead log from being recycled, so a batch shares one only briefly.
 _SNAPSHOT_S = 0.005
 
 
 def reading(fn: Callable[[Tx], T], tx: Tx) -> T:
-    """Run a read; one that swallowed a database error fails with it all the same."""
+    """Run a read; raises the database error that it may have swallowed."""
     tx.broken = None
     result = fn(tx)
     if tx.broken is not None:
@@ -31,46 +33,50 @@ class SqliteReader:
     """The worker for reads: a batch shares one snapshot, for a few milliseconds at most."""
 
     def __init__(self, connection: apsw.Connection, tx: SqliteTx, *, limit_s: float) -> None:
-        self.progress, self._tx, self._connection = 0, tx, connection
+        self.progress = 0
+        self._tx = tx
+        self._connection = connection
         self._run = connection.cursor().execute
-        self._limit_s, self._until = limit_s, float("inf")
+        self._limit_s = limit_s
+        self._until = inf
         connection.set_progress_handler(self._overdue, 20_000)
 
     def _overdue(self) -> bool:
         return time.monotonic() > self._until
 
     def pause_s(self, waiting: int) -> float:
-        """Reads start at once."""
+        """Return 0: reads start at once."""
         del waiting
         return 0.0
 
     def handle(self, jobs: list[Job[Any]]) -> list[Job[Any]]:
-        """Run a batch on one snapshot; what is left when it has become old goes back."""
+        """Run a batch on one snapshot; returns the jobs that remain when the snapshot is too old."""
         self._tx.reset()
-        done: list[Job[Any]] = []
-        taken, began = 0, time.monotonic()
+        finished: list[Job[Any]] = []
+        handled = 0
+        began = time.monotonic()
         now = began
         try:
             self._run("BEGIN")
             for job in jobs:
-                taken += 1
+                handled += 1
                 if job.claim():
                     self._until = now + self._limit_s
-                    self._one(job)
-                    done.append(job)
+                    self._run_job(job)
+                    finished.append(job)
                 now = time.monotonic()
                 if now - began > _SNAPSHOT_S:
                     break
         except apsw.Error as error:
             raise typed(error, "read") from error
         finally:
-            self._until = float("inf")
+            self._until = inf
             if self._connection.in_transaction:
                 self._run("ROLLBACK")
-        deliver(done)
-        return jobs[taken:]
+        deliver(finished)
+        return jobs[handled:]
 
-    def _one(self, job: Job[Any]) -> None:
+    def _run_job(self, job: Job[Any]) -> None:
         self.progress += 1
         try:
             job.result = reading(job.fn, self._tx)
@@ -82,43 +88,47 @@ class SqliteReader:
         self._connection.close()
 
 
-class Peeks:
-    """Short reads on the caller's own thread: a few spare connections, each used by one thread at a time."""
+class InlineReaders:
+    """Short reads on the caller's thread: a few spare connections, each used by one thread at a time."""
 
     def __init__(self, make: Callable[[], tuple[apsw.Connection, SqliteTx]], *, most: int) -> None:
-        self._make, self._spare = make, most
-        self._free: list[_Peek] = []
+        self._make = make
+        self._spare = most
+        self._free: list[_InlineReader] = []
         self._open = True
 
     def run(self, fn: Callable[[Tx], T], budget_s: float) -> T | Nothing:
         """See Backend.peek."""
         try:
-            peek = self._free.pop()
+            # No lock: pop and append of a list are atomic, and whoever pops owns the connection.
+            reader = self._free.pop()
         except IndexError:
             if not self._open or self._spare <= 0:
                 return NOTHING
             self._spare -= 1
-            peek = _Peek(*self._make())
+            reader = _InlineReader(*self._make())
         try:
-            return peek.run(fn, budget_s)
+            return reader.run(fn, budget_s)
         finally:
-            self._free.append(peek)
+            self._free.append(reader)
             if not self._open:
                 self.close()
 
     def close(self) -> None:
-        """Close what is free now; what is in use is closed when it is done."""
+        """Close the free connections now; those in use are closed when their read ends."""
         self._open = False
         while self._free:
             self._free.pop().connection.close()
 
 
-class _Peek:
+class _InlineReader:
     """One spare connection."""
 
     def __init__(self, connection: apsw.Connection, tx: SqliteTx) -> None:
-        self.connection, self._tx = connection, tx
-        self._run, self._until = connection.cursor().execute, float("inf")
+        self.connection = connection
+        self._tx = tx
+        self._run = connection.cursor().execute
+        self._until = inf
         connection.set_progress_handler(self._overdue, 2_000)
 
     def _overdue(self) -> bool:
@@ -127,22 +137,24 @@ class _Peek:
     def run(self, fn: Callable[[Tx], T], budget_s: float) -> T | Nothing:
         self._tx.reset()
         self._run("BEGIN")
-        self._until = time.monotonic() + budget_s  # not before: a thread that waits for its turn is no slow read
+        self._until = time.monotonic() + budget_s  # only now: waiting for a lock does not count as a slow read
         try:
             return reading(fn, self._tx)
         except ReadLimitError:
             return NOTHING
         finally:
-            self._until = float("inf")
-            if self.connection.in_transaction:  # failing I/O may have ended it by itself
+            self._until = inf
+            if self.connection.in_transaction:  # failing I/O may have ended it already
                 self._run("ROLLBACK")
 
 
 class MemoryWorker:
-    """Everything on one connection: reads see what is committed, between groups."""
+    """Runs reads and writes on the one connection of a database in memory; reads see committed state only."""
 
     def __init__(self, connection: apsw.Connection, writer: GroupWriter, reader: SqliteReader) -> None:
-        self._connection, self._writer, self._reader = connection, writer, reader
+        self._connection = connection
+        self._writer = writer
+        self._reader = reader
 
     @property
     def progress(self) -> int:
@@ -150,12 +162,12 @@ class MemoryWorker:
         return self._writer.progress + self._reader.progress
 
     def pause_s(self, waiting: int) -> float:
-        """Memory has no disk to wait for."""
+        """Return 0: there is no disk to wait for."""
         del waiting
         return 0.0
 
     def handle(self, jobs: list[Job[Any]]) -> list[Job[Any]]:
-        """Reads first, then the writes as a group."""
+        """Run the reads first, then the writes as a group."""
         reads = [job for job in jobs if job.flags & READS]
         if reads:
             self._connection.pragma("query_only", True)

@@ -1,4 +1,4 @@
-"""Reading a SQLite file that is not ours, without leaving a trace in its folder."""
+"""Read SQLite files of other programs without changing anything in their folder."""
 
 import shutil
 import tempfile
@@ -14,43 +14,45 @@ import apsw.sqlite_extra
 from holdproof.db.sqlite.tx import typed
 from holdproof.errors import FormatError, NotFoundError, UnavailableError
 
-_BESIDE = ("-wal", "-journal")
+_COMPANIONS = ("-wal", "-journal")
 
 
 @contextmanager
 def foreign_rows(path: Path, table: str) -> Iterator[tuple[list[str], Iterator[dict[str, Any]]]]:
-    """The columns of a table and its rows as dicts, read one by one; text that is not UTF-8 arrives as bytes."""
-    with _opened(path) as connection:
+    """Yield the columns of a table and an iterator of its rows as dicts; text that is not UTF-8 comes as bytes."""
+    with _open(path) as connection:
         yield _rows(connection, path, table)
 
 
 @contextmanager
 def foreign_tables(path: Path) -> Iterator[Iterator[tuple[str, Iterator[dict[str, Any]]]]]:
-    """Every table of a file by name, with its rows as in `foreign_rows`; all of one state of the file."""
-    with _opened(path) as connection:
-        named = (
+    """Yield every table of a file by name with its rows as in `foreign_rows`; all from one state of the file."""
+    with _open(path) as connection:
+        query = (
             "SELECT name FROM sqlite_schema WHERE type = 'table' AND name NOT LIKE 'sqlite\\_%' ESCAPE '\\' ORDER BY 1"
         )
-        tables = [name for (name,) in connection.execute(named)]
+        tables = [name for (name,) in connection.execute(query)]
         yield ((name, _rows(connection, path, name)[1]) for name in tables)
 
 
 @contextmanager
-def _opened(path: Path) -> Iterator[apsw.Connection]:
-    """The file opened as immutable.
+def _open(path: Path) -> Iterator[apsw.Connection]:
+    """Open the file as immutable.
 
-    If a log or journal lies beside it (its writer crashed, or is at work), a copy of all of them is read instead, since
-    recovering the original would change it.
+    If there is a log or journal (its writer crashed, or is running), a copy of all of them is read instead, since
+    recovery would change the original.
     """
     if not path.is_file():
         raise NotFoundError(f"{path}: no such file", path=str(path))
     with tempfile.TemporaryDirectory(prefix="holdproof-foreign-") as aside:
-        target, options = path, "mode=ro&immutable=1"
+        target = path
+        options = "mode=ro&immutable=1"
         try:
-            beside = [Path(f"{path}{end}") for end in _BESIDE if Path(f"{path}{end}").exists()]
-            if any(each.stat().st_size for each in beside):
-                target, options = Path(aside, path.name), "mode=rw"
-                for each in (path, *beside):
+            companions = [Path(f"{path}{end}") for end in _COMPANIONS if Path(f"{path}{end}").exists()]
+            if any(each.stat().st_size for each in companions):
+                target = Path(aside, path.name)
+                options = "mode=rw"
+                for each in (path, *companions):
                     shutil.copyfile(each, Path(aside, each.name))
         except OSError as error:
             raise UnavailableError(f"cannot read {path}: {error.strerror}", path=str(path)) from error
@@ -63,7 +65,7 @@ def _opened(path: Path) -> Iterator[apsw.Connection]:
 
 
 def _rows(connection: apsw.Connection, path: Path, table: str) -> tuple[list[str], Iterator[dict[str, Any]]]:
-    columns = [row[1] for row in connection.execute("SELECT * FROM pragma_table_info(?)", (table,))]
+    columns = [str(name) for (name,) in connection.execute("SELECT name FROM pragma_table_info(?)", (table,))]
     if not columns:
         raise FormatError(f"{path} has no table {table}", path=str(path), table=table)
     names = ['"{}"'.format(name.replace('"', '""')) for name in columns]

@@ -1,4 +1,4 @@
-"""Copies of database files: made while writers run, read, edited and folded into one file.
+"""Snapshots of database files: taken while writers run, read, edited and merged into one file.
 
 Rules:
 - A copy is made page by page from one snapshot through SQLite's own backup API: writers go on, and what they write
@@ -22,17 +22,19 @@ from holdproof.db.sqlite.tx import SqliteTx
 from holdproof.db.tx import Tx
 from holdproof.errors import HoldproofError
 
+# Pages per step: between two steps other commits get their turn.
 _PAGES = 512
 
 
-def copy(source: Path, target: Path, *, begun: Callable[[], None], progress: Callable[[int, int], None]) -> None:
-    """Copy a live database into a new file; `begun` is called once the snapshot stands. Durable when it returns."""
-    reading, writing = connect(source, busy_s=10), connect(target, busy_s=0)
+def copy(source: Path, target: Path, *, on_snapshot: Callable[[], None], progress: Callable[[int, int], None]) -> None:
+    """Copy a live database into a new file; calls `on_snapshot` once the snapshot is fixed. Durable when it returns."""
+    reading = connect(source, busy_s=10)
+    writing = connect(target, busy_s=0)
     try:
         reading.pragma("query_only", True)
         reading.execute("BEGIN")
-        reading.execute("SELECT 1 FROM sqlite_schema LIMIT 1").fetchall()  # from here on the snapshot stands
-        begun()
+        reading.execute("SELECT 1 FROM sqlite_schema LIMIT 1").fetchall()  # the first read fixes the snapshot
+        on_snapshot()
         _pages(reading, writing, progress)
         writing.pragma("journal_mode", "delete")
     except apsw.Error as error:
@@ -55,7 +57,7 @@ def _pages(reading: apsw.Connection, writing: apsw.Connection, progress: Callabl
 
 @contextmanager
 def view(path: Path, clock: Clock = system_clock) -> Iterator[Tx]:
-    """A copy, or any database that may be damaged, for reading."""
+    """Open a copy, or any database that may be damaged, for reading."""
     with _open(path) as connection:
         connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
         connection.pragma("query_only", True)
@@ -66,7 +68,7 @@ def view(path: Path, clock: Clock = system_clock) -> Iterator[Tx]:
 
 @contextmanager
 def edit(path: Path, clock: Clock = system_clock) -> Iterator[Tx]:
-    """A copy, for one change that leaves no trace of what was there; all or nothing but for a crash."""
+    """Open a copy for one change that erases what it replaces; atomic except for a crash."""
     with _open(path) as connection:
         connection.pragma("journal_mode", "memory")
         connection.pragma("secure_delete", True)
@@ -88,17 +90,19 @@ def _open(path: Path) -> Iterator[apsw.Connection]:
 
 
 def flatten(path: Path) -> None:
-    """Make a closed database one file, its write-ahead log folded in; durable when it returns."""
+    """Make a closed database one file, its write-ahead log merged in; durable when it returns."""
     with _open(path) as connection:
         connection.pragma("journal_mode", "delete")
     sync(path)
 
 
 def fold(path: Path, *, busy_s: float = 5.0) -> bool:
-    """Move the write-ahead log of a live database into its file and empty it; False if a reader stands in the way."""
+    """Move the write-ahead log of a live database into its file and empty it; False if a reader blocks it."""
     connection = connect(path, busy_s=busy_s, create=False)
     try:
-        connection.execute("SELECT 1 FROM sqlite_schema LIMIT 1").fetchall()  # or it does not know of the log yet
+        connection.execute(
+            "SELECT 1 FROM sqlite_schema LIMIT 1"
+        ).fetchall()  # a new connection does not know of the log before its first read
         connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
     except apsw.BusyError:
         return False
@@ -110,18 +114,19 @@ def fold(path: Path, *, busy_s: float = 5.0) -> bool:
 
 
 def shrink(path: Path, *, busy_s: float = 10.0) -> None:
-    """Cut free pages off a live database, a few at a time between others' commits."""
+    """Return free pages of a live database to the system, a few at a time between other commits."""
     connection = connect(path, busy_s=busy_s, create=False)
     try:
         connection.pragma("secure_delete", True)
-        if connection.pragma("auto_vacuum") == 0:  # made before free pages could be cut off: once, all at a time
+        if connection.pragma("auto_vacuum") == 0:  # created without incremental vacuum: needs one full VACUUM
             connection.pragma("auto_vacuum", INCREMENTAL)
             connection.execute("VACUUM")
         free = connection.pragma("freelist_count")
         while free > 0:
             connection.execute(f"BEGIN IMMEDIATE; PRAGMA incremental_vacuum({_PAGES}); COMMIT").fetchall()
-            left = connection.pragma("freelist_count")
-            free = left if left < free else 0  # others freed more meanwhile: theirs to cut off
+            remaining = connection.pragma("freelist_count")
+            # Others may free pages as fast as we return them: stop when there is no progress.
+            free = remaining if remaining < free else 0
     except apsw.Error as error:
         raise typed_by_disk(error, connection, path) from error
     finally:
@@ -130,7 +135,7 @@ def shrink(path: Path, *, busy_s: float = 10.0) -> None:
 
 
 def in_use(path: Path) -> bool:
-    """Whether anybody, here or in another process, has the database open; a damaged file counts as free."""
+    """Return whether any process has the database open; a damaged file counts as free."""
     if not path.exists():
         return False
     try:

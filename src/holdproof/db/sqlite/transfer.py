@@ -1,4 +1,4 @@
-"""Leaving and filling database files."""
+"""Transfer from and to SQLite files; the contract is in db/transfer.py."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
@@ -7,7 +7,7 @@ from pathlib import Path
 import apsw
 
 from holdproof.db.clock import system_clock, system_random
-from holdproof.db.migrate import ARRIVING, MOVED, applied
+from holdproof.db.migrate import COPY_IN_PROGRESS, MOVED, applied
 from holdproof.db.sqlite.files import configure, connect, typed_by_disk
 from holdproof.db.sqlite.tx import SqliteTx, typed
 from holdproof.db.tx import Row, Tx
@@ -20,39 +20,40 @@ _TABLES = (
 )
 
 
-class Leaving:
-    """The files of a store that is being left; see db/transfer.py."""
+class SqliteSource:
+    """The locked files of a store that is read; see TransferSource."""
 
-    def __init__(self, held: Mapping[str, apsw.Connection]) -> None:
-        self._held, self.spaces = held, list(held)
+    def __init__(self, connections: Mapping[str, apsw.Connection]) -> None:
+        self._connections = connections
+        self.spaces = list(connections)
 
     def ledger(self, space: str) -> dict[str, str]:
-        """See Leaving."""
+        """See TransferSource."""
         return applied(self.tx(space))
 
     def tx(self, space: str) -> Tx:
-        """See Leaving."""
-        return SqliteTx(self._held[space], system_clock, system_random)
+        """See TransferSource."""
+        return SqliteTx(self._connections[space], system_clock, system_random)
 
     def tables(self, space: str) -> dict[str, list[str]]:
-        """See Leaving."""
-        return _tables(self._held[space])
+        """See TransferSource."""
+        return _tables(self._connections[space])
 
     def count(self, space: str, table: str) -> int:
-        """See Leaving."""
-        return int(self._held[space].execute(f'SELECT count(*) FROM "{table}"').get)  # noqa: S608
+        """See TransferSource."""
+        return int(self._connections[space].execute(f'SELECT count(*) FROM "{table}"').get)  # noqa: S608
 
     def rows(self, space: str, table: str, columns: list[str]) -> Iterator[Row]:
-        """See Leaving."""
-        return _rows(self._held[space], table, columns)
+        """See TransferSource."""
+        return _rows(self._connections[space], table, columns)
 
     def counters(self, space: str) -> dict[str, int]:
-        """See Leaving."""
-        return _counters(self._held[space])
+        """See TransferSource."""
+        return _counters(self._connections[space])
 
     def seal(self, to: str) -> None:
-        """See Leaving."""
-        for connection in self._held.values():
+        """See TransferSource."""
+        for connection in self._connections.values():
             tx = SqliteTx(connection, system_clock, system_random)
             if MOVED not in applied(tx):
                 connection.execute(
@@ -62,51 +63,52 @@ class Leaving:
 
 
 @contextmanager
-def leave(spaces: Mapping[str, Path]) -> Iterator[Leaving]:
-    """Hold the files that are there alone: with nobody else in them, not even to read."""
+def open_source(spaces: Mapping[str, Path]) -> Iterator[SqliteSource]:
+    """Lock the existing files exclusively: no other process may have them open, not even to read."""
     with ExitStack() as ends:
-        held: dict[str, apsw.Connection] = {}
+        connections: dict[str, apsw.Connection] = {}
         for space, path in spaces.items():
             if path.exists():
                 connection = connect(path, busy_s=0, create=False)
                 ends.callback(connection.close)
-                held[space] = _alone(connection, path)
+                connections[space] = _lock(connection, path)
         try:
-            yield Leaving(held)
+            yield SqliteSource(connections)
         except apsw.Error as error:
-            raise typed(error, "the store that is left") from error
+            raise typed(error, "the source of the transfer") from error
 
 
-def _alone(connection: apsw.Connection, path: Path) -> apsw.Connection:
+def _lock(connection: apsw.Connection, path: Path) -> apsw.Connection:
     try:
         connection.pragma("locking_mode", "exclusive")
         connection.pragma("synchronous", "full")
         connection.execute("BEGIN EXCLUSIVE").fetchall()
     except apsw.BusyError as error:
-        raise BusyError(f"{path} is open elsewhere: close it first", path=str(path)) from error
+        raise BusyError(f"{path} is open elsewhere; close it there first", path=str(path)) from error
     except apsw.Error as error:
         raise typed(error, path) from error
     return connection
 
 
-class Arriving:
-    """The files of a store that is being filled; see db/transfer.py."""
+class SqliteTarget:
+    """The files of a store that is being filled; see TransferTarget."""
 
     def __init__(self, spaces: Mapping[str, Path]) -> None:
         self._paths = spaces
 
     def ledger(self, space: str) -> dict[str, str] | None:
-        """See Arriving."""
+        """See TransferTarget."""
         if not self._paths[space].exists():
             return None
         with self._open(space) as connection:
-            there = bool(_tables(connection))  # a file that was only just made counts as none
-            return applied(SqliteTx(connection, system_clock, system_random)) if there else None
+            # A file without tables was created a moment ago, and counts as missing.
+            has_tables = bool(_tables(connection))
+            return applied(SqliteTx(connection, system_clock, system_random)) if has_tables else None
 
     def discard(self, space: str) -> None:
-        """See Arriving."""
+        """See TransferTarget."""
         ledger = self.ledger(space)
-        if ledger is not None and ARRIVING.name not in ledger:
+        if ledger is not None and COPY_IN_PROGRESS.name not in ledger:
             raise AlreadyExistsError(f"the target is not empty: it has a {space} already", space=space)
         path = self._paths[space]
         for end in ("-wal", "-shm", ""):
@@ -119,15 +121,17 @@ class Arriving:
         rows: Mapping[str, Iterable[Row]],
         counters: Mapping[str, int],
     ) -> None:
-        """See Arriving; foreign keys are asked at the end, when every row is there."""
+        """See TransferTarget."""
         with self._open(space) as connection:
             configure(connection, busy_s=10)
+            # Tables are filled in any order; the rows satisfied every foreign key at their source.
             connection.pragma("foreign_keys", False)
             connection.execute("BEGIN IMMEDIATE")
             for table in tables:
                 connection.execute(f'DELETE FROM "{table}" WHERE {_KEEP.get(table, "true")}')  # noqa: S608
             for table, columns in tables.items():
-                listed, marks = ", ".join(f'"{each}"' for each in columns), ", ".join("?" * len(columns))
+                listed = ", ".join(f'"{name}"' for name in columns)
+                marks = ", ".join("?" * len(columns))
                 connection.executemany(f'INSERT INTO "{table}" ({listed}) VALUES ({marks})', rows[table])  # noqa: S608
             if counters:
                 connection.execute("DELETE FROM sqlite_sequence")
@@ -136,21 +140,21 @@ class Arriving:
             connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
 
     def rows(self, space: str, tables: Mapping[str, list[str]]) -> Iterator[tuple[str, Iterator[Row]]]:
-        """See Arriving."""
+        """See TransferTarget."""
         with self._open(space) as connection:
             for table, columns in tables.items():
                 yield table, _rows(connection, table, columns)
 
     def tables(self, space: str) -> dict[str, list[str]]:
-        """See Arriving."""
+        """See TransferTarget."""
         with self._open(space) as connection:
             return _tables(connection)
 
-    def settle(self, space: str) -> None:
-        """See Arriving."""
+    def remove_mark(self, space: str) -> None:
+        """See TransferTarget."""
         with self._open(space) as connection:
             connection.pragma("synchronous", "full")
-            connection.execute("DELETE FROM schema_migrations WHERE name = ?", (ARRIVING.name,))
+            connection.execute("DELETE FROM schema_migrations WHERE name = ?", (COPY_IN_PROGRESS.name,))
 
     @contextmanager
     def _open(self, space: str) -> Iterator[apsw.Connection]:
@@ -163,18 +167,18 @@ class Arriving:
             connection.close()
 
 
-_KEEP = {"schema_migrations": f"name <> '{ARRIVING.name}'"}
+_KEEP = {"schema_migrations": f"name <> '{COPY_IN_PROGRESS.name}'"}
 
 
 def _tables(connection: apsw.Connection) -> dict[str, list[str]]:
-    found: dict[str, list[str]] = {}
+    tables: dict[str, list[str]] = {}
     for table, column in connection.execute(_TABLES):
-        found.setdefault(table, []).append(column)
-    return found
+        tables.setdefault(table, []).append(column)
+    return tables
 
 
 def _rows(connection: apsw.Connection, table: str, columns: list[str]) -> Iterator[Row]:
-    listed = ", ".join(f'"{each}"' for each in columns)
+    listed = ", ".join(f'"{name}"' for name in columns)
     return iter(connection.execute(f'SELECT {listed} FROM "{table}"'))  # noqa: S608
 
 

@@ -1,4 +1,4 @@
-"""A transaction on an apsw connection, and our errors for apsw's."""
+"""A transaction on an apsw connection, and the translation of apsw's errors."""
 
 import errno
 import time
@@ -11,7 +11,7 @@ import apsw.sqlite_extra
 
 from holdproof.db.clock import Clock, Random
 from holdproof.db.sql import Dialect, Query, kind_of, numbered, statements
-from holdproof.db.sqlite.authorizer import LONGEST_BYTES, allows, lays_a_trap
+from holdproof.db.sqlite.authorizer import LONGEST_BYTES, allows, creates_reserved_trigger
 from holdproof.db.tx import Answer, Refusal, Row, Tx, bounded_rows
 from holdproof.errors import (
     BusyError,
@@ -30,6 +30,7 @@ from holdproof.errors import (
     UnavailableError,
 )
 
+# The first match counts.
 _TYPED: list[tuple[type[apsw.Error], type[HoldproofError]]] = [
     (apsw.ConstraintError, ConstraintError),
     (apsw.BusyError, BusyError),
@@ -50,24 +51,26 @@ _TYPED: list[tuple[type[apsw.Error], type[HoldproofError]]] = [
 
 
 FULL: Final = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-"""What a system says where no room is left: on the disk, for the user, or for the file."""
+"""System errors that mean no space: on the disk, in the user's quota, or for the size of a file."""
 
 
 def typed(error: apsw.Error, where: object, connection: apsw.Connection | None = None) -> HoldproofError:
-    """Our error for one of apsw's; damage is told by tables, since whoever meets it did not write the query.
+    """Return Holdproof's error for one of apsw's; damage is reported by table, since users do not know the query.
 
-    SQLite calls a quota, or a limit on files, trouble with the disk; what the system said is known to the connection.
+    SQLite reports an exceeded quota as a general I/O error; the connection knows the system's own error number.
     """
     if connection is not None and isinstance(error, apsw.IOError) and connection.system_errno in FULL:
-        return DiskFullError(f"no room on the disk ({where})", sqlite=type(error).__name__)
-    if str(error).startswith("not authorized") or str(error).endswith("is prohibited"):  # told as errors of the text
+        return DiskFullError(f"no space left on the disk ({where})", sqlite=type(error).__name__)
+    if str(error).startswith("not authorized") or str(error).endswith(
+        "is prohibited"
+    ):  # apsw raises these as SQL errors
         return ForbiddenSqlError(f"{error} ({where})")
     tables = where.tables if isinstance(where, Query) else ()
     if getattr(error, "extendedresult", 0) == apsw.SQLITE_IOERR_DATA:
         return CorruptError(f"a page of the database is damaged ({', '.join(tables) or where})", tables=tables)
-    ours = next((ours for theirs, ours in _TYPED if isinstance(error, theirs)), DatabaseError)
-    named = ", ".join(tables) or where if ours is CorruptError else where
-    return ours(f"{error} ({named})", sqlite=type(error).__name__, tables=tables)
+    kind = next((kind for theirs, kind in _TYPED if isinstance(error, theirs)), DatabaseError)
+    place = ", ".join(tables) or where if kind is CorruptError else where
+    return kind(f"{error} ({place})", sqlite=type(error).__name__, tables=tables)
 
 
 _ASK_LIMIT_S = 30.0
@@ -75,7 +78,7 @@ _UNFIT = (TypeError, OverflowError, UnicodeEncodeError)
 
 
 def unfit(error: Exception, where: object) -> HoldproofError:
-    """Our error for a parameter that no column can hold."""
+    """Return the error for a parameter that no column can store."""
     return InvalidInputError(f"a parameter does not fit a column: {error} ({where})")
 
 
@@ -88,8 +91,14 @@ class SqliteTx(Tx):
     def __init__(self, connection: apsw.Connection, clock: Clock, random: Random) -> None:
         super().__init__(clock, random)
         cursor = connection.cursor()
-        self._run, self._many, self._changes = cursor.execute, cursor.executemany, connection.changes
-        self._connection, self._guarded, self._until = connection, False, inf
+        # Bound methods: looked up once, called for every statement.
+        self._run = cursor.execute
+        self._many = cursor.executemany
+        self._changes = connection.changes
+        self._connection = connection
+        # Whether the authorizer is installed, and until when application SQL may run; inf while none does.
+        self._guarded = False
+        self._until = inf
         self.schema_touched = False
 
     def execute(self, query: Query, /, *, expect: int | None = None, **params: Any) -> None:
@@ -97,7 +106,7 @@ class SqliteTx(Tx):
         try:
             cursor = self._run(query.sqlite, query.bind(params))
             if query.answers:
-                cursor.fetchall()  # an unread answer would keep the statement, and with it the commit, waiting
+                cursor.fetchall()  # unread rows would keep the statement open, and the commit would fail
         except apsw.Error as error:
             raise self._break(typed(error, query, self._connection)) from error
         except _UNFIT as error:
@@ -141,39 +150,39 @@ class SqliteTx(Tx):
         """See Tx."""
         self.schema_touched = True
         try:
-            self._run(text).fetchall()  # to the end: a statement with rows would stop the script
+            self._run(text).fetchall()  # to the end: unread rows would stop the script
         except apsw.Error as error:
             raise self._break(typed(error, "script", self._connection)) from error
 
     def split(self, text: str, /) -> Iterator[str]:
-        """See Tx; a trigger keeps the semicolons inside it.
+        """See Tx; the semicolons inside a trigger do not end it.
 
-        Each statement ends in a semicolon and none of ours does, so the statement cache never takes one for the other.
+        Each statement ends in a semicolon and none of Holdproof's does, so the statement cache cannot confuse them.
         """
-        begun = ""
+        statement = ""
         for part in statements(text):
-            begun += f"{part};"
-            if apsw.complete(begun):
-                yield begun
-                begun = ""
-        if begun:
-            yield begun
+            statement += f"{part};"
+            if apsw.complete(statement):
+                yield statement
+                statement = ""
+        if statement:
+            yield statement
 
     def ask_one(self, statement: str, params: Mapping[str, Any], /) -> Answer:
         """See Tx."""
-        if lays_a_trap(statement):
-            raise ForbiddenSqlError("no trigger may speak of what Holdproof keeps for itself", statement="CREATE")
+        if creates_reserved_trigger(statement):
+            raise ForbiddenSqlError("a trigger must not name a table reserved by Holdproof", statement="CREATE")
         if not self._guarded:
             self._guarded = True
             self._connection.set_authorizer(self._decide)
             self._connection.set_progress_handler(self._overdue, 20_000, id="ask")
         self._until = time.monotonic() + _ASK_LIMIT_S
-        longest = self._connection.limit(apsw.SQLITE_LIMIT_LENGTH, LONGEST_BYTES)
+        previous = self._connection.limit(apsw.SQLITE_LIMIT_LENGTH, LONGEST_BYTES)
         try:
             return self._ask(statement, params)
         finally:
             self._until = inf
-            self._connection.limit(apsw.SQLITE_LIMIT_LENGTH, longest)
+            self._connection.limit(apsw.SQLITE_LIMIT_LENGTH, previous)
 
     def _decide(self, action: int, first: str | None, second: str | None, *_: str | None) -> int:
         return apsw.SQLITE_OK if self._until == inf or allows(action, first, second) else apsw.SQLITE_DENY
@@ -184,9 +193,9 @@ class SqliteTx(Tx):
     def _ask(self, statement: str, params: Mapping[str, Any]) -> Answer:
         before = self._connection.total_changes()
         self.schema_touched |= kind_of(statement) == "other"
-        bound = {name: params.get(name) for name in numbered(statement, "?")[1]}
+        values = {name: params.get(name) for name in numbered(statement, "?")[1]}
         try:
-            cursor = self._run(statement, bound)
+            cursor = self._run(statement, values)
             columns = _columns(cursor)
             rows = bounded_rows(cursor)
         except apsw.Error as error:
@@ -203,8 +212,8 @@ class SqliteTx(Tx):
 
 
 def _columns(cursor: apsw.Cursor) -> tuple[str, ...]:
-    """The names of an answer; one without rows is over before anybody can ask."""
+    """Return the column names of a result."""
     try:
-        return tuple(column[0] for column in cursor.get_description())
-    except apsw.ExecutionCompleteError:
+        return tuple(name for name, *_ in cursor.get_description())
+    except apsw.ExecutionCompleteError:  # a result without rows is complete at once
         return ()

@@ -182,34 +182,34 @@ def _outcome_of(
 
 def _write_and_verify(stores: OpenStores, source: Source, contents: Contents, report: Report) -> Counter[str]:
     """Write and verify, as far as that was not done before; return how many records were new."""
-    face = _executor(stores, source)
+    executor = _executor(stores, source)
     at = str(source.path)
     key = contents.fingerprint
-    entry = face.read(lambda tx: journal.find(tx, at, key))
+    entry = executor.read(lambda tx: journal.find(tx, at, key))
     moved: Counter[str] = Counter()
     # Content that was imported before and is back may have been deleted here since: where writing it again is
     # harmless, it is.
-    if entry is None or (entry.moved and source.again):
+    if entry is None or (entry.moved and source.rewritable):
         moved = _write(stores, source, contents, report)
         entry = None
     if entry is None or not entry.verified:
         source.verify(stores, report)
-        face.write(lambda tx: journal.verified(tx, at, key))
+        executor.write(lambda tx: journal.verified(tx, at, key))
         report("verified", 1, 1)
     return moved
 
 
 def _executor(stores: OpenStores, source: Source) -> SyncExecutor:
-    face = source.face(stores)
-    if face.database.backend.facts().get("path") == MEMORY:
+    executor = source.executor(stores)
+    if executor.database.backend.facts().get("path") == MEMORY:
         raise UnavailableError(
             "this storage is in memory; configure a database, and import into that", path=str(source.path)
         )
-    return face
+    return executor
 
 
 def _write(stores: OpenStores, source: Source, contents: Contents, report: Report) -> Counter[str]:
-    face = _executor(stores, source)
+    executor = _executor(stores, source)
 
     def write(tx: Tx, source: Source) -> list[Counter[str]]:
         moved = source.write(tx)
@@ -221,7 +221,7 @@ def _write(stores: OpenStores, source: Source, contents: Contents, report: Repor
         source.prepare(stores, report)
         report("write", 0, 1)
         try:
-            [moved] = face.run(driver.import_units([source], write=write, preview=write))
+            [moved] = executor.run(driver.import_units([source], write=write, preview=write))
         except DoomedError as error:
             # A sweep removed bytes between storing them and writing their row: store them again.
             assert isinstance(source, RowSource)

@@ -32,7 +32,7 @@ class Events(Source):
     """`telemetry.db`."""
 
     kind = "telemetry"
-    again = False
+    rewritable = False
     _fingerprint = ""
 
     def read(self, report: Report) -> Contents:
@@ -44,10 +44,10 @@ class Events(Source):
         self._fingerprint = contents.fingerprint
         return contents
 
-    def face(self, stores: OpenStores) -> SyncExecutor:
+    def executor(self, stores: OpenStores) -> SyncExecutor:
         """See Source."""
-        face: SyncExecutor = stores.open("telemetry").face
-        return face
+        executor: SyncExecutor = stores.open("telemetry").executor
+        return executor
 
     def write(self, tx: Tx) -> Counter[str]:
         """See Source."""

@@ -81,7 +81,7 @@ class RowSource(Source):
             raise FormatError(f"{self.path} has two files with the same key", path=str(self.path))
         return contents
 
-    def face(self, stores: OpenStores) -> SyncExecutor:
+    def executor(self, stores: OpenStores) -> SyncExecutor:
         """See Source."""
         executor: SyncExecutor = stores.open("relational").held
         return executor
@@ -95,7 +95,7 @@ class RowSource(Source):
             self._conflicts(blobs)
             for number, file in enumerate(self._files, 1):
                 if file.key not in self._stored:
-                    self._stored[file.key] = _store(self.face(stores), blobs.held, file)
+                    self._stored[file.key] = _store(self.executor(stores), blobs.held, file)
                 report("keep files", number, len(self._files))
 
     def _conflicts(self, blobs: Any) -> None:
@@ -135,10 +135,10 @@ class RowSource(Source):
 
     def verify(self, stores: OpenStores, report: Report) -> None:
         """See Source."""
-        face = self.face(stores)
+        executor = self.executor(stores)
         count = 0
         for batch in driver.batches(self.rows(Contents())):
-            wrong = face.read(lambda tx, b=batch: _wrong(tx, b))  # type: ignore[misc]
+            wrong = executor.read(lambda tx, b=batch: _wrong(tx, b))  # type: ignore[misc]
             if wrong:
                 raise differs(wrong)
             count += len(batch)
@@ -178,7 +178,7 @@ def _wrong(tx: Tx, batch: list[tuple[str, Row]]) -> str:
     return ""
 
 
-def _store(face: SyncExecutor, config: BlobStoreConfig, file: SourceFile) -> tuple[StoredBytes, bytes | None]:
+def _store(executor: SyncExecutor, config: BlobStoreConfig, file: SourceFile) -> tuple[StoredBytes, bytes | None]:
     """Put the bytes of a file to their place, durably and in pieces."""
     intake = Intake(0, config.spool)
     try:
@@ -190,14 +190,14 @@ def _store(face: SyncExecutor, config: BlobStoreConfig, file: SourceFile) -> tup
             raise FormatError(f"{file.path} changed while it was read", path=str(file.path))
         if body.data is not None:  # it is empty
             return StoredBytes(), body.data
-        return _store_outside(face, config.backend, body), None
+        return _store_outside(executor, config.backend, body), None
     finally:
         intake.drop()
 
 
-def _store_outside(face: SyncExecutor, place: Any, body: Body) -> StoredBytes:
+def _store_outside(executor: SyncExecutor, place: Any, body: Body) -> StoredBytes:
     for _ in range(_TRIES):
-        stored = face.run(store_bytes(place, body))
+        stored = executor.run(store_bytes(place, body))
         if stored is not None:
             return stored
     raise BusyError(

@@ -50,7 +50,7 @@ class Source(ABC):
     """One legacy file or folder."""
 
     kind: ClassVar[str]
-    again: ClassVar[bool] = True
+    rewritable: ClassVar[bool] = True
     """Whether writing the same content once more is harmless."""
 
     def __init__(self, path: Path, name: str) -> None:
@@ -62,7 +62,7 @@ class Source(ABC):
         """Read all of it."""
 
     @abstractmethod
-    def face(self, stores: OpenStores) -> SyncExecutor:
+    def executor(self, stores: OpenStores) -> SyncExecutor:
         """The executor of the database it goes to."""
 
     def prepare(self, stores: OpenStores, report: Report) -> None:

@@ -52,12 +52,12 @@ class Vectors(Source):
             report("read vectors", len(self._items), len(items))
         return contents
 
-    def face(self, stores: OpenStores) -> SyncExecutor:
+    def executor(self, stores: OpenStores) -> SyncExecutor:
         """See Source."""
         self._fits(stores)
         self._opened = stores.open("vectors").held
-        face: SyncExecutor = stores.open("vectors")._face
-        return face
+        executor: SyncExecutor = stores.open("vectors")._face
+        return executor
 
     def _fits(self, stores: OpenStores) -> None:
         """Raise DimensionError before the store is opened: a new store would fix its dimensions."""
@@ -93,11 +93,11 @@ class Vectors(Source):
     def verify(self, stores: OpenStores, report: Report) -> None:
         """See Source."""
         check, rows = _modules()
-        face = self.face(stores)
+        executor = self.executor(stores)
         count = 0
         for batch in driver.batches(self._items):
             ids = [id for id, _, _ in batch]
-            existing = {each.id: each for each in face.read(lambda tx, i=ids: rows.fetch(tx, i))}  # type: ignore[misc]
+            existing = {each.id: each for each in executor.read(lambda tx, i=ids: rows.fetch(tx, i))}  # type: ignore[misc]
             for id, numbers, metadata in batch:
                 expected = (check.vector(numbers, len(numbers)), check.metadata(metadata))
                 if id not in existing or (existing[id].vector, existing[id].metadata) != expected:

@@ -25,7 +25,7 @@ from holdproof.config import Paths
 from holdproof.content import blocks, disk
 from holdproof.crypto import commit as formats
 from holdproof.crypto import didkey
-from holdproof.crypto.car import Blocks
+from holdproof.crypto.car import BlockMap
 from holdproof.crypto.cid import CID
 from holdproof.crypto.keys import PublicKey, Signer
 from holdproof.crypto.mst import EMPTY_ROOT
@@ -366,15 +366,15 @@ def _manifest(search: _Search, path: Path) -> Manifest:
     return manifest
 
 
-def gather(folder: Path, manifest: Manifest) -> Blocks:
+def gather(folder: Path, manifest: Manifest) -> BlockMap:
     """Return all blocks of an image, each hashed."""
     contents: dict[bytes, bytes] = {}
     for part in manifest.parts:
         contents.update(image_files.read_part(folder, part).raw)
-    return Blocks(contents)
+    return BlockMap(contents)
 
 
-def check(manifest: Manifest, contents: Blocks, progress: Progress | None = None) -> CommitChain:
+def check(manifest: Manifest, contents: BlockMap, progress: Progress | None = None) -> CommitChain:
     """Return the line of an image, whole and as its manifest says; nothing of the store is needed for it."""
     tell = None if progress is None else lambda done, total: progress("image", done, total)
     since = commits.parse(manifest.since) if manifest.since else None
@@ -459,7 +459,7 @@ def _open_image(folder: Path, manifest: Manifest, verify: Verify) -> Image:
             check(manifest, contents)
         return Image(manifest, contents.get, lambda: None)
     lazy = image_files.Lazy(folder, manifest)
-    head = blocks.held(lazy, commits.parse(manifest.head))
+    head = blocks.require(lazy, commits.parse(manifest.head))
     if str(formats.parse(head).data) != manifest.root:
         raise FormatError("the manifest is not what its head says", head=manifest.head)
     return Image(manifest, lazy, lazy.close)

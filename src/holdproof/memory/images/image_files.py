@@ -212,7 +212,7 @@ def _index_path(path: Path) -> Path:
     return path.with_name(path.name + ".idx")
 
 
-def read_part(folder: Path, part: Part, limits: car.Limits = car.DEFAULT_LIMITS) -> car.Blocks:
+def read_part(folder: Path, part: Part, limits: car.Limits = car.DEFAULT_LIMITS) -> car.BlockMap:
     """Return all blocks of a CAR, each hashed, if the file is the one the manifest names."""
     path = folder / part.name
     with _open(path, part) as file:

@@ -18,8 +18,8 @@ from typing import Final, Generic, NamedTuple, TypeVar
 from holdproof.content import blocks
 from holdproof.crypto import cid as cids
 from holdproof.crypto import commit as formats
-from holdproof.crypto import didkey, mst_diff, mst_whole
-from holdproof.crypto.car import Blocks
+from holdproof.crypto import didkey, mst, mst_diff
+from holdproof.crypto.car import BlockMap
 from holdproof.crypto.cid import CID
 from holdproof.crypto.commit import Commit
 from holdproof.crypto.mst import EMPTY_BLOCK, EMPTY_ROOT, Get, Nodes
@@ -71,21 +71,21 @@ def stream(get: Get, line: list[ChainStep], before: CID = EMPTY_ROOT) -> Iterato
     """Yield the blocks of a line whose first commit follows the tree `before`; the same block may come twice."""
     nodes = _Spying(get)
     for step in line:
-        yield step.cid, blocks.held(get, step.cid)
+        yield step.cid, blocks.require(get, step.cid)
         if step.note is not None:
-            yield step.note, blocks.held(get, step.note)
+            yield step.note, blocks.require(get, step.note)
         if step.commit.data == EMPTY_ROOT:
             yield EMPTY_ROOT, EMPTY_BLOCK
         # Only what this tree has and the one before had not: the rest is already in the stream.
         fresh = mst_diff.fresh(Nodes(nodes, memory=256), before, step.commit.data)
         while part := [*islice(fresh, _AHEAD)]:
-            # Blocks are read ahead in batches: one query for hundreds instead of one for each.
+            # BlockMap are read ahead in batches: one query for hundreds instead of one for each.
             if isinstance(get, BlockSource):
                 get.expect(cid for cid, is_node in part if not is_node)
             for cid, is_node in part:
                 if cid == EMPTY_ROOT:
                     continue
-                data = nodes.seen.get(cid) or blocks.held(get, cid)
+                data = nodes.seen.get(cid) or blocks.require(get, cid)
                 yield cid, data
                 if not is_node and LINK in data:
                     yield from _beyond(get, data)
@@ -144,7 +144,7 @@ class CommitChain(NamedTuple):
 
 def verify(
     head: CID,
-    contents: Blocks,
+    contents: BlockMap,
     here: Get,
     *,
     shallow: bool = False,
@@ -182,7 +182,7 @@ def verify(
 
 
 def _walk(
-    contents: Blocks, here: Get, steps: list[ChainStep], before: CID, progress: Callable[[int, int], None] | None
+    contents: BlockMap, here: Get, steps: list[ChainStep], before: CID, progress: Callable[[int, int], None] | None
 ) -> None:
     """Every tree is complete: its nodes in their places, a block for every key."""
     # Nodes are parsed once and kept: neighbouring trees share nearly all of them.
@@ -197,15 +197,15 @@ def _walk(
         before = step.commit.data
 
 
-def _values(contents: Blocks, get: Nodes, before: CID, root: CID) -> Iterator[list[bytes]]:
+def _values(contents: BlockMap, get: Nodes, before: CID, root: CID) -> Iterator[list[bytes]]:
     """Yield the values that a tree has and the one before had not, through every node that is new."""
     if before == EMPTY_ROOT and root in contents:  # all of it: a fraction of the work of comparing with nothing
-        yield from mst_whole.values(contents.raw, root)
+        yield from mst.node_values(contents.raw, root)
     else:
         yield from ([cid.raw] for cid, is_node in mst_diff.fresh(get, before, root) if not is_node)
 
 
-def _check_values(contents: Blocks, here: Get, values: list[bytes]) -> None:
+def _check_values(contents: BlockMap, here: Get, values: list[bytes]) -> None:
     """Records are there, with the pieces of their content."""
     get = contents.raw.get
     for raw in values:
@@ -218,7 +218,7 @@ def _check_values(contents: Blocks, here: Get, values: list[bytes]) -> None:
                     raise ProofError("a piece of a record is missing", cid=str(link))
 
 
-def _notes(contents: Blocks, commit_cids: set[bytes]) -> dict[CID, tuple[CID, CommitNote]]:
+def _notes(contents: BlockMap, commit_cids: set[bytes]) -> dict[CID, tuple[CID, CommitNote]]:
     """Return the notes among the blocks, by the commit they are on: each follows its commit."""
     notes: dict[CID, tuple[CID, CommitNote]] = {}
     # In the stream a note follows its commit; a block there that is no note is simply not one.
@@ -238,7 +238,7 @@ COMMIT: Final = b"\xa6cdidx"
 
 
 class BlockSource:
-    """Blocks of a store across transactions: each page of a long walk has one of its own."""
+    """BlockMap of a store across transactions: each page of a long walk has one of its own."""
 
     tx: Tx
 

@@ -312,7 +312,7 @@ def vectors(tx: Tx, ns: str, after: str | None) -> CheckedPage:
 
 def _vector(view: TreeReader, cid: CID) -> Packed | None:
     try:
-        meta = records.decode_meta(blocks.held(view.get, cid))[1]
+        meta = records.decode_meta(blocks.require(view.get, cid))[1]
     except HoldproofError:  # a damaged block: the check of blocks has named it
         return None
     return None if isinstance(meta, records.Sealed) else packed(meta)

@@ -191,7 +191,7 @@ def whole(record: Record, get: Get) -> Record:
     pieces = record.content
     if not isinstance(pieces, Pieces):
         return record
-    data = b"".join([blocks.held(get, link) for link in pieces.links])
+    data = b"".join([blocks.require(get, link) for link in pieces.links])
     if pieces.kind == "sealed":
         return record._replace(content=_envelope({"$sealed": data}))
     try:

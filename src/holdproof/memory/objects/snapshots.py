@@ -19,7 +19,7 @@ from holdproof.content import blocks
 from holdproof.crypto import mst_diff, tid
 from holdproof.crypto.cid import CID
 from holdproof.crypto.mst import EMPTY_ROOT
-from holdproof.crypto.mst_diff import Change
+from holdproof.crypto.mst_diff import TreeChange
 from holdproof.db import Tx, Work, Write, ask, sql
 from holdproof.errors import FormatError, InvalidInputError, MergeConflictError, NotFoundError
 from holdproof.evidence import keys
@@ -206,7 +206,7 @@ def _bring(edit: TreeTransaction, base: CID, theirs: CID, resolve: Resolve | Non
         )
 
 
-def _clashes(edit: TreeTransaction, theirs: Change) -> bool:
+def _clashes(edit: TreeTransaction, theirs: TreeChange) -> bool:
     """Return whether we changed what they changed, to something else; the same in another version is the same."""
     here = edit.find(theirs.key)
     if here in (theirs.old, theirs.new):
@@ -229,7 +229,7 @@ def _opened(edit: TreeTransaction, record: Record) -> Record:
         return record
 
 
-def _is_newer(edit: TreeTransaction, theirs: Change) -> bool:
+def _is_newer(edit: TreeTransaction, theirs: TreeChange) -> bool:
     """Return whether we have what they have in a newer version."""
     here = edit.find(theirs.key)
     if here in (None, theirs.old, theirs.new) or theirs.new is None or not theirs.key.startswith(OBJECT):
@@ -237,7 +237,7 @@ def _is_newer(edit: TreeTransaction, theirs: Change) -> bool:
     return edit.record(here).version > edit.record(theirs.new).version
 
 
-def _by_object(changes: Iterator[Change]) -> Iterator[tuple[str, builtins.list[Change]]]:
+def _by_object(changes: Iterator[TreeChange]) -> Iterator[tuple[str, builtins.list[TreeChange]]]:
     """Yield the changes of each object together, whether of its record or of what is volatile."""
     ordered = sorted(changes, key=lambda each: each.key.partition("/")[2])
     for key, group in groupby(ordered, lambda each: each.key.partition("/")[2]):

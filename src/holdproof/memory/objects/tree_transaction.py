@@ -69,7 +69,7 @@ class TreeReader:
 
     def record(self, cid: CID, key: str | None = None) -> Record:
         """Return a record, hashed; with a key, only if it is that object's."""
-        record = records.decode(blocks.held(self.get, cid))
+        record = records.decode(blocks.require(self.get, cid))
         if key is not None and records.key_of(record.id) != key:
             raise FormatError("record: of another object than its key says", key=key, id=record.id)
         return record
@@ -90,7 +90,7 @@ class TreeReader:
         cid = self.find(META + key)
         if cid is None:
             return {}
-        id, meta = records.decode_meta(blocks.held(self.get, cid))
+        id, meta = records.decode_meta(blocks.require(self.get, cid))
         if records.key_of(id) != key:
             raise FormatError("record: volatile data of another object than its key says", key=key, id=id)
         return object_encryption.opened_meta(meta, self.open)
@@ -154,7 +154,7 @@ class TreeTransaction(TreeReader):
         """Let the whole tree be another that the store holds."""
         self.apply_changes(mst_diff.diff(self.get, self.root, target))
 
-    def apply_changes(self, changes: Iterable[mst_diff.Change]) -> None:
+    def apply_changes(self, changes: Iterable[mst_diff.TreeChange]) -> None:
         """Let keys stand for blocks that the store holds."""
         self.changes.update({change.key: change.new for change in changes})
 
@@ -163,7 +163,7 @@ class TreeTransaction(TreeReader):
         changed = {key: cid for key, cid in self.changes.items() if self.find(key) != cid}
         if not changed:
             return self.root
-        # Blocks before the ref: on no database is there a moment at which the ref names a block that is not there.
+        # BlockMap before the ref: on no database is there a moment at which the ref names a block that is not there.
         edit = mst_edit.apply(self.get, self.root, changed)
         blocks.put(self.tx, {**self.blocks, **edit.blocks})
         refs.move(self.tx, ref_name(self.ns), self.ref, edit.root, ns=self.ns)
@@ -221,7 +221,7 @@ class TreeTransaction(TreeReader):
         """Volatile fields that are in the open."""
         if cid in self.metas:
             return self.metas[cid]
-        meta = records.decode_meta(blocks.held(self.get, cid))[1]
+        meta = records.decode_meta(blocks.require(self.get, cid))[1]
         return {} if isinstance(meta, Sealed) else meta
 
 

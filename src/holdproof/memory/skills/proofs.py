@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple
 from holdproof.crypto import dsse, statement
 from holdproof.crypto.canonical import Json
 from holdproof.crypto.keys import Signer
-from holdproof.crypto.statement import PAYLOAD_TYPE, Subject
+from holdproof.crypto.statement import PAYLOAD_TYPE, ResourceDescriptor
 from holdproof.errors import FormatError, InvalidInputError, ProofError, RevokedKeyError
 from holdproof.evidence import keys
 from holdproof.memory.skills.skill_blocks import root_of
@@ -31,7 +31,7 @@ SIGNED: Final = (
 def encode(row: Mapping[str, Any], origin: str) -> bytes:
     """Return the bytes to be signed for a row, in the log of that name."""
     predicate: dict[str, Json] = {name: row[name] for name in SIGNED}
-    subject = (Subject({"sha256": row["root"]}, row["path"]),)
+    subject = (ResourceDescriptor({"sha256": row["root"]}, row["path"]),)
     return statement.encode(statement.Statement(subject, PREDICATE_TYPE, {**predicate, "origin": origin}))
 
 

@@ -36,8 +36,8 @@ class Blobs(Resource[Executor]):
     check = RunsWith(checking.check, reads=True, exit_code=exit_findings)
     close = RunsWith(_close, internal=True, local=True)
 
-    def __init__(self, face: Executor, config: BlobStoreConfig) -> None:
-        super().__init__(face)
+    def __init__(self, executor: Executor, config: BlobStoreConfig) -> None:
+        super().__init__(executor)
         self._config = config
 
     @property

@@ -88,8 +88,8 @@ class Sessions(Resource[Executor]):
     record_artifact = Writes(parts.record, example="cli_0a1b2c3d4e5f plan doc --path plan.md")
     timeline = Reads(lives.timeline, draw="session", example="cli_0a1b2c3d4e5f")
 
-    def __init__(self, face: Executor, project: Project = NOWHERE) -> None:
-        super().__init__(face)
+    def __init__(self, executor: Executor, project: Project = NOWHERE) -> None:
+        super().__init__(executor)
         self._project = project
 
     @property
@@ -103,10 +103,10 @@ class CLISessionService(Sessions[AsyncExecutor]):
 
     def __init__(self, storage: StorageProvider | RelationalStore, project: Project = NOWHERE) -> None:
         # The relational store of a provider has its executor in `held`; a store of another kind has not.
-        face = storage.membrane if isinstance(storage, StorageProvider) else getattr(storage, "held", None)
-        if not isinstance(face, AsyncExecutor):
+        executor = storage.membrane if isinstance(storage, StorageProvider) else getattr(storage, "held", None)
+        if not isinstance(executor, AsyncExecutor):
             raise InvalidInputError("sessions need a StorageProvider, or the relational store of one")
-        super().__init__(face, project)
+        super().__init__(executor, project)
         self._storage = storage
 
     async def close(self) -> None:

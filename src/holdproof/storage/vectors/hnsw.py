@@ -75,8 +75,8 @@ class GraphFinder(ScanFinder):
         if view.epoch not in (self._graph.epoch, self._loaded_epoch):
             self._load(view)
         graph = self._graph
-        fresh = graph.epoch == view.epoch and graph.size <= view.count and graph.size * 4 >= view.count * 3
-        return graph if fresh else None
+        current = graph.epoch == view.epoch and graph.size <= view.count and graph.size * 4 >= view.count * 3
+        return graph if current else None
 
     def _build(self, view: View) -> None:
         with self._lock:

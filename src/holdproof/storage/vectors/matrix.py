@@ -134,8 +134,8 @@ class Matrix:
         self._grow(end)
         units = unit_rows(b"".join(each.vector for each in new if each.vector is not None), self.dimensions)
         stamps = np.array([each.stamp for each in new], np.uint32)
-        fresh = {"stamps": stamps, **self.codec.encode(units), **(self.signs.encode(units) if self.signs else {})}
-        for name, array in fresh.items():
+        encoded = {"stamps": stamps, **self.codec.encode(units), **(self.signs.encode(units) if self.signs else {})}
+        for name, array in encoded.items():
             self._arrays[name][start:end] = array
         assert self._rows is not None
         self._rows.update((each.id, start + at) for at, each in enumerate(new))

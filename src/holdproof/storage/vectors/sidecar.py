@@ -120,7 +120,7 @@ def _sum(arrays: list[NDArray[Any]], ids: bytes) -> str:
     digest = hashlib.sha256(ids)
     for array in arrays:
         data = array.reshape(-1).view(np.uint8)
-        whole = len(data) // (8 * _STRIDE) * 8 * _STRIDE
-        digest.update(np.add.reduce(data[:whole].view("<u8").reshape(-1, _STRIDE), axis=0).tobytes())
-        digest.update(data[whole:].tobytes())
+        aligned = len(data) // (8 * _STRIDE) * 8 * _STRIDE
+        digest.update(np.add.reduce(data[:aligned].view("<u8").reshape(-1, _STRIDE), axis=0).tobytes())
+        digest.update(data[aligned:].tobytes())
     return digest.hexdigest()

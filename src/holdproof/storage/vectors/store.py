@@ -40,8 +40,8 @@ class Vectors(Resource[Executor]):
     reembed = RunsWith(operations.reembed, local=True)
     index = RunsWith(operations.index)
 
-    def __init__(self, face: Executor, vectors: OpenVectors) -> None:
-        super().__init__(face)
+    def __init__(self, executor: Executor, vectors: OpenVectors) -> None:
+        super().__init__(executor)
         self._vectors = vectors
 
     @property

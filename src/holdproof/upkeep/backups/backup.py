@@ -160,7 +160,7 @@ def _copy_sqlite(context: Context, folder: Path, keys: bool, tell: Progress) -> 
     spaces |= {path.name: path for path in (context.paths.membrane_db, context.paths.telemetry_db) if path.exists()}
     for name, path in spaces.items():
         # Each database is copied from one snapshot; the kernel comes first, so that nothing it refers to is missing.
-        snapshot.copy(path, folder / name, begun=begun, progress=_pages(tell, name))
+        snapshot.copy(path, folder / name, on_snapshot=begun, progress=_pages(tell, name))
     # Keys of subjects are removed from the copy, not left out: SQLite copies pages, not rows.
     sealed = None
     if not keys:
@@ -177,9 +177,9 @@ def _copy_postgres(context: Context, folder: Path, keys: bool, tell: Progress) -
     from holdproof.db.postgres import snapshot as server  # noqa: PLC0415 (an optional extra)
 
     without = (
-        server.Without()
+        server.Exclusions()
         if keys
-        else server.Without(
+        else server.Exclusions(
             frozenset({("subjects", "key"), ("subjects", "name_hash")}), {"store_facts": "key <> 'subject_secret'"}
         )
     )

@@ -29,7 +29,7 @@ from holdproof.crypto import checkpoint
 from holdproof.db import Row, Tx, sql, transfer
 from holdproof.db.backends import is_url
 from holdproof.db.clock import system_random
-from holdproof.db.migrate import ARRIVING, MOVED
+from holdproof.db.migrate import COPY_IN_PROGRESS, MOVED
 from holdproof.db.sql import sql_postgres
 from holdproof.db.transfer import TransferSource, TransferTarget
 from holdproof.db.tx import MIGRATED_TABLES
@@ -103,7 +103,7 @@ def plan(src: str | Path, dst: str | Path, home: str | Path | None, *, telemetry
 
 def refuse_absent(journey: CopyPlan) -> None:
     """Raise NotFoundError where there is no store to move: opening it would create one."""
-    if transfer.arrive(journey.source, journey.spaces).ledger(KERNEL) is None:
+    if transfer.open_target(journey.source, journey.spaces).ledger(KERNEL) is None:
         raise NotFoundError(f"there is no store at {redact(str(journey.source))}")
 
 
@@ -119,8 +119,8 @@ class TransferSummary(NamedTuple):
 
 def move(journey: CopyPlan, tell: Progress, *, dry_run: bool) -> TransferSummary:
     """Fill the target, verify it, seal the source, and mark the target as complete."""
-    arriving = transfer.arrive(journey.target, journey.spaces)
-    with transfer.leave(journey.source, journey.spaces) as leaving:
+    arriving = transfer.open_target(journey.target, journey.spaces)
+    with transfer.open_source(journey.source, journey.spaces) as leaving:
         sealed = _check_source(journey, leaving)
         plan = {space: _tables(leaving, space) for space in leaving.spaces}
         _refuse_strange(plan.get("membrane", {}).keys() - MIGRATED_TABLES)
@@ -134,7 +134,7 @@ def move(journey: CopyPlan, tell: Progress, *, dry_run: bool) -> TransferSummary
         try:
             for space in fresh:
                 _fill(journey, (leaving, arriving), space, plan[space], tell)
-            if ARRIVING.name in (arriving.ledger(KERNEL) or ()):
+            if COPY_IN_PROGRESS.name in (arriving.ledger(KERNEL) or ()):
                 _inspect(journey, moved, tell)
         except BaseException:
             for space in fresh:
@@ -147,7 +147,7 @@ def move(journey: CopyPlan, tell: Progress, *, dry_run: bool) -> TransferSummary
         tell("sealing", 1, 1)
     # The kernel is completed last: it is what an opening looks at.
     for space in reversed(leaving.spaces):
-        arriving.settle(space)
+        arriving.remove_mark(space)
     return moved
 
 
@@ -184,7 +184,7 @@ def _check_target(arriving: TransferTarget, space: str, *, sealed: set[str]) -> 
     if ledger is None:
         if space in sealed:
             raise NotFoundError(f"the source is sealed, but the target has no {space}: was it removed?", space=space)
-    elif ARRIVING.name not in ledger and space not in sealed:
+    elif COPY_IN_PROGRESS.name not in ledger and space not in sealed:
         raise AlreadyExistsError(f"the target is not empty: it has a {space} already", space=space)
 
 
@@ -217,7 +217,7 @@ def _fill(
     """Empty, mark, fill and compare one space of the target."""
     leaving, arriving = ends
     arriving.discard(space)
-    transfer.begin(journey.into(space), space)
+    transfer.create_marked(journey.into(space), space)
     have = arriving.tables(space)
     _refuse_strange({table for table in tables if set(tables[table]) != set(have.get(table, ()))})
     # Numbers of changes mean another thing on a server, see adapt_rows.
@@ -233,7 +233,10 @@ def _fill(
     counters = {table: last for table, last in leaving.counters(space).items() if table in tables}
     arriving.fill(space, tables, rows, counters)
     for number, (table, arrived) in enumerate(arriving.rows(space, tables), 1):
-        if RowSum.of(row for row in arrived if table != _LEDGER or ARRIVING.name not in row) != sums[table].total:
+        if (
+            RowSum.of(row for row in arrived if table != _LEDGER or COPY_IN_PROGRESS.name not in row)
+            != sums[table].total
+        ):
             raise CorruptError(f"what arrived of {table} is not what was sent", table=table, space=space)
         tell(f"comparing {space}", number, len(tables))
 
@@ -294,17 +297,17 @@ def adapt_rows(table: str, columns: list[str], rows: Iterable[Row], *, server: b
 def _inspect(journey: CopyPlan, moved: TransferSummary, tell: Progress) -> None:
     """Refuse a target whose log differs from the source's in any byte, or that does not verify in full."""
     keys = KeyFolder(journey.paths.keys)
-    database = transfer.filled(journey.target, KERNEL)
+    database = transfer.open_marked(journey.target, KERNEL)
     try:
         database.read(partial(_agree, moved=moved)).result()
-        settings = config.load(paths=journey.paths, given={})
+        settings = config.load(paths=journey.paths, override={})
         log = Log(keys.ensure("log"), lambda _: None, keys)
         context = Context(journey.paths, settings, database, keys, log, HeadFile(journey.paths.heads))
         report = SyncExecutor(database).run(verify.kernel(context, progress=tell))
     finally:
         database.close()
     # The marker of an unfinished copy is a row the log does not know; it goes after the seal.
-    wrong = [each for each in report.findings if each.verdict.locks and each.row != ARRIVING.name]
+    wrong = [each for each in report.findings if each.verdict.locks and each.row != COPY_IN_PROGRESS.name]
     if wrong:
         first = wrong[0]
         raise CorruptError(

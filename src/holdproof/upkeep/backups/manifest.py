@@ -19,7 +19,7 @@ from typing import Any, Final, cast
 from holdproof.content import disk
 from holdproof.crypto import b64, canonical, note
 from holdproof.crypto.keys import PublicKey, Signer
-from holdproof.crypto.note import Note
+from holdproof.crypto.note import SignedNote
 from holdproof.crypto.vkey import ED25519, VerifierKey
 from holdproof.errors import FormatError, NotFoundError, ProofError
 from holdproof.model.backup import Entry, Manifest
@@ -83,7 +83,7 @@ def _check_name(name: str) -> None:
 def sign(manifest: bytes, store_id: str, signer: Signer) -> bytes:
     """Return the content of the signature file."""
     text = _text(manifest, store_id)
-    return note.encode(Note(text, (note.sign(text, _name(store_id), signer),)))
+    return note.encode(SignedNote(text, (note.sign(text, _name(store_id), signer),)))
 
 
 def verify(manifest: bytes, store_id: str, signature: bytes, keys: Iterable[PublicKey]) -> PublicKey:

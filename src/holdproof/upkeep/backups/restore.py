@@ -82,7 +82,7 @@ def _refuse_moved(paths: Paths, target: str | Path) -> None:
     # A damaged database cannot tell; restoring over it is the remedy, so that is no reason to refuse.
     ledger: dict[str, str] | None = None
     with suppress(HoldproofError):
-        ledger = transfer.arrive(target, {"kernel": paths.kernel_db}).ledger("kernel")
+        ledger = transfer.open_target(target, {"kernel": paths.kernel_db}).ledger("kernel")
     if ledger is not None and MOVED in ledger:
         raise MovedError(f"the store here was moved to {ledger[MOVED]}: restore it there", to=ledger[MOVED])
 

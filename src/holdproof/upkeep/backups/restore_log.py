@@ -42,7 +42,7 @@ class ReplacedStore:
     """The ids of the log keys in the key folder."""
     head_origins: set[str] = field(default_factory=set)
     """The origins of the heads in this home's head file."""
-    sealed: encryption.Keys = field(default_factory=partial(encryption.Keys, None, []))
+    sealed: encryption.SubjectKeys = field(default_factory=partial(encryption.SubjectKeys, None, []))
     erasures: list[Erasure] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
 

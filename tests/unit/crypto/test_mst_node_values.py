@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 
 from holdproof.crypto import cid as cids
-from holdproof.crypto import mst, mst_whole
+from holdproof.crypto import mst
 from holdproof.crypto.cid import CID
 from holdproof.crypto.mst_node import EMPTY, Node
 from holdproof.errors import FormatError, ProofError
@@ -22,7 +22,7 @@ def one_by_one(blocks: dict[CID, bytes], root: CID) -> list[bytes]:
 
 
 def at_once(blocks: dict[CID, bytes], root: CID) -> list[bytes]:
-    return [raw for values in mst_whole.values(plain(blocks), root) for raw in values]
+    return [raw for values in mst.node_values(plain(blocks), root) for raw in values]
 
 
 @given(ITEMS)
