@@ -52,8 +52,8 @@ async def main(folder: str) -> None:
         print("asked: ", asked.proposal)
 
     async with holdproof.open(folder) as store:  # another process, another day
-        [waiting] = (await store.escalations.pending()).escalations
-        await store.escalations.resolve(waiting.id, "APPROVED", by="grace")
+        [waiting] = (await store.escalations.list(status="PENDING")).items
+        await store.escalations.resolve(waiting.id, "approve", by="grace")
         session = HoldproofSession("ada", store)
         approvals = HoldproofApprovals(store, agent_id="support")
         ended = await approvals.resume(agent, waiting.id, session=session)

@@ -50,9 +50,9 @@ async def main(folder: str) -> None:
         print("asked: ", asked.proposal)
 
     async with holdproof.open(folder) as store:  # another process, another day
-        [waiting] = (await store.escalations.pending()).escalations
+        [waiting] = (await store.escalations.list(status="PENDING")).items
         less = {"calls": [{"id": "call-1", "arguments": {"euros": 25}}]}
-        await store.escalations.resolve(waiting.id, "APPROVED", by="grace", proposal=less)
+        await store.escalations.resolve(waiting.id, "approve", by="grace", proposal=less)
         history, approvals = HoldproofHistory("ada", store), HoldproofApprovals(store, agent_id="support")
         ended = await approvals.resume(support, waiting.id, history=history)
         again = await approvals.resume(support, waiting.id, history=history)
