@@ -85,7 +85,7 @@ def fill(store: sync.Holdproof) -> None:
         store.feedback.record(name, flow_id, status="GOOD", reason="fast", score=0.5, source="Human")
         store.ledger.append(flow_id, {"buy": 1}, context_ref="c", evidence_hash="00" * 32, signature="s")
         asked = store.escalations.request(flow_id, reason="may I?", proposal={"buy": 2}, deadline_s=600)
-        store.escalations.resolve(asked.id, "APPROVED", by="ada", proposal={"buy": 1}, comment="less")
+        store.escalations.resolve(asked.id, "approve", by="ada", proposal={"buy": 1}, comment="less")
         with store.flows.run(name) as flow:
             flow.step("place", dict, {"did": name})
         store.objects.put(name, type="note", content="known", ns=name)

@@ -217,10 +217,10 @@ def _guards(name: str) -> Iterator[Operation]:
 
 def _questions(name: str, flow: str) -> Iterator[Operation]:
     def answer(world: World) -> None:
-        pending = world.store.escalations.pending(agent_id=f"{name}-guarded").escalations
+        pending = world.store.escalations.list(status="PENDING", agent_id=f"{name}-guarded").items
         if not pending:
             raise UnmetError(flow)
-        world.store.escalations.resolve(pending[0].id, "APPROVED", by="Ada", decision="OVERRIDE")
+        world.store.escalations.resolve(pending[0].id, "approve", by="Ada")
 
     yield _plain(
         f"{name} ask",

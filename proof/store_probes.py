@@ -49,7 +49,9 @@ def _step(store: sync.Holdproof, key: str) -> Any:
 @_probe
 def _event(store: sync.Holdproof, key: str) -> Any:
     flow_id, kind = key.rsplit(" ", 1)
-    return [each.detail for each in store.audit.for_flow(flow_id, limit=1000).events if each.event_type == kind] or None
+    return [
+        each.detail for each in store.audit.list(flow_id=flow_id, limit=1000).items if each.event_type == kind
+    ] or None
 
 
 @_probe
@@ -59,7 +61,7 @@ def _intent(store: sync.Holdproof, key: str) -> Any:
 
 @_probe
 def _lock(store: sync.Holdproof, key: str) -> Any:
-    return [[each.flow_id, each.amount] for each in store.locks.list(resource=key)] or None
+    return [[each.flow_id, each.amount] for each in store.locks.list(resource=key).items] or None
 
 
 @_probe
@@ -70,15 +72,13 @@ def _once(store: sync.Holdproof, key: str) -> Any:
 
 @_probe
 def _question(store: sync.Holdproof, key: str) -> Any:
-    asked = (
-        store.escalations.list(flow_id=key, settled=True).escalations or store.escalations.list(flow_id=key).escalations
-    )
+    asked = store.escalations.list(flow_id=key, status="RESOLVED").items or store.escalations.list(flow_id=key).items
     return [[each.reason, each.status, each.human_decision] for each in asked] or None
 
 
 @_probe
 def _state(store: sync.Holdproof, key: str) -> Any:
-    document = store.state.read(key)
+    document = store.state.get(key)
     return [document.version, document.data]
 
 

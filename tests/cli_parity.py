@@ -17,7 +17,7 @@ import pytest
 from holdproof import errors, sync
 from holdproof.api import problems, wire
 from holdproof.api.catalogue import MethodSpec, Parameter, entries
-from holdproof.cli import generate
+from holdproof.cli import generate, index
 from holdproof.cli.app import app
 from holdproof.cli.call import Call
 
@@ -31,7 +31,8 @@ class Inexpressible(Exception):
 def has_command(spec: MethodSpec) -> bool:
     """Say whether a method is called by its generated command here."""
     called_back = any(each.shape.callback and each.required for each in spec.parameters)
-    return spec.exposure.command and not spec.exposure.internal and not spec.streams and not called_back
+    command = index.commands()[spec.resource].get("commands", {}).get(spec.method.replace("_", "-"), {"module": ""})
+    return "module" not in command and not spec.streams and not called_back
 
 
 class CommandLine:

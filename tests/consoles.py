@@ -109,7 +109,7 @@ def _clerk(store: sync.Holdproof) -> tuple[int, int]:
         numbers.append(store.escalations.request(flow, reason=reason, proposal=proposal).id)
     store.escalations.resolve(
         numbers[1],
-        "APPROVED",
+        "approve",
         by="operator:Ada",
         proposal={"iban": "DE89 3704 0044 0532 0130 00"},
         comment="verified by phone, not by call-back",
@@ -136,7 +136,7 @@ def _memory(store: sync.Holdproof) -> None:
 
 
 def _telemetry(store: sync.Holdproof) -> None:
-    start = store.flows.search(limit=1).flows[0].created_at
+    start = store.flows.list(limit=1).items[0].created_at
     spans: tuple[tuple[str, str | None, str, float, float, dict[str, str]], ...] = (
         ("a", None, "rebalance", 0.0, 412.0, {}),
         ("b", "a", "quote", 0.004, 96.0, {}),

@@ -47,7 +47,7 @@ class Web:
     def logged_in(self, code: str | None = None) -> httpx.Client:
         """A person at the console."""
         client = self.client()
-        answer = client.post("/login", data={"code": code or self.store.tokens.link().secret})
+        answer = client.post("/login", data={"code": code or self.store.logins.create_link().secret})
         assert answer.status_code == 303, answer.text
         return client
 
@@ -65,7 +65,7 @@ class Web:
 
     def denied(self) -> list[AccessEvent]:
         """Who was refused up to now, newest last."""
-        return [*self.store.tokens.events(event="denied", limit=1000).events]
+        return [*self.store.access_log.list(event="denied", limit=1000).items]
 
     def close(self) -> None:
         for client in self._clients:

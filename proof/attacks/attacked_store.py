@@ -186,5 +186,5 @@ def _export(store: sync.Holdproof, folder: Path) -> None:
 
 def richest(store: sync.Holdproof) -> str:
     """The flow with most to tell."""
-    found = [flow.flow_id for flow in store.flows.list(limit=100).flows]
-    return max(found, key=lambda flow_id: len(store.flows.timeline(flow_id).happened))
+    found = [flow.flow_id for flow in store.flows.list(limit=100).items]
+    return max(found, key=lambda flow_id: len(store.flows.timeline(flow_id).events))

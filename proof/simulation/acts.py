@@ -21,7 +21,7 @@ from holdproof.errors import (
     UnknownOutcomeError,
 )
 from holdproof.runtime import flows, idempotency, retries, runs, sagas, state
-from holdproof.runtime.runs import Run
+from holdproof.runtime.runs import FlowRun
 from proof.simulation.engine import DAY, HOUR, Engine
 from proof.simulation.world import TroubleError, World
 
@@ -80,9 +80,9 @@ class Scene:
         return words, rng
 
 
-def play(scene: Scene, run: Run) -> Work[None]:
+def play(scene: Scene, run: FlowRun) -> Work[None]:
     """Do all that is planned for a flow."""
-    words, rng = scene.plan(run.hand.flow_id)
+    words, rng = scene.plan(run.lease.flow_id)
     for number, word in enumerate(words):
         act = Act(scene, run, random.Random(rng.random()), f"{word}{number}")
         yield from getattr(act, word)()
@@ -93,14 +93,14 @@ class Act:
     """One thing that is done in a flow."""
 
     scene: Scene
-    run: Run
+    run: FlowRun
     rng: random.Random
     name: str
 
     @property
     def flow_id(self) -> str:
         """The flow."""
-        return self.run.hand.flow_id
+        return self.run.lease.flow_id
 
     @property
     def agent(self) -> str:
@@ -151,7 +151,7 @@ class Act:
         options: dict[str, Any] = {"deadline_s": rng.choice((None, 2 * HOUR, DAY)), "proposal": {"n": rng.randrange(9)}}
         options |= {"on_deadline": rng.choice(("reject", "approve", "cancel"))}
         self.count("questions")
-        yield from runs.question(self.run, self.name, **options, impact=rng.choice(("LOW_IMPACT", "HIGH_IMPACT")))
+        yield from runs.approve(self.run, self.name, **options, impact=rng.choice(("LOW_IMPACT", "HIGH_IMPACT")))
 
     def once(self) -> Work[None]:
         """A call that all flows of three days make together."""
@@ -176,7 +176,7 @@ class Act:
         """Spend from the agent's purse, once for this purpose; others spend from it at the same time."""
         agent, purpose, amount = self.agent, f"{self.flow_id} {self.name}", self.rng.randint(1, 30)
         for _ in range(9):
-            purse = yield from ask(Read(lambda tx: state.read(tx, agent)))
+            purse = yield from ask(Read(lambda tx: state.get(tx, agent)))
             spent: dict[str, int] = purse.data
             if purpose not in spent and sum(spent.values()) + amount > PURSE:
                 self.count("purses empty")

@@ -11,7 +11,7 @@ from holdproof.errors import (
     NotFoundError,
 )
 from holdproof.runtime import calls, runs
-from holdproof.runtime.runs import Run
+from holdproof.runtime.runs import FlowRun
 from proof.simulation.acts import Scene, play
 from proof.simulation.engine import HOUR, Script
 from proof.simulation.world import TroubleError
@@ -21,7 +21,7 @@ FUNCTION: Final = ("decide", "1.0")
 
 def conduct(scene: Scene, flow_id: str, *, agent: str = "", worker: str = "") -> Script:
     """Take a flow up, or open it for an agent, and do what is planned."""
-    call = calls.called(*FUNCTION, [flow_id], {}) if agent else None
+    call = calls.call_of(*FUNCTION, [flow_id], {}) if agent else None
     who: dict[str, Any] = {"agent_id": agent, "flow_id": flow_id, "called": call} if agent else {"resume": flow_id}
     try:
         run = yield from runs.enter(**who, worker=worker or None, lease_s=_lease_s(scene, flow_id))
@@ -32,7 +32,7 @@ def conduct(scene: Scene, flow_id: str, *, agent: str = "", worker: str = "") ->
     yield from within(scene, run)
 
 
-def within(scene: Scene, run: Run) -> Script:
+def within(scene: Scene, run: FlowRun) -> Script:
     """Do what is planned for a flow in hand, and leave it."""
     try:
         yield from play(scene, run)

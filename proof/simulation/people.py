@@ -17,17 +17,17 @@ from holdproof.errors import (
 from holdproof.model.coordination import Escalation
 from holdproof.runtime import (
     agents,
-    decisions,
     escalations,
     flow_queries,
     flows,
+    functions,
     idempotency,
     inbox,
     leases,
     sagas,
     sweeps,
 )
-from holdproof.runtime.decisions import Kind
+from holdproof.runtime.functions import FunctionSpec
 from proof.simulation.acts import KEY_TTL_S, Scene
 from proof.simulation.engine import HOUR, WEEK, Script
 from proof.simulation.flows import FUNCTION, conduct, within
@@ -54,19 +54,19 @@ def client(scene: Scene, agent: str, every_s: float, worker: str) -> Script:
 def keeper(scene: Scene, worker: str) -> Script:
     """Take up flows whose worker is gone, and those that were submitted and never begun; two may do so at once."""
     engine = scene.engine
-    kind = Kind(*FUNCTION, lease_s=0.5 * HOUR, agent_id=None)
+    kind = FunctionSpec(*FUNCTION, lease_s=0.5 * HOUR, agent_id=None)
     while True:
         yield engine.sleep(engine.rng.uniform(1, 12) * HOUR)
         for orphan in (yield from ask(Read(lambda tx: leases.orphans(tx, limit=20)))):
             engine.counts["orphans"] += 1
             if orphan.name is None or engine.rng.random() < 0.2:
                 scene.conduct(orphan.flow_id)
-        while taken := (yield from ask(Write(lambda tx: decisions.take(tx, kind, worker, "main")))):
+        while taken := (yield from ask(Write(lambda tx: functions.lease_orphan(tx, kind, worker, "main")))):
             run, _ = taken
             engine.counts["recovered"] += 1
-            engine.spawn(worker, within(scene, run), flow_id=run.hand.flow_id)
+            engine.spawn(worker, within(scene, run), flow_id=run.lease.flow_id)
         waiting = yield from ask(Read(lambda tx: flow_queries.list(tx, status="CREATED", limit=20)))
-        for flow in waiting.flows:
+        for flow in waiting.items:
             scene.conduct(flow.flow_id)
 
 
@@ -77,8 +77,8 @@ def sweeper(scene: Scene, _: str) -> Script:
         began = yield from ask(Read(lambda tx: tx.now))
         swept = yield from sweeps.run()
         scene.engine.counts["deadlines swept"] += swept.escalations
-        late = yield from ask(Read(lambda tx: inbox.due(tx, limit=1)))
-        for asked in late.escalations:
+        late = yield from ask(Read(lambda tx: inbox.list(tx, status="PENDING", order="due", limit=1)))
+        for asked in late.items:
             if asked.deadline is not None and asked.deadline <= began:
                 scene.engine.break_("a deadline was not honoured", asked.id, asked.deadline)
 
@@ -88,17 +88,17 @@ def operator(scene: Scene, name: str, _: str) -> Script:
     engine = scene.engine
     while True:
         yield engine.sleep(engine.rng.uniform(1, 12) * HOUR)
-        asked = yield from ask(Read(lambda tx: inbox.pending(tx, limit=40)))
-        for one in asked.escalations:
+        asked = yield from ask(Read(lambda tx: inbox.list(tx, status="PENDING", limit=40)))
+        for one in asked.items:
             if engine.rng.random() < 0.7:
                 yield from _answer(scene, name, one)
-        dirty = yield from ask(Read(lambda tx: sagas.list_dirty(tx, limit=10)))
-        for flow in dirty:
+        dirty = yield from ask(Read(lambda tx: sagas.list(tx, limit=10)))
+        for flow in dirty.items:
             yield from _mend(scene, name, flow.flow_id)
         for key in sorted(scene.unknown):
             yield from _settle(scene, key)
         suspended = yield from ask(Read(lambda tx: agents.list(tx, status="SUSPENDED", limit=10)))
-        for agent in suspended.agents:
+        for agent in suspended.items:
             yield from ask(Write(partial(_let_in, agent_id=agent.agent_id)))
             engine.counts["agents let in again"] += 1
         if engine.rng.random() < 0.1:
@@ -113,9 +113,9 @@ def _answer(scene: Scene, name: str, asked: Escalation) -> Work[None]:
     """Answer after a while: others may be faster, or the deadline."""
     rng = scene.engine.rng
     yield scene.engine.sleep(rng.expovariate(1 / HOUR))
-    how: dict[str, Any] = {"status": rng.choices(("APPROVED", "REJECTED", "CANCELLED"), (8, 1, 1))[0], "by": name}
-    if how["status"] == "APPROVED" and rng.random() < 0.2:
-        how |= {"decision": "MODIFY", "proposal": {"by hand": asked.id}}
+    how: dict[str, Any] = {"decision": rng.choices(("approve", "reject", "cancel"), (8, 1, 1))[0], "by": name}
+    if how["decision"] == "approve" and rng.random() < 0.2:
+        how["proposal"] = {"by hand": asked.id}
     try:
         yield from ask(Write(partial(escalations.resolve, id=asked.id, **how)))
         scene.engine.counts["answers"] += 1
@@ -156,7 +156,7 @@ def _settle(scene: Scene, key: str) -> Work[None]:
             yield from ask(Write(partial(idempotency.settle, key=key, result="by hand", ttl_s=KEY_TTL_S)))
         else:
             known.allowed += 1
-            yield from ask(Write(partial(idempotency.forget, key=key)))
+            yield from ask(Write(partial(idempotency.delete, key=key)))
         scene.engine.counts["keys settled"] += 1
     except (ConflictError, NotFoundError):
         scene.engine.counts["keys settled already"] += 1
@@ -165,9 +165,9 @@ def _settle(scene: Scene, key: str) -> Work[None]:
 
 def _cancel(scene: Scene, name: str) -> Work[None]:
     page = yield from ask(Read(lambda tx: flow_queries.list(tx, status="RUNNING", limit=20)))
-    if not page.flows:
+    if not page.items:
         return
-    flow_id = scene.engine.rng.choice(page.flows).flow_id
+    flow_id = scene.engine.rng.choice(page.items).flow_id
     try:
         yield from ask(Write(partial(flows.cancel, flow_id=flow_id, reason=f"cancelled by {name}")))
         scene.engine.counts["cancelled"] += 1

@@ -18,7 +18,7 @@ from holdproof.crypto import checkpoint, frontier, merkle
 from holdproof.crypto.frontier import Frontier
 from holdproof.db import Call, Row, Tx, Write, sql
 from holdproof.evidence import tree
-from holdproof.model.flows import legal
+from holdproof.model.flows import is_legal
 from holdproof.model.times import later
 from holdproof.runtime.escalations import BUDGET, EXHAUSTED, WINDOW_S
 from proof.simulation.engine import Engine, Task
@@ -111,7 +111,7 @@ class Rules:
     def _moves(self, tx: Tx) -> None:
         for number, flow_id, before, after, at in tx.all(_MOVES, last=self._move):
             self._move = number
-            if before != self.status.get(flow_id, "CREATED") or not legal(before, after):
+            if before != self.status.get(flow_id, "CREATED") or not is_legal(before, after):
                 self.engine.break_("a flow moved along no legal edge", flow_id, before, after, self.status.get(flow_id))
             if at != tx.now:
                 self.engine.break_("a transition is not of its moment", flow_id, at, tx.now)

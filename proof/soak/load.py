@@ -97,9 +97,9 @@ class Load:
         flow = self.store.flows.start(f"agent-{rng.randrange(AGENTS)}", flow_type="soak")
         self.store.flows.transition(flow.flow_id, "RUNNING")
         asked = self.store.escalations.request(flow.flow_id, reason="may I?", deadline_s=5, budget=1_000_000)
-        if (answer := rng.choice(["APPROVED", "REJECTED", None])) is not None:
+        if (answer := rng.choice(["approve", "reject", None])) is not None:
             self.store.escalations.resolve(asked.id, answer, by="ann")
-        if answer == "APPROVED":
+        if answer == "approve":
             self.store.flows.transition(flow.flow_id, "COMPLETED")
 
     def evaluation(self, rng: random.Random) -> None:

@@ -1,10 +1,10 @@
-"""Where data lives and which backends serve it. Reads the named files and the given environment only.
+"""Settings: where data is stored and which backends serve it. Reads the configuration files and the environment only.
 
 1. Folders: `home` > `HOLDPROOF_HOME` > XDG variables > XDG defaults; a relative XDG value counts as unset.
 2. Database: `url` > `HOLDPROOF_DATABASE_URL` > project file > user file > none (the embedded default).
-3. Strict (the kernel): what cannot be understood is a `ConfigError` that names the place; nothing is guessed.
-4. Not strict (the storage provider): the setting concerned is ignored, each time with a warning.
-5. A file is text of bounded size and says everything once; a key without a value says nothing.
+3. Strict (the kernel): an invalid setting is a `ConfigError` that names file and key; nothing is guessed.
+4. Not strict (the storage provider): an invalid setting is ignored, each with a warning.
+5. A file is text of bounded size, with each key once; a key without a value is ignored.
 6. A project file overrides single settings; naming another `type` replaces that provider as a whole.
 7. A file counts only if it belongs to this user or to root: others could move the store elsewhere.
 8. Secrets never appear in messages, warnings or `repr`.
@@ -17,19 +17,14 @@ import re
 import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from functools import cache
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import Any, NoReturn
+
+import yaml
 
 from holdproof import errors, folders
 from holdproof.errors import ConfigError
-from holdproof.lazy import lazy_module
-
-if TYPE_CHECKING:
-    import yaml
-else:  # most stores have no settings file
-    yaml = lazy_module("yaml")
 
 _URL_VARIABLE = "HOLDPROOF_DATABASE_URL"
 _POSTGRES = ("postgresql://", "postgres://")
@@ -60,10 +55,11 @@ _TEMPLATE = """\
 
 
 class _Under:
-    """A place inside one of the four folders."""
+    """A path inside one of the four folders."""
 
     def __init__(self, folder: str, name: str) -> None:
-        self.folder, self.name = folder, name
+        self.folder = folder
+        self.name = name
 
     def __get__(self, paths: "Paths", _: object = None) -> Path:
         return Path(getattr(paths, self.folder), self.name)
@@ -71,7 +67,7 @@ class _Under:
 
 @dataclass(frozen=True)
 class Paths:
-    """Every place Holdproof uses on disk.
+    """Every path that Holdproof uses on disk.
 
     Under XDG, four folders called `holdproof`. Under a home, data lies in it directly and the rest one level
     down: `home/config`, `home/state`, `home/cache`. (Were it `home/config.yaml`, a home named `.holdproof`
@@ -97,7 +93,7 @@ class Paths:
 
     @classmethod
     def find(cls, home: str | os.PathLike[str] | None = None, env: Mapping[str, str] = os.environ) -> "Paths":
-        """The places for this home and environment; nothing is created."""
+        """Return the paths for this home and environment; creates nothing. ConfigError for an empty home."""
         chosen = env.get("HOLDPROOF_HOME") if home is None else os.fspath(home)
         if chosen is None:
             return cls(*(_xdg(name, env) / "holdproof" for name in _XDG))
@@ -109,7 +105,7 @@ class Paths:
         return cls(root, root / "config", root / "state", root / "cache")
 
     def create(self) -> None:
-        """Make missing folders, parents too (as XDG wants), for the owner only; others stay as they are."""
+        """Create missing folders and their parents, readable by the owner only (as XDG demands)."""
         for folder in (self.data, self.blobs, self.dboms, self.images, self.config, self.state, self.cache):
             try:
                 folders.make(folder)
@@ -118,7 +114,9 @@ class Paths:
 
 
 def _raise_disk(error: OSError, path: Path) -> NoReturn:
-    full, closed = (errno.ENOSPC, errno.EDQUOT), (errno.EACCES, errno.EPERM, errno.EROFS)
+    """Raise the typed error of a system error."""
+    full = (errno.ENOSPC, errno.EDQUOT)
+    closed = (errno.EACCES, errno.EPERM, errno.EROFS)
     kind = errors.ReadOnlyError if error.errno in closed else errors.UnavailableError
     kind = errors.DiskFullError if error.errno in full else kind
     raise kind(f"{path}: {error.strerror or error}", path=str(path)) from error
@@ -138,7 +136,7 @@ def _xdg(name: str, env: Mapping[str, str]) -> Path:
 
 @dataclass(frozen=True)
 class RetentionSettings:
-    """How many days telemetry stays hot, warm and cold; None is for ever."""
+    """How many days telemetry stays hot, warm and cold; None is unlimited."""
 
     hot_days: int = 30
     warm_days: int = 365
@@ -149,7 +147,7 @@ class RetentionSettings:
 class Provider:
     """One backend of the storage provider.
 
-    `fallback` names the types to try next, in order; none named (None) is memory, an empty list is nothing.
+    `fallback` lists the types to try next, in order; None means memory, an empty list means no fallback.
     """
 
     type: str
@@ -163,7 +161,7 @@ class Provider:
 
 @dataclass(frozen=True)
 class Images:
-    """Images that heartbeats write: at most so often (0: none), and how many are kept."""
+    """Images that heartbeats write: the least interval in seconds (0: none), and how many to keep."""
 
     every_s: int = 300
     keep: int = 3
@@ -171,7 +169,7 @@ class Images:
 
 @dataclass(frozen=True)
 class Settings:
-    """What files and environment say: `database_url` None is the embedded default, `source` the last file."""
+    """The merged settings: `database_url` None is the embedded default, `source` the last file that was read."""
 
     profile: str
     providers: Mapping[str, Provider]
@@ -190,30 +188,34 @@ def load(
     strict: bool = True,
     override: Path | Mapping[str, Any] | None = None,
 ) -> Settings:
-    """Read the settings; `project` is where the walk up to a project begins, None leaves projects out.
+    """Read the settings from files and environment; ConfigError where one is invalid and `strict` is set.
 
-    `override` takes the place of all files: another file, which must be there, or the settings themselves.
+    `project` is the folder at which the search for a project begins, upwards; None ignores projects. `override`
+    replaces all files: another file, which must exist, or the settings themselves.
     """
     reading = _Reading(env, strict)
     root = find_project(project) if project else None
-    files = [paths.config_file, *([root / ".holdproof" / "config.yaml"] if root else [])]
-    found = (
-        [override]
-        if isinstance(override, Path)
-        else [file for file in files if os.path.lexists(file) and override is None]
-    )
-    trees = [reading.file(file) for file in found]
+    # The project's file comes last: later trees override earlier ones.
+    candidates = [paths.config_file, *([root / ".holdproof" / "config.yaml"] if root else [])]
+    files: list[Path] = []
+    if isinstance(override, Path):
+        files = [override]
+    elif override is None:
+        # lexists: a broken link is an error in the reading, not an absent file.
+        files = [file for file in candidates if os.path.lexists(file)]
+    trees = [reading.file(file) for file in files]
     if isinstance(override, Mapping):
         trees = [reading.clean(override, _SCHEMA, Path("settings"))]
     providers = {kind: _provider(kind, [tree.get("providers", {}).get(kind, {}) for tree in trees]) for kind in _TYPES}
     database_url, providers["relational"] = reading.database(url, providers["relational"])
     profile = next((tree["profile"] for tree in reversed(trees) if "profile" in tree), "default")
-    source = found[-1] if found else None
+    source = files[-1] if files else None
     images = Images(**{name: value for tree in trees for name, value in tree.get("images", {}).items()})
     return Settings(profile, MappingProxyType(providers), database_url, source, tuple(reading.warnings), images)
 
 
 def _provider(kind: str, trees: list[dict[str, Any]]) -> Provider:
+    """Merge the settings of one provider, later trees over earlier ones."""
     merged: dict[str, Any] = {"type": _TYPES[kind][0]}
     retention: dict[str, int] = {}
     for tree in trees:
@@ -231,7 +233,8 @@ class _Reading:
     """One reading of files and environment: raises in strict mode, else collects warnings."""
 
     def __init__(self, env: Mapping[str, str], strict: bool) -> None:
-        self.env, self.strict = env, strict
+        self.env = env
+        self.strict = strict
         self.warnings: list[str] = []
 
     def refuse(self, message: str, **fields: Any) -> None:
@@ -266,46 +269,67 @@ class _Reading:
         return self.clean(tree, _SCHEMA, file)
 
     def clean(self, tree: Any, schema: dict[str, Any], file: Path, prefix: str = "") -> dict[str, Any]:
-        known: dict[str, Any] = {}
+        valid: dict[str, Any] = {}
         for name, value in tree.items():
-            key, rule = f"{prefix}{name}", schema.get(name)
+            key = f"{prefix}{name}"
+            rule = schema.get(name)
             if isinstance(rule, dict) and isinstance(value, dict):
-                known[name] = self.clean(value, rule, file, f"{key}.")
+                valid[name] = self.clean(value, rule, file, f"{key}.")
+            # A known key without a value is ignored; an unknown one is always refused.
             elif rule is None or value is not None:
                 try:
-                    known[name] = self.leaf(value, rule)
+                    valid[name] = self.leaf(value, rule)
                 except ConfigError as error:
                     self.refuse(f"{file}: {key}: {error.message}", file=str(file), key=key, **error.fields)
-        return known
+        return valid
 
     def leaf(self, value: Any, rule: Any) -> Any:
         if rule is None:
             raise ConfigError("unknown key")
         if isinstance(rule, dict):
             raise ConfigError("must hold keys and values")
-        fits, wanted = rule
+        fits, expectation = rule
         if isinstance(value, list):
             value = [expand(item, self.env) if isinstance(item, str) else item for item in value]
         elif isinstance(value, str) and "${" in value:
             value = expand(value, self.env)
-            if not fits(value) and re.fullmatch("[0-9]{1,9}", value):  # variables know no numbers
+            if not fits(value) and re.fullmatch("[0-9]{1,9}", value):  # variables are always text
                 value = int(value)
         if not fits(value):
-            raise ConfigError(f"must be {wanted}")
+            raise ConfigError(f"must be {expectation}")
         return value
 
 
-_TEXT = (lambda value: isinstance(value, str) and value.strip() != "", "text that is not empty")
-_DAYS = (lambda value: type(value) is int and value >= 0, "a whole number, 0 or more")  # a bool is an int too
-_SIZE = (lambda value: type(value) is int and value > 0, "a whole number, 1 or more")
+def _is_text(value: Any) -> bool:
+    return isinstance(value, str) and value.strip() != ""
+
+
+# type() and not isinstance(): YAML's `true` is a bool, which is an int to Python.
+def _is_count(value: Any) -> bool:
+    return type(value) is int and value >= 0
+
+
+def _is_size(value: Any) -> bool:
+    return type(value) is int and value > 0
+
+
+# Each rule is a test, and how the message describes what passes it.
+_TEXT = (_is_text, "text that is not empty")
+_DAYS = (_is_count, "a whole number, 0 or more")
+_SIZE = (_is_size, "a whole number, 1 or more")
 
 
 def _schema(names: tuple[str, ...]) -> dict[str, Any]:
+    """Return the rules for one kind of provider."""
+
+    def is_type(value: Any) -> bool:
+        return value in names
+
     def chain(value: Any) -> bool:
         return value in names or (isinstance(value, list) and all(item in names for item in value))
 
     return {
-        "type": (lambda value: value in names, f"one of {', '.join(names)}"),
+        "type": (is_type, f"one of {', '.join(names)}"),
         "connection": _TEXT,
         "path": _TEXT,
         "dimensions": _SIZE,
@@ -323,7 +347,7 @@ _SCHEMA = {
 
 
 def expand(text: str, env: Mapping[str, str] = os.environ) -> str:
-    """Replace `${VAR}` and `${env:VAR}` once; only XDG variables have defaults, others are refused."""
+    """Replace `${VAR}` and `${env:VAR}`, not recursively; ConfigError for an unset variable other than XDG's."""
 
     def value(match: re.Match[str]) -> str:
         name = match["name"]
@@ -338,35 +362,28 @@ def expand(text: str, env: Mapping[str, str] = os.environ) -> str:
     return re.sub(r"\$\{(?:env:)?(?P<name>[A-Za-z_]\w*)?(?P<end>\}?)", value, text, flags=re.ASCII)
 
 
-@cache
-def _loader() -> "type[yaml.SafeLoader]":
-    """Return the YAML loader of settings: refuses a key that occurs twice, and gives every error a line.
+class _Loader(yaml.SafeLoader):
+    """Safe YAML that refuses duplicate keys, and whose every error has a line."""
 
-    The class is made at its first use, since its base would load PyYAML in programs that have no settings file.
-    """
+    def compose_mapping_node(self, anchor: Any) -> yaml.MappingNode:
+        node: yaml.MappingNode = super().compose_mapping_node(anchor)
+        keys: set[str] = set()
+        for key, _ in node.value:
+            if isinstance(key, yaml.ScalarNode) and key.value in keys:
+                raise yaml.MarkedYAMLError(problem=f"the key {key.value!r} occurs twice", problem_mark=key.start_mark)
+            keys.add(str(key.value))
+        return node
 
-    class Loader(yaml.SafeLoader):
-        def compose_mapping_node(self, anchor: Any) -> "yaml.MappingNode":
-            node: yaml.MappingNode = super().compose_mapping_node(anchor)
-            names: set[str] = set()
-            for key, _ in node.value:
-                if isinstance(key, yaml.ScalarNode) and key.value in names:
-                    problem = f"the key {key.value!r} occurs twice"
-                    raise yaml.MarkedYAMLError(problem=problem, problem_mark=key.start_mark)
-                names.add(str(key.value))
-            return node
-
-        def construct_object(self, node: "yaml.Node", deep: bool = False) -> Any:
-            try:
-                return super().construct_object(node, deep)
-            except (ValueError, LookupError, AttributeError, TypeError, ArithmeticError) as error:
-                # PyYAML lets these out for a date like 2024-99-99 or a forced tag.
-                raise yaml.MarkedYAMLError(problem="not a valid value", problem_mark=node.start_mark) from error
-
-    return Loader
+    def construct_object(self, node: yaml.Node, deep: bool = False) -> Any:
+        try:
+            return super().construct_object(node, deep)
+        except (ValueError, LookupError, AttributeError, TypeError, ArithmeticError) as error:
+            # PyYAML lets these out for a date like 2024-99-99 or a forced tag.
+            raise yaml.MarkedYAMLError(problem="not a valid value", problem_mark=node.start_mark) from error
 
 
 def _parse(file: Path) -> dict[Any, Any]:
+    """Parse one file; ConfigError with line and column for everything that can be wrong with it."""
     place: dict[str, int] = {}
     try:
         if not file.is_file():  # a pipe would block, a dangling link is broken and not absent
@@ -377,7 +394,7 @@ def _parse(file: Path) -> dict[Any, Any]:
             raw = stream.read(_MAX_BYTES + 1)
         if len(raw) > _MAX_BYTES:
             raise ConfigError(f"{file}: larger than {_MAX_BYTES} bytes", file=str(file))
-        tree = _loader()(raw.decode()).get_single_data()
+        tree = _Loader(raw.decode()).get_single_data()
         if isinstance(tree, dict | None):
             return tree or {}
         problem = "must hold keys and values"
@@ -398,7 +415,7 @@ def _parse(file: Path) -> dict[Any, Any]:
 
 
 def redact(url: str) -> str:
-    """The URL or connection string with every password hidden, even where it is malformed."""
+    """Return a URL or connection string with every password hidden, even where it is malformed."""
     if "://" not in url:
         return re.sub(r"(?is)(password\s*=\s*)('(?:\\.|[^'\\])*'?|(?:\\.|[^\s\\])+)", r"\1***", url)
     # Up to the last @: an unescaped / ? # or @ inside a password must not end the search early.
@@ -408,25 +425,25 @@ def redact(url: str) -> str:
 
 
 def find_project(start: Path) -> Path | None:
-    """The nearest folder at or above `start` that holds `.holdproof/config.yaml`."""
+    """Return the nearest folder at or above `start` that has `.holdproof/config.yaml`, None without one."""
     folder = Path(os.path.realpath(start))
     return next((at for at in (folder, *folder.parents) if os.path.lexists(at / ".holdproof" / "config.yaml")), None)
 
 
 def project_hash(path: Path) -> str:
-    """What rows carry to name a project: the first 8 hex digits of SHA-256 of the resolved path."""
+    """Return the id of a project in rows: the first 8 hex digits of the SHA-256 of its resolved path."""
     return hashlib.sha256(os.fsencode(os.path.realpath(path))).hexdigest()[:8]
 
 
 def init_project(folder: Path) -> list[Path]:
-    """Create `.holdproof/config.yaml` and `catalog.json`, both or neither; an existing one stays as it is."""
+    """Create `.holdproof/config.yaml` and `catalog.json`, both or neither; AlreadyExistsError for a project."""
     target = Path(os.path.realpath(folder), ".holdproof")
     if not target.parent.is_dir():
         raise errors.NotFoundError(f"{target.parent}: no such folder", path=str(target.parent))
     if os.path.lexists(target):
         raise errors.AlreadyExistsError(f"{target}: exists already", path=str(target))
     try:
-        # Filled aside, then moved: a rename onto a folder with content fails, so a race has one winner.
+        # Filled in a temporary folder, then renamed: renaming onto a folder with content fails, so one racer wins.
         with tempfile.TemporaryDirectory(prefix=".holdproof-", dir=target.parent) as aside:
             staged = Path(aside, "new")
             staged.mkdir(mode=0o700)
@@ -441,6 +458,10 @@ def init_project(folder: Path) -> list[Path]:
 
 
 def _write(path: Path, text: str) -> None:
-    """A new file for the owner only: it may come to hold a password."""
-    with open(path, "x", encoding="utf-8", opener=lambda name, flags: os.open(name, flags, 0o600)) as file:
+    """Create a file that only the owner can read: it may come to contain a password."""
+    with open(path, "x", encoding="utf-8", opener=_open_private) as file:
         file.write(text)
+
+
+def _open_private(name: str, flags: int) -> int:
+    return os.open(name, flags, 0o600)

@@ -1,4 +1,4 @@
-"""Folders that are still there after a power cut: a new one is durable only once the folder it lies in is synced."""
+"""Create folders that survive a power cut: a new folder is durable once its parent is synced."""
 
 import errno
 import os
@@ -7,9 +7,9 @@ from pathlib import Path
 
 
 def make(folder: Path | str) -> None:
-    """A folder and those above it, where they are missing, for the owner only; durable when it returns.
+    """Create a folder and its missing parents, readable by the owner only; durable when it returns.
 
-    One that could not be made durable is taken away again: what is there is believed to be there for good.
+    A folder that could not be synced is removed again, because later calls treat an existing folder as durable.
     """
     folder = Path(folder)
     if folder.is_dir():
@@ -20,7 +20,7 @@ def make(folder: Path | str) -> None:
         part.mkdir(mode=0o700, exist_ok=True)
         try:
             sync(part.parent)
-        except PermissionError:  # a folder one may write into but not list: nothing more can be done
+        except PermissionError:  # a parent that may be written but not read cannot be synced: accepted
             pass
         except OSError:
             with suppress(OSError):
@@ -29,12 +29,12 @@ def make(folder: Path | str) -> None:
 
 
 def sync(folder: Path | str) -> None:
-    """Make what came into a folder, or went, durable."""
+    """Sync a folder: files and folders created, renamed or removed in it are durable when this returns."""
     handle = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(handle)
     except OSError as error:
-        if error.errno != errno.EINVAL:  # a file system that keeps no folders back
+        if error.errno != errno.EINVAL:  # a file system without sync for folders: nothing to wait for
             raise
     finally:
         os.close(handle)

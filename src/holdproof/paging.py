@@ -36,8 +36,8 @@ def page(items: Iterable[T], limit: int, key: Callable[[T], tuple[str | int, ...
     listed = list(items)
     if len(listed) <= limit:
         return Page(listed)
-    shown = listed[:limit]
-    return Page(shown, encode(*key(shown[-1])))
+    visible = listed[:limit]
+    return Page(visible, encode(*key(visible[-1])))
 
 
 def encode(*key: str | int) -> str:
@@ -51,8 +51,10 @@ def decode(cursor: str | None, *start: str | int) -> tuple[Any, ...]:
     if cursor is None:
         return start
     try:
+        # Bounded before it is decoded: a cursor comes from outside.
         if len(cursor) > _LONGEST_CURSOR:
             raise ValueError("too long")
+        # The padding is left out of cursors, so that they need no quoting in addresses.
         text = urlsafe_b64decode(cursor.encode("ascii") + b"=" * (-len(cursor) % 4))
         parts = json.loads(text)
         if not isinstance(parts, list) or len(parts) != len(start):

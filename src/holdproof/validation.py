@@ -1,6 +1,13 @@
-"""What every domain is given: names, numbers, times, sizes of pages. It is refused before anything is written."""
+"""Validation of arguments: names, numbers, times, page sizes. The one place for it; every domain uses these functions.
 
+Rules:
+- A function returns the value in the form in which it is stored, or raises InvalidInputError with the argument's name.
+- Arguments are validated before anything is written.
+"""
+
+import json
 import sys
+from collections.abc import Collection
 from math import inf
 from typing import Any, Final
 
@@ -9,73 +16,130 @@ from holdproof.model.times import to_micros, to_text
 
 MOST_PAGE: Final = 1_000
 LAST: Final = 2**53 - 1
-"""The number after every row, where none is given."""
+"""After every row number: the largest integer that JSON carries exactly, where a listing has no upper bound."""
 _LONGEST_NAME: Final = 500
 _LONGEST_WHO: Final = 200
-_SHOWN: Final = 100
+_LONGEST_ERROR: Final = 10_000
+_MOST_SECONDS: Final = 3e9  # about a century: added to any moment of ours it stays within what a datetime can hold
+_EXCERPT: Final = 100
+
+# --- texts -------------------------------------------------------------------------------------------------------
 
 
 def name(what: str, text: Any, *, most: int = _LONGEST_NAME) -> str:
-    """A name somebody chose: not empty, not endless, no control characters."""
+    """Validate a name that somebody chose: printable, not empty, at most `most` characters."""
     if not isinstance(text, str) or not text or len(text) > most or not text.isprintable():
-        said = f"{what} must be a printable text of 1 to {most} characters"
-        raise InvalidInputError(said, field=what, value=_shown(text))
+        message = f"{what} must be a printable text of 1 to {most} characters"
+        raise InvalidInputError(message, field=what, value=_excerpt(text))
     return text
 
 
 def words(what: str, text: Any, *, least: int = 1, most: int) -> str:
-    """A text of any lines that every database can keep: PostgreSQL keeps no NUL, and none a lone surrogate."""
+    """Validate a text of any number of lines that both databases can store."""
+    # PostgreSQL stores no NUL, and no database a lone surrogate.
     if not isinstance(text, str) or not least <= len(text) <= most or "\0" in text:
-        said = f"{what} must be a text of {least} to {most} characters, without NUL"
-        raise InvalidInputError(said, field=what, value=_shown(text))
+        message = f"{what} must be a text of {least} to {most} characters, without NUL"
+        raise InvalidInputError(message, field=what, value=_excerpt(text))
     if not text.isascii():
         try:
             text.encode()
         except UnicodeEncodeError as error:
-            raise InvalidInputError(f"{what} is no Unicode: {error.reason}", field=what) from error
+            raise InvalidInputError(f"{what} is not valid Unicode: {error.reason}", field=what) from error
     return text
 
 
 def who(text: Any) -> str:
-    """Whoever answers for a removal, as its record names them."""
+    """Validate the name of the person who answers for a removal."""
     if not isinstance(text, str) or not text.strip() or len(text) > _LONGEST_WHO:
-        said = f"who does this is a text that is not empty, {_LONGEST_WHO} characters at most"
-        raise InvalidInputError(said, field="who", value=_shown(text))
+        message = f"who must be a text that is not empty, of at most {_LONGEST_WHO} characters"
+        raise InvalidInputError(message, field="who", value=_excerpt(text))
     return text
 
 
+def one_of(what: str, value: Any, allowed: Collection[str]) -> str:
+    """Validate one of a few words."""
+    if not isinstance(value, str) or value not in allowed:
+        message = f"{what} is one of {', '.join(sorted(allowed))}, not {value!r}"
+        raise InvalidInputError(message, field=what, value=_excerpt(value))
+    return value
+
+
+def json_text(what: str, text: Any) -> str:
+    """Validate a JSON text that another program wrote and that is stored byte for byte."""
+    try:
+        json.loads(text, parse_constant=_refuse_constant)
+        text.encode()
+    except (ValueError, TypeError, AttributeError, RecursionError) as error:
+        raise InvalidInputError(f"{what} is no JSON: {error}", field=what, value=_excerpt(text)) from error
+    return str(text)
+
+
+def _refuse_constant(word: str) -> None:
+    """NaN and Infinity, which Python's parser would accept."""
+    raise ValueError(f"{word} is not JSON")
+
+
+def error_text(error: BaseException) -> str:
+    """Return an exception as a text that both databases can store: its type and message, cut at 10,000 characters."""
+    try:
+        text = f"{type(error).__name__}: {error}"
+    except Exception:  # `__str__` of somebody else's exception may itself fail
+        text = f"{type(error).__name__}, whose message cannot be read"
+    return text.encode(errors="backslashreplace").decode().replace("\0", "\\x00")[:_LONGEST_ERROR]
+
+
+# --- numbers -----------------------------------------------------------------------------------------------------
+
+
 def number(what: str, value: Any, *, least: float = -inf, most: float = sys.float_info.max) -> float:
-    """A finite number within bounds."""
+    """Validate a finite number within bounds."""
+    # A bool is an int in Python, and NaN fails every comparison: neither is a number here.
     if isinstance(value, bool) or not isinstance(value, int | float) or not least <= value <= most:
         bounds = "" if least == -inf else f" of at least {least:g}"
         if bounds and most != sys.float_info.max:
             bounds = f" from {least:g} to {most:g}"
-        raise InvalidInputError(f"{what} is a finite number{bounds}", field=what, value=_shown(value))
+        raise InvalidInputError(f"{what} is a finite number{bounds}", field=what, value=_excerpt(value))
     return float(value)
 
 
-def moment(what: str, text: Any) -> str:
-    """A time as it is stored."""
-    try:
-        return to_text(to_micros(text))
-    except (ValueError, TypeError, OverflowError) as error:
-        raise InvalidInputError(f"{what}: {error}", field=what, value=_shown(text)) from error
+def count(what: str, value: Any, *, least: int = 0, most: int = 2**31 - 1) -> int:
+    """Validate a whole number within bounds; by default what an INTEGER column of PostgreSQL holds."""
+    if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
+        bounds = f"from {least} to {most}"
+        raise InvalidInputError(f"{what} is a whole number {bounds}", field=what, value=_excerpt(value))
+    return value
+
+
+def seconds(what: str, value: Any, *, least: float = 0.0) -> float:
+    """Validate a span of time in seconds."""
+    return number(what, value, least=least, most=_MOST_SECONDS)
 
 
 def position(what: str, value: Any) -> int:
-    """The number of a row, as far as every database counts."""
+    """Validate the number of a row."""
     if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= LAST:
-        raise InvalidInputError(f"{what} is the number of a row", field=what, value=_shown(value))
+        raise InvalidInputError(f"{what} is the number of a row", field=what, value=_excerpt(value))
     return value
 
 
 def limited(limit: Any) -> int:
-    """The size of a page."""
+    """Validate the size of a page."""
     if isinstance(limit, bool) or not isinstance(limit, int) or not 1 <= limit <= MOST_PAGE:
-        raise InvalidInputError(f"a page has 1 to {MOST_PAGE} rows", field="limit", value=_shown(limit))
+        raise InvalidInputError(f"a page has 1 to {MOST_PAGE} rows", field="limit", value=_excerpt(limit))
     return limit
 
 
-def _shown(value: Any) -> str:
-    """As much of it as an error can carry."""
-    return str(value)[:_SHOWN]
+# --- times -------------------------------------------------------------------------------------------------------
+
+
+def moment(what: str, text: Any) -> str:
+    """Validate a time and return it in the format in which times are stored."""
+    try:
+        return to_text(to_micros(text))
+    except (ValueError, TypeError, OverflowError) as error:
+        raise InvalidInputError(f"{what}: {error}", field=what, value=_excerpt(text)) from error
+
+
+def _excerpt(value: Any) -> str:
+    """As much of a value as an error can carry."""
+    return str(value)[:_EXCERPT]

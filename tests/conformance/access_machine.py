@@ -59,7 +59,7 @@ class TokenMachine(Machine):
     @rule(pick=_PICK, ttl=st.sampled_from([5, 20]), own=st.booleans())
     def link(self, pick: int, ttl: int, own: bool) -> None:
         token_id = list(self.tokens)[pick % len(self.tokens)] if own and self.tokens else None
-        made = self.store.tokens.link(token_id=token_id, ttl_s=ttl)
+        made = self.store.logins.create_link(token_id=token_id, ttl_s=ttl)
         self.links.append(_Held(made.secret, self.now + ttl, token_id))
 
     @precondition(lambda self: self.links)
@@ -67,26 +67,26 @@ class TokenMachine(Machine):
     def login(self, pick: int) -> None:
         held = self.links[pick % len(self.links)]
         if self.opens(held):
-            made = self.store.tokens.login(held.secret, ttl_s=15)
+            made = self.store.logins.exchange(held.secret, ttl_s=15)
             self.sessions.append(_Held(made.secret, self.now + 15, held.token_id))
             held.until = -1.0
         else:
             with pytest.raises(errors.UnauthenticatedError):
-                self.store.tokens.login(held.secret)
+                self.store.logins.exchange(held.secret)
 
     @precondition(lambda self: self.sessions)
     @rule(pick=_PICK)
     def look(self, pick: int) -> None:
         held = self.sessions[pick % len(self.sessions)]
         if self.opens(held):
-            assert self.store.tokens.session(held.secret).token_id == held.token_id
+            assert self.store.logins.authenticate(held.secret).token_id == held.token_id
         else:
             with pytest.raises(errors.UnauthenticatedError):
-                self.store.tokens.session(held.secret)
+                self.store.logins.authenticate(held.secret)
 
     @precondition(lambda self: self.sessions)
     @rule(pick=_PICK)
     def logout(self, pick: int) -> None:
         held = self.sessions[pick % len(self.sessions)]
-        self.store.tokens.logout(held.secret)
+        self.store.logins.logout(held.secret)
         held.until = -1.0

@@ -10,8 +10,8 @@ import pytest
 from holdproof import sync
 from holdproof.db import MEMORY, Tx, sql
 from holdproof.db.sql import Query
+from holdproof.evidence.tables import IMPORTED, TABLES, Table
 from holdproof.runtime import checks
-from holdproof.runtime.logged_rows import IMPORTED, RECORDS, Record
 from holdproof.testing import FrozenClock
 
 
@@ -27,12 +27,12 @@ _LEAF = sql(
 )
 
 
-def _rows(record: Record) -> Query:
+def _rows(record: Table[Any]) -> Query:
     columns = ", ".join(record.projection.columns)
     return sql(f"SELECT leaf_id, leaf_ver, leaf_salt, {columns} FROM {record.projection.table}")
 
 
-_ROWS = {record.projection.name: (record, _rows(record)) for record in RECORDS}
+_ROWS = {record.projection.name: (record, _rows(record)) for record in TABLES}
 
 
 def proven(tx: Tx) -> int:

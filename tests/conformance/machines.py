@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from holdproof import errors, sync
-from holdproof.model.flows import STATUSES, TERMINAL, legal
+from holdproof.model.flows import STATUSES, TERMINAL, is_legal
 from holdproof.testing import FrozenClock
 
 _PICK = st.integers(0, 10**6)
@@ -54,7 +54,7 @@ class FlowMachine(Machine):
     @rule(pick=_PICK, to=st.sampled_from(sorted(STATUSES)))
     def move(self, pick: int, to: str) -> None:
         flow_id, path = list(self.flows.items())[pick % len(self.flows)]
-        if legal(path[-1] if path else "CREATED", to):
+        if is_legal(path[-1] if path else "CREATED", to):
             path.append(to)
             assert self.store.flows.transition(flow_id, to).status == to
         else:
@@ -63,7 +63,7 @@ class FlowMachine(Machine):
 
     @invariant()
     def the_store_agrees(self) -> None:
-        for flow in self.store.flows.list(agent_id=self.name, limit=1000).flows:
+        for flow in self.store.flows.list(agent_id=self.name, limit=1000).items:
             path = self.flows[flow.flow_id]
             assert flow.status == (path[-1] if path else "CREATED")
             assert (flow.started_at is not None) == ("RUNNING" in path)
@@ -145,7 +145,7 @@ class LockMachine(Machine):
     @invariant()
     def the_store_agrees(self) -> None:
         for name in self.held:
-            locks = self.store.locks.list(resource=f"{self.name} {name}")
+            locks = self.store.locks.list(resource=f"{self.name} {name}").items
             assert {lock.flow_id: lock.amount for lock in locks} == {
                 flow_id: held.amount for flow_id, held in self.alive(name).items()
             }
@@ -251,7 +251,7 @@ class IdempotencyMachine(Machine):
     def forget(self, key: str) -> None:
         known = self.keys.get(key)
         may = known is not None and (known.state != "RUNNING" or known.until <= self.now)
-        assert self.store.idempotency.forget(f"{self.name} {key}") == may
+        assert self.store.idempotency.delete(f"{self.name} {key}") == may
         if may:
             del self.keys[key]
 
@@ -300,19 +300,19 @@ class EscalationMachine(Machine):
         self.agent.suspended = False
 
     @precondition(lambda self: self.asked)
-    @rule(pick=_PICK, status=st.sampled_from(["APPROVED", "REJECTED", "CANCELLED"]))
-    def resolve(self, pick: int, status: str) -> None:
+    @rule(pick=_PICK, decision=st.sampled_from(["approve", "reject", "cancel"]))
+    def resolve(self, pick: int, decision: str) -> None:
         id, asked = list(self.asked.items())[pick % len(self.asked)]
         if asked.status != "PENDING":
             with pytest.raises(errors.AlreadyResolvedError):
-                self.store.escalations.resolve(id, status, by="ann")
+                self.store.escalations.resolve(id, decision, by="ann")
         elif asked.deadline <= self.now:
             with pytest.raises(errors.DeadlinePassedError):
-                self.store.escalations.resolve(id, status, by="ann")
+                self.store.escalations.resolve(id, decision, by="ann")
             asked.status = "REJECTED"
         else:
-            self.store.escalations.resolve(id, status, by="ann")
-            asked.status = status
+            self.store.escalations.resolve(id, decision, by="ann")
+            asked.status = {"approve": "APPROVED", "reject": "REJECTED", "cancel": "CANCELLED"}[decision]
 
     @precondition(lambda self: self.asked)
     @rule(pick=_PICK)
@@ -324,11 +324,11 @@ class EscalationMachine(Machine):
 
     @invariant()
     def the_store_agrees(self) -> None:
-        onward = {"PENDING": "WAITING_ESCALATION", "APPROVED": "RUNNING", "REJECTED": "FAILED"}
-        pending = {one.id for one in self.store.escalations.pending(agent_id=self.name).escalations}
+        status_after = {"PENDING": "WAITING_ESCALATION", "APPROVED": "RUNNING", "REJECTED": "FAILED"}
+        pending = {one.id for one in self.store.escalations.list(status="PENDING", agent_id=self.name).items}
         assert pending == {id for id, asked in self.asked.items() if asked.status == "PENDING"}
         for asked in list(self.asked.values())[-3:]:
-            assert self.store.flows.get(asked.flow_id).status == onward.get(asked.status, asked.status)
+            assert self.store.flows.get(asked.flow_id).status == status_after.get(asked.status, asked.status)
         assert (self.store.agents.get(self.name).status == "SUSPENDED") == self.agent.suspended
 
 

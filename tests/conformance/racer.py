@@ -52,7 +52,7 @@ def rejections(store: sync.Holdproof, _: str, mine: str) -> str:
 
 def resolvers(store: sync.Holdproof, _: str, mine: str) -> str:
     try:
-        store.escalations.resolve(int(mine), "APPROVED", by=str(os.getpid()))
+        store.escalations.resolve(int(mine), "approve", by=str(os.getpid()))
     except errors.AlreadyResolvedError:
         return "0"
     return "1"
@@ -61,11 +61,11 @@ def resolvers(store: sync.Holdproof, _: str, mine: str) -> str:
 def recoveries(store: sync.Holdproof, turn: str, mine: str) -> str:
     if "raced" not in store.flows.held:
 
-        @store.decision(flow_type="raced")
+        @store.flow(name="raced")
         def raced(flow: OpenFlow[SyncExecutor], turn: int) -> None:
             flow.step("run", _write, f"{turn} {flow.flow_id}")
 
-    return str(len(store.flows.recover(mine).again))
+    return str(len(store.flows.recover(mine).reruns))
 
 
 def _write(line: str) -> None:

@@ -38,9 +38,9 @@ class Agents(OnStore):
         assert again.token != first.token
         assert (again.agent.status, again.agent.suspension_reason) == ("SUSPENDED", "odd")
         assert (again.agent.contract, again.agent.registered_at) == ({"v": 2}, first.agent.registered_at)
-        assert store.state.read("a").data == {"mean": 3}
-        assert len(store.flows.list(agent_id="a").flows) == 1
-        assert len(store.escalations.pending(agent_id="a").escalations) == 1
+        assert store.state.get("a").data == {"mean": 3}
+        assert len(store.flows.list(agent_id="a").items) == 1
+        assert len(store.escalations.list(status="PENDING", agent_id="a").items) == 1
 
     def test_only_the_newest_token_is_accepted(self, store: sync.Holdproof) -> None:
         old = store.agents.register("a", version="1.0.0").token
@@ -87,10 +87,10 @@ class Agents(OnStore):
             store.agents.register(f"x{number}", version="1.0.0")
         store.agents.set_status("x2", "RETIRED")
         page = store.agents.list(limit=3)
-        rest = store.agents.list(limit=3, after=page.next or "")
-        assert [agent.agent_id for agent in (*page.agents, *rest.agents)] == ["trader", "x0", "x1", "x2", "x3"]
-        assert rest.next is None
-        assert [agent.agent_id for agent in store.agents.list(status="RETIRED").agents] == ["x2"]
+        rest = store.agents.list(limit=3, cursor=page.next_cursor)
+        assert [agent.agent_id for agent in (*page.items, *rest.items)] == ["trader", "x0", "x1", "x2", "x3"]
+        assert rest.next_cursor is None
+        assert [agent.agent_id for agent in store.agents.list(status="RETIRED").items] == ["x2"]
 
     @pytest.mark.parametrize("name", ["", "a\nb", "x" * 501, "\0"])
     def test_a_name_must_be_one(self, store: sync.Holdproof, name: str) -> None:

@@ -36,9 +36,9 @@ class Blocks(OnStore):
 
         with pytest.raises(errors.CompensationFailedError, match="charge"):
             asyncio.run(work())
-        [dirty] = live.sagas.list_dirty()
+        [dirty] = live.sagas.list().items
         assert (done, dirty.partial_state["to_undo"]) == (["reserve", "card"], ["reserve 1", "charge 1"])
-        assert (live.flows.get(dirty.flow_id).status, len(live.locks.list())) == ("FAILED", 1)
+        assert (live.flows.get(dirty.flow_id).status, len(live.locks.list().items)) == ("FAILED", 1)
 
     def test_a_step_that_cannot_be_undone_may_be_cut_off(self, store: sync.Holdproof) -> None:
         world = World()
@@ -53,7 +53,9 @@ class Blocks(OnStore):
         with store.flows.run("trader") as flow:
             self.cut_off(flow, "look", world)
         assert store.flows.get(flow.flow_id).status == "COMPLETED"
-        [event] = [each for each in store.audit.for_flow(flow.flow_id).events if each.event_type == "STEPS_UNFINISHED"]
+        [event] = [
+            each for each in store.audit.list(flow_id=flow.flow_id).items if each.event_type == "STEPS_UNFINISHED"
+        ]
         assert (event.severity, event.detail) == ("WARNING", {"steps": ["look 1"]})
 
     def cut_off(self, flow: Any, name: str, world: World, **options: Any) -> None:
@@ -182,7 +184,7 @@ class Blocks(OnStore):
                 [held] = again.lock({"r": 1})
                 with pytest.raises(errors.LeaseLostError):
                     flow.lock({"r": 1})
-                assert store.locks.list() == (held,), "its fencing token is still the greatest"
+                assert store.locks.list().items == [held], "its fencing token is still the greatest"
             flow.lock({"r": 1})
 
     def test_a_worker_that_waits_for_a_lock_keeps_the_flow(self, live: sync.Holdproof) -> None:
@@ -237,7 +239,7 @@ class Blocks(OnStore):
             pass
         with pytest.raises(errors.InvalidInputError), block:
             pass
-        assert len(store.flows.list().flows) == 1
+        assert len(store.flows.list().items) == 1
 
 
 class TestSqlite(OnSqlite, Blocks):

@@ -201,7 +201,7 @@ def flow(home: Path) -> bytes:
         store.audit.record(flow_id, "SEEN")
         store.ledger.append(flow_id, {"buy": 1}, context_ref="c", evidence_hash="00" * 32, signature="s")
         asked = store.escalations.request(flow_id, reason="may I?", proposal={"buy": 2}, deadline_s=600)
-        store.escalations.resolve(asked.id, "APPROVED", by="ada")
+        store.escalations.resolve(asked.id, "approve", by="ada")
         return store.bundle.export(flow_id, kind="flow")
 
 

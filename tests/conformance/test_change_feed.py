@@ -29,7 +29,7 @@ class Following(OnStore):
         clock.advance(1)
         asked = store.escalations.request(flow_id, reason="?", impact="HIGH_IMPACT")
         clock.advance(1)
-        store.escalations.resolve(asked.id, "APPROVED", by="Ada")
+        store.escalations.resolve(asked.id, "approve", by="Ada")
         kinds, _, found = follow(store, place)
         assert [kind for kind, _ in kinds] == ["flow", "escalation", "flow", "flow", "resolution"]
         assert [each.about["to_status"] for each in found if each.kind == "flow"] == [
@@ -47,7 +47,7 @@ class Following(OnStore):
     def test_a_place_never_passes_what_may_still_come_to_light(self, store: sync.Holdproof, clock: FrozenClock) -> None:
         place = store.read(change_feed.now)
         asked = store.escalations.request(running(store), reason="?")
-        store.escalations.resolve(asked.id, "REJECTED", by="Ada")
+        store.escalations.resolve(asked.id, "reject", by="Ada")
         _, further, _ = follow(store, place)
         if store.database.dialect == "postgres":
             assert ("flow", 1) in follow(store, further)[0]
@@ -76,7 +76,7 @@ class Following(OnStore):
         begun = [running(store) for _ in range(8)]
         for flow_id in begun[:4]:
             asked = store.escalations.request(flow_id, reason="?", budget=100)
-            store.escalations.resolve(asked.id, "CANCELLED", by="Ada")
+            store.escalations.resolve(asked.id, "cancel", by="Ada")
         clock.advance(change_feed.SETTLED_S)
         told: list[tuple[str, int]] = []
         while (page := follow(store, place))[1] != place:
@@ -91,7 +91,7 @@ class Following(OnStore):
         place, _ = store.read(change_feed.begin)
         for _ in range(3):
             asked = store.escalations.request(running(store), reason="?", budget=100)
-            store.escalations.resolve(asked.id, "APPROVED", by="Ada")
+            store.escalations.resolve(asked.id, "approve", by="Ada")
         clock.advance(change_feed.SETTLED_S)
         told, further, _ = follow(store, place, agent_id="quiet")
         assert told == []
@@ -100,7 +100,7 @@ class Following(OnStore):
 
     def test_what_was_there_before_is_no_news(self, store: sync.Holdproof) -> None:
         asked = store.escalations.request(running(store), reason="?")
-        store.escalations.resolve(asked.id, "APPROVED", by="Ada")
+        store.escalations.resolve(asked.id, "approve", by="Ada")
         place, old = store.read(change_feed.begin)
         assert {*follow(store, place)[0]} <= old
         flow_id = running(store)
@@ -128,20 +128,20 @@ class TestPostgres(OnPostgres, Following):
         self, store: sync.Holdproof
     ) -> None:
         late, early = store.flows.start("trader").flow_id, store.flows.start("trader").flow_id
-        inside, onward = threading.Event(), threading.Event()
+        inside, status_after = threading.Event(), threading.Event()
 
         def slowly(tx: Tx) -> None:
             flows.transition(tx, late, "RUNNING")
             tx.all(sql("SELECT 1"))  # what is written is sent before the wait
             inside.set()
-            onward.wait(10)
+            status_after.wait(10)
 
         writing = threading.Thread(target=store.write, args=(slowly,))
         writing.start()
         assert inside.wait(10)
         store.flows.transition(early, "RUNNING")
         place, old = store.read(change_feed.begin)
-        onward.set()
+        status_after.set()
         writing.join()
         fresh = [each for each in follow(store, place)[2] if (each.kind, each.id) not in old]
         assert [each.about["flow_id"] for each in fresh] == [late]

@@ -11,9 +11,9 @@ from holdproof import errors, sync
 from holdproof.client import Holdproof
 from holdproof.db import Tx
 from holdproof.executors import Resource
-from holdproof.model.coordination import Swept
+from holdproof.model.coordination import SweepResult
+from holdproof.model.jsontext import load
 from holdproof.runtime import audit, escalations, flows, locks, state
-from holdproof.runtime.logged_rows import load
 from holdproof.testing import FrozenClock
 from tests.conformance.decisions import InMemory, OnPostgres, OnSqlite, OnStore
 
@@ -46,7 +46,7 @@ class Decisions(OnStore):
             [lock] = await store.locks.acquire(flow.flow_id, {"portfolio:BTC": 3}, capacity=10)
             asked = await store.escalations.request(flow.flow_id, reason="over limit", proposal={"buy": 3})
             waiting = asyncio.ensure_future(store.escalations.wait(asked.id))
-            await store.escalations.resolve(asked.id, "APPROVED", by="ann")
+            await store.escalations.resolve(asked.id, "approve", by="ann")
             assert (await waiting).approved
             order = await store.idempotency.once(flow.flow_id, {"buy": 3}, lambda: {"order": 1})
             await store.audit.record(flow.flow_id, "ORDERED", detail=order | {"fence": lock.fence})
@@ -58,7 +58,7 @@ class Decisions(OnStore):
 
         flow_id = asyncio.run(decide())
         assert live.flows.get(flow_id).status == "COMPLETED"
-        assert live.locks.list() == ()
+        assert live.locks.list().items == []
 
     def test_several_operations_make_one_act_or_none(self, store: sync.Holdproof) -> None:
         def act(tx: Tx, fail: bool) -> str:
@@ -73,9 +73,9 @@ class Decisions(OnStore):
 
         with pytest.raises(ZeroDivisionError):
             store.write(lambda tx: act(tx, True))
-        assert (store.flows.list().flows, store.locks.list()) == ((), ())
+        assert (store.flows.list().items, store.locks.list().items) == ([], [])
         flow_id = store.write(lambda tx: act(tx, False))
-        assert store.state.read("trader").data == {"last": flow_id}
+        assert store.state.get("trader").data == {"last": flow_id}
 
     def test_an_operation_that_fails_in_a_crowd_harms_nobody(self, live: sync.Holdproof) -> None:
         async def crowd() -> list[Any]:
@@ -88,7 +88,7 @@ class Decisions(OnStore):
 
         outcomes = asyncio.run(crowd())
         assert sum(isinstance(one, errors.NotFoundError) for one in outcomes) == 20
-        assert len(live.flows.list(status="RUNNING").flows) == 40
+        assert len(live.flows.list(status="RUNNING").items) == 40
 
     def test_agents_are_not_asked_for_what_the_kernel_decides(self, store: sync.Holdproof) -> None:
         """A refused request, in the same transaction as other work, is recorded with all of it."""
@@ -100,8 +100,8 @@ class Decisions(OnStore):
 
         with pytest.raises(errors.BudgetExhaustedError):
             store.write(ask)
-        events = [event.event_type for event in store.audit.for_flow(flow_id).events]
-        assert events == ["BEFORE", "ESCALATION_BUDGET_EXHAUSTED"]
+        events = [event.event_type for event in store.audit.list(flow_id=flow_id).items]
+        assert events == ["ESCALATION_BUDGET_EXHAUSTED", "BEFORE"]
 
     def test_a_sweep_puts_away_what_time_has_ended_and_counts_the_rest(
         self, store: sync.Holdproof, clock: FrozenClock
@@ -113,11 +113,11 @@ class Decisions(OnStore):
         asked = store.escalations.request(flows[1], reason="?", deadline_s=5)
         store.flows.lease(flows[2], "dead", lease_s=5)
         store.sagas.mark_dirty(flows[3], "pay")
-        assert store.sweep.run() == Swept(0, 0, 0, 0, 1, 0)
+        assert store.sweep.run() == SweepResult(0, 0, 0, 0, 1, 0)
         clock.advance(5)
-        assert store.sweep.run() == Swept(2, 1, 1, 1, 1, 0)
+        assert store.sweep.run() == SweepResult(2, 1, 1, 1, 1, 0)
         assert store.escalations.get(asked.id).resolved_by == "deadline"
-        assert store.sweep.run() == Swept(0, 0, 0, 1, 1, 0)
+        assert store.sweep.run() == SweepResult(0, 0, 0, 1, 1, 0)
 
     # --- what the existing implementation gets wrong; the races among them are in test_races.py too ------------------
 
@@ -132,7 +132,7 @@ class Decisions(OnStore):
         assert store.agents.register("trader", version="1.0.0").agent.status == "SUSPENDED"
         store.agents.set_status("trader", "ACTIVE")
         store.agents.register("trader", version="1.0.0")
-        assert store.state.read("trader").data == 1
+        assert store.state.get("trader").data == 1
         with pytest.raises(errors.BudgetExhaustedError):
             store.escalations.request(flow_id, reason="?")
 
@@ -142,7 +142,7 @@ class Decisions(OnStore):
         store.locks.try_acquire(second, {"usd": 400}, capacity=1000)
         with pytest.raises(errors.ContentionTimeoutError):
             store.locks.try_acquire(running(store), {"usd": 600}, capacity=1000)
-        assert {lock.flow_id: lock.amount for lock in store.locks.list()} == {first: 600.0, second: 400.0}
+        assert {lock.flow_id: lock.amount for lock in store.locks.list().items} == {first: 600.0, second: 400.0}
 
     def test_defect_a_none_result_ran_again_always(self, store: sync.Holdproof) -> None:
         calls: list[int] = []
@@ -188,7 +188,7 @@ class Decisions(OnStore):
             live.database.hooks.after_commit.remove(count)
 
         asyncio.run(crowd())
-        assert len(live.audit.for_flow(flow_id, limit=1000).events) == 400
+        assert len(live.audit.list(flow_id=flow_id, limit=1000).items) == 400
         assert commits[0] < 400 / 4
 
 

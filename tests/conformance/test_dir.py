@@ -131,7 +131,7 @@ class Dir(OnStore):
         stores.context.set_session("d", text)
         stores.context.set_state("trader", text)
         assert (stores.context.get_session("d"), stores.context.get_state("trader")) == (text, text)
-        assert stores.store.contexts.read("d").version == 1
+        assert stores.store.contexts.get("d").version == 1
 
     def test_nothing_is_none_and_no_json_is_refused(self, stores: Bundle) -> None:
         assert (stores.context.get_session("d"), stores.context.get_state("x")) == (None, None)
@@ -143,7 +143,7 @@ class Dir(OnStore):
     def test_a_snapshot_is_that_of_the_value_however_it_is_spelt(self, stores: Bundle) -> None:
         stores.context.set_session("one", '{ "b":2, "a":1 }')
         stores.context.set_session("two", '{"a":1,"b":2}')
-        read = stores.store.contexts.read
+        read = stores.store.contexts.get
         assert read("one").snapshot_id == read("two").snapshot_id
         assert read("one").data == {"a": 1, "b": 2}
 
@@ -348,7 +348,7 @@ class Dir(OnStore):
         assert stores.resource_lock.acquire_batch("a", {"r": 1.0}, 1.0)
         assert not stores.resource_lock.acquire_batch("b", {"q": 1.0, "r": 1.0}, 1.0)
         assert stores.resource_lock.get_locked_amount("q", exclude_dfid="") == 0
-        assert [lock.flow_id for lock in stores.store.locks.list()] == ["a"]
+        assert [lock.flow_id for lock in stores.store.locks.list().items] == ["a"]
 
     def test_of_six_racers_for_one_of_a_kind_one_wins(self, running: Bundle) -> None:
         assert together(6, lambda number: acquire(running, f"d{number}", {"one": 1.0}, 1)) == {True: 1, False: 5}
@@ -495,10 +495,10 @@ class Dir(OnStore):
         stores.lifecycle.record_transition("d", "CREATED", "ACTIVE")
         assert acquire(stores, "d", {"r": 1.0}, 1)
         stores.store.escalations.request("d", reason="why")
-        stores.store.escalations.resolve(1, "APPROVED", by="Ada")
+        stores.store.escalations.resolve(1, "approve", by="Ada")
         stores.lifecycle.record_transition("d", "EXECUTING", "CLOSED")
         assert stores.store.flows.get("d").status == "COMPLETED"
-        assert stores.store.locks.list() == (), "an ended flow holds nothing"
+        assert stores.store.locks.list().items == [], "an ended flow holds nothing"
 
     # --- the whole ---------------------------------------------------------------------------------------------------
 

@@ -34,7 +34,7 @@ class Escalations(OnStore):
         )
         assert store.flows.get(flow_id).status == "WAITING_ESCALATION"
         assert store.escalations.get(asked.id) == asked
-        assert store.escalations.pending().escalations == (asked,)
+        assert store.escalations.list(status="PENDING").items == [asked]
         assert (asked.context, asked.proposal, asked.impact) == ({"pnl": 1.5}, {"buy": 3}, "HIGH_IMPACT")
         assert (asked.status, asked.deadline) == ("PENDING", later(asked.created_at, 600))
 
@@ -46,34 +46,41 @@ class Escalations(OnStore):
         assert told.wait(30)
 
     @pytest.mark.parametrize(
-        ("status", "decision", "onward"),
-        [("APPROVED", "OVERRIDE", "RUNNING"), ("REJECTED", "ABORT", "FAILED"), ("CANCELLED", "ABORT", "CANCELLED")],
+        ("word", "status", "outcome", "status_after"),
+        [
+            ("approve", "APPROVED", "approved as proposed", "RUNNING"),
+            ("Reject", "REJECTED", "rejected", "FAILED"),
+            ("CANCEL", "CANCELLED", "cancelled", "CANCELLED"),
+        ],
     )
-    def test_the_answer_moves_the_flow_on(self, store: sync.Holdproof, status: str, decision: str, onward: str) -> None:
+    def test_the_answer_moves_the_flow_on(
+        self, store: sync.Holdproof, word: str, status: str, outcome: str, status_after: str
+    ) -> None:
         flow_id = running(store)
         asked = store.escalations.request(flow_id, reason="?")
-        answer = store.escalations.resolve(asked.id, status, by="ann", comment="because")
-        assert (answer.status, answer.human_decision) == (status, decision)
+        answer = store.escalations.resolve(asked.id, word, by="ann", comment="because")
+        assert (answer.status, answer.outcome) == (status, outcome)
         assert (answer.resolved_by, answer.comment) == ("ann", "because")
         assert answer == store.escalations.get(asked.id)
-        assert store.flows.get(flow_id).status == onward
+        assert store.flows.get(flow_id).status == status_after
         assert store.flows.transitions(flow_id)[-1].causation_id == f"escalation:{asked.id}"
 
     def test_a_modified_proposal_stands_beside_the_one_shown(self, store: sync.Holdproof) -> None:
         asked = store.escalations.request(running(store), reason="?", proposal={"buy": 3})
-        answer = store.escalations.resolve(asked.id, "APPROVED", by="ann", proposal={"buy": 1})
+        answer = store.escalations.resolve(asked.id, "approve", by="ann", proposal={"buy": 1})
         assert (answer.human_decision, answer.proposal, answer.answer) == ("MODIFY", {"buy": 3}, {"buy": 1})
+        assert answer.outcome == "approved with changes"
 
     def test_an_answer_without_a_proposal_of_its_own_keeps_none(self, store: sync.Holdproof) -> None:
         asked = store.escalations.request(running(store), reason="?", proposal={"buy": 3})
-        assert store.escalations.resolve(asked.id, "APPROVED", by="ann").answer is None
+        assert store.escalations.resolve(asked.id, "approve", by="ann").answer is None
         assert store.read(lambda tx: tx.one(_ANSWER)) == (None,)
 
     def test_the_second_resolver_gets_a_conflict(self, store: sync.Holdproof) -> None:
         asked = store.escalations.request(running(store), reason="?")
-        store.escalations.resolve(asked.id, "APPROVED", by="ann")
+        store.escalations.resolve(asked.id, "approve", by="ann")
         with pytest.raises(errors.AlreadyResolvedError) as refused:
-            store.escalations.resolve(asked.id, "REJECTED", by="bob")
+            store.escalations.resolve(asked.id, "reject", by="bob")
         assert refused.value.fields["by"] == "ann"
         assert store.escalations.get(asked.id).status == "APPROVED"
 
@@ -88,10 +95,12 @@ class Escalations(OnStore):
         agent = store.agents.get("trader")
         assert (agent.status, agent.suspension_reason) == ("SUSPENDED", "ESCALATION_BUDGET_EXHAUSTED")
         assert store.flows.get(flow_id).status == "CANCELLED"
-        assert [event.event_type for event in store.audit.for_flow(flow_id).events] == ["ESCALATION_BUDGET_EXHAUSTED"]
+        assert [event.event_type for event in store.audit.list(flow_id=flow_id).items] == [
+            "ESCALATION_BUDGET_EXHAUSTED"
+        ]
         refused = store.escalations.get(4)
         assert (refused.status, refused.proposal, refused.reason) == ("CANCELLED", {"x": 1}, "one more")
-        assert len(store.escalations.pending().escalations) == 3
+        assert len(store.escalations.list(status="PENDING").items) == 3
 
     def test_the_budget_is_full_again_when_the_window_has_passed(
         self, store: sync.Holdproof, clock: FrozenClock
@@ -131,7 +140,7 @@ class Escalations(OnStore):
         with ThreadPoolExecutor(8) as pool:
             granted = list(pool.map(ask, flows))
         assert sum(granted) == 3
-        assert len(live.escalations.pending().escalations) == 3
+        assert len(live.escalations.list(status="PENDING").items) == 3
         states = [live.flows.get(flow_id).status for flow_id in flows]
         assert states == ["WAITING_ESCALATION" if one else "CANCELLED" for one in granted]
         assert live.agents.get("trader").status == "SUSPENDED"
@@ -157,11 +166,11 @@ class Escalations(OnStore):
     # --- deadlines ------------------------------------------------------------------------------------------------
 
     @pytest.mark.parametrize(
-        ("default", "status", "onward"),
+        ("default", "status", "status_after"),
         [("reject", "REJECTED", "FAILED"), ("approve", "APPROVED", "RUNNING"), ("cancel", "CANCELLED", "CANCELLED")],
     )
     def test_a_deadline_that_passes_takes_its_default_and_says_so(
-        self, store: sync.Holdproof, clock: FrozenClock, default: str, status: str, onward: str
+        self, store: sync.Holdproof, clock: FrozenClock, default: str, status: str, status_after: str
     ) -> None:
         flow_id = running(store)
         asked = store.escalations.request(flow_id, reason="?", deadline_s=10, on_deadline=default)
@@ -172,7 +181,7 @@ class Escalations(OnStore):
         answer = store.escalations.get(asked.id)
         assert (answer.status, answer.resolved_by) == (status, "deadline")
         assert default in (answer.comment or "")
-        assert store.flows.get(flow_id).status == onward
+        assert store.flows.get(flow_id).status == status_after
         assert store.write(lambda tx: escalations.sweep(tx)) == 0
 
     def test_a_sweep_answers_as_many_as_it_is_asked_to(self, store: sync.Holdproof, clock: FrozenClock) -> None:
@@ -195,14 +204,14 @@ class Escalations(OnStore):
         asked = store.escalations.request(running(store), reason="?", deadline="2026-01-01T00:01:00+00:00")
         clock.advance(60)
         with pytest.raises(errors.DeadlinePassedError):
-            store.escalations.resolve(asked.id, "APPROVED", by="ann")
+            store.escalations.resolve(asked.id, "approve", by="ann")
         assert store.escalations.get(asked.id).status == "REJECTED"
 
     def test_waiting_ends_with_the_answer(self, live: sync.Holdproof) -> None:
         asked = live.escalations.request(running(live), reason="?")
         with ThreadPoolExecutor(1) as pool:
             waiting = pool.submit(live.escalations.wait, asked.id)
-            live.escalations.resolve(asked.id, "APPROVED", by="ann")
+            live.escalations.resolve(asked.id, "approve", by="ann")
             assert waiting.result(60).status == "APPROVED"
 
     def test_waiting_ends_with_the_deadline_or_the_timeout(self, live: sync.Holdproof) -> None:
@@ -216,7 +225,7 @@ class Escalations(OnStore):
 
         async def run() -> list[Escalation | BaseException]:
             store = Holdproof(live.core)
-            calls = (store.escalations.resolve(asked.id, "APPROVED", by=f"p{n}") for n in range(12))
+            calls = (store.escalations.resolve(asked.id, "approve", by=f"p{n}") for n in range(12))
             return await asyncio.gather(*calls, return_exceptions=True)
 
         answers = asyncio.run(run())
@@ -232,7 +241,7 @@ class Escalations(OnStore):
         withdrawn = store.escalations.get(asked.id)
         assert (withdrawn.status, withdrawn.resolved_by) == ("CANCELLED", "kernel")
         with pytest.raises(errors.AlreadyResolvedError):
-            store.escalations.resolve(asked.id, "APPROVED", by="ann")
+            store.escalations.resolve(asked.id, "approve", by="ann")
 
     def test_only_a_running_flow_asks(self, store: sync.Holdproof) -> None:
         waiting = running(store)
@@ -254,19 +263,13 @@ class Escalations(OnStore):
             with pytest.raises(errors.InvalidInputError):
                 call()
         asked = store.escalations.request(flow_id, reason="?")
-        for status, decision, proposal in (
-            ("PENDING", None, None),
-            ("APPROVED", "ABORT", None),
-            ("REJECTED", "OVERRIDE", None),
-            ("APPROVED", "MODIFY", None),
-            ("REJECTED", "ABORT", {"x": 1}),
-        ):
+        for decision, proposal in (("PENDING", None), ("OVERRIDE", None), ("reject", {"x": 1}), ("cancel", {"x": 1})):
             with pytest.raises(errors.InvalidInputError):
-                store.escalations.resolve(asked.id, status, by="ann", decision=decision, proposal=proposal)
+                store.escalations.resolve(asked.id, decision, by="ann", proposal=proposal)
         with pytest.raises(errors.NotFoundError):
-            store.escalations.resolve(99, "APPROVED", by="ann")
+            store.escalations.resolve(99, "approve", by="ann")
         with pytest.raises(errors.NotFoundError):
-            store.escalations.resolve(asked.id, "APPROVED", by="ann", ns="other")
+            store.escalations.resolve(asked.id, "approve", by="ann", ns="other")
 
 
 class TestSqlite(OnSqlite, Escalations):

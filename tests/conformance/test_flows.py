@@ -8,7 +8,7 @@ import pytest
 from harness.filling import running
 from holdproof import errors, sync
 from holdproof.db import Tx, sql
-from holdproof.model.flows import EDGES, STATUSES, TERMINAL, Recovered, legal
+from holdproof.model.flows import EDGES, STATUSES, TERMINAL, Recovery, is_legal
 from holdproof.model.times import later
 from holdproof.runtime import checks
 from holdproof.testing import FrozenClock
@@ -48,14 +48,14 @@ class Flows(OnStore):
             for step in _PATHS[before]:
                 store.flows.transition(flow_id, step)
             rows = len(store.flows.transitions(flow_id))
-            if legal(before, after):
+            if is_legal(before, after):
                 assert store.flows.transition(flow_id, after).status == after
                 rows += 1
             else:
                 with pytest.raises(errors.IllegalTransitionError):
                     store.flows.transition(flow_id, after)
             assert len(store.flows.transitions(flow_id)) == rows
-            assert store.flows.get(flow_id).status == (after if legal(before, after) else before)
+            assert store.flows.get(flow_id).status == (after if is_legal(before, after) else before)
 
     def test_a_transition_that_expects_a_status_is_taken_from_there_only(self, store: sync.Holdproof) -> None:
         flow_id = store.flows.start("trader").flow_id
@@ -107,11 +107,11 @@ class Flows(OnStore):
         store.flows.start("other")
         store.flows.transition(made[0].flow_id, "CANCELLED")
         page = store.flows.list(agent_id="trader", limit=2)
-        rest = store.flows.list(agent_id="trader", limit=10, after=page.next or "")
-        assert [flow.flow_id for flow in (*page.flows, *rest.flows)] == [flow.flow_id for flow in made]
-        assert [flow.flow_id for flow in store.flows.list(status="CANCELLED").flows] == [made[0].flow_id]
-        assert len(store.flows.list(flow_type="a").flows) == 2
-        assert len(store.flows.list(since=made[3].created_at).flows) == 3
+        rest = store.flows.list(agent_id="trader", limit=10, cursor=page.next_cursor)
+        assert [flow.flow_id for flow in (*page.items, *rest.items)] == [flow.flow_id for flow in made[::-1]]
+        assert [flow.flow_id for flow in store.flows.list(status="CANCELLED").items] == [made[0].flow_id]
+        assert len(store.flows.list(flow_type="a").items) == 2
+        assert len(store.flows.list(since=made[3].created_at).items) == 3
         for limit in (0, 1001):
             with pytest.raises(errors.InvalidInputError):
                 store.flows.list(limit=limit)
@@ -125,7 +125,7 @@ class Flows(OnStore):
             store.flows.transition(flow_id, "RUNNING")
         with pytest.raises(errors.NotFoundError):
             store.flows.start("trader", parent=flow_id)
-        assert store.flows.list().flows == ()
+        assert store.flows.list().items == []
         assert store.flows.get(flow_id, ns="other").ns == "other"
 
     def test_of_many_that_open_a_flow_of_one_name_all_but_one_are_told_that_it_is_there(
@@ -184,13 +184,13 @@ class Flows(OnStore):
         alive, waiting, _unleased = running(store), running(store), running(store)
         store.flows.lease(waiting, "dead", lease_s=5)
         store.flows.transition(waiting, "WAITING_ESCALATION")
-        assert store.flows.recover() == Recovered((), ())
+        assert store.flows.recover() == Recovery((), ())
         clock.advance(5)
         store.flows.lease(alive, "w0")
-        assert [flow.flow_id for flow in store.flows.recover().left] == orphans
-        assert [flow.flow_id for flow in store.flows.recover(limit=2).left] == orphans[:2]
+        assert [flow.flow_id for flow in store.flows.recover().orphans] == orphans
+        assert [flow.flow_id for flow in store.flows.recover(limit=2).orphans] == orphans[:2]
         assert store.flows.lease(orphans[0], "w1").worker == "w1"
-        assert [flow.flow_id for flow in store.flows.recover("w2").left] == orphans[1:]
+        assert [flow.flow_id for flow in store.flows.recover("w2").orphans] == orphans[1:]
 
     def test_the_end_of_a_flow_ends_its_lease(self, store: sync.Holdproof, clock: FrozenClock) -> None:
         flow_id = running(store)
@@ -225,5 +225,5 @@ class TestPostgres(OnPostgres, Flows):
 
 def test_every_status_is_reached_by_legal_edges() -> None:
     for status, path in _PATHS.items():
-        assert all(legal(before, after) for before, after in zip(["CREATED", *path], path, strict=False)), status
+        assert all(is_legal(before, after) for before, after in zip(["CREATED", *path], path, strict=False)), status
     assert set(_PATHS) == STATUSES == set(EDGES)

@@ -113,9 +113,9 @@ def test_a_version_is_an_etag_and_if_match_expects_it(place: Place) -> None:
         for wrong in ("W/x", "\xb2", "-1", "9" * 5_000):
             tags = {b"If-Match": wrong.encode("latin-1")}
             assert http.post("/v1/state/update", json=change, headers=tags).status_code == 422
-        now = http.get("/v1/state/read", params={"agent_id": "bot"})
+        now = http.get("/v1/state/get", params={"agent_id": "bot"})
         assert now.json()["data"] == {"n": 2}
-        same = http.get("/v1/state/read", params={"agent_id": "bot"}, headers={"If-None-Match": now.headers["etag"]})
+        same = http.get("/v1/state/get", params={"agent_id": "bot"}, headers={"If-None-Match": now.headers["etag"]})
         assert (same.status_code, same.content) == (304, b"")
 
 

@@ -65,7 +65,7 @@ def test_of_those_who_cancel_a_flow_one_does(web: Web, callers: list[SyncRemote]
 def test_of_those_who_answer_a_question_one_is_heard(web: Web, callers: list[SyncRemote]) -> None:
     flow_id = running(web.store)
     asked = web.store.escalations.request(flow_id, reason="may I?", budget=100)
-    answers = ("APPROVED", "REJECTED", "CANCELLED")
+    answers = ("approve", "reject", "cancel")
     won, lost = outcomes(
         callers, lambda store, n: store.escalations.resolve(asked.id, answers[n % 3], by=f"person {n}")
     )
@@ -81,7 +81,7 @@ def test_an_answer_and_a_cancelling_at_once_leave_one_end(web: Web, callers: lis
     def either(store: SyncRemote, number: int) -> Any:
         if number % 2:
             return store.flows.cancel(flow_id, reason="no longer needed")
-        return store.escalations.resolve(asked.id, "REJECTED", by=f"person {number}")
+        return store.escalations.resolve(asked.id, "reject", by=f"person {number}")
 
     outcomes(callers, either)
     ended = [each.to_status for each in web.store.flows.transitions(flow_id)]
@@ -98,7 +98,7 @@ def test_of_those_who_recover_an_orphan_one_runs_it(web: Web, callers: list[Sync
                 raise CrashError
             flow.step("place", done.append, what)
 
-        return store.decision(flow_type="order", agent="trader", lease_s=0.2)(order)
+        return store.flow(name="order", agent="trader", lease_s=0.2)(order)
 
     with pytest.raises(CrashError):
         register(web.store, dies=True)("x")

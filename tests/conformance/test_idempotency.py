@@ -99,13 +99,13 @@ class Idempotency(OnStore):
         _crash(store, "k")
         with pytest.raises(errors.ConflictError):
             store.idempotency.settle("k", "too early")
-        assert not store.idempotency.forget("k")
+        assert not store.idempotency.delete("k")
         clock.advance(60)
         assert store.idempotency.settle("k", {"found": 1}).state == "DONE"
         assert store.idempotency.once("k", 1, Counted()) == {"found": 1}
         with pytest.raises(errors.ConflictError):
             store.idempotency.settle("k", "again")
-        assert store.idempotency.forget("k")
+        assert store.idempotency.delete("k")
         assert store.idempotency.once("k", 1, Counted("fresh")) == "fresh"
 
     def test_a_holder_that_was_replaced_does_not_overwrite(self, store: sync.Holdproof, clock: FrozenClock) -> None:
@@ -155,7 +155,7 @@ class Idempotency(OnStore):
         _crash(store, "k")
         clock.advance(60)
         store.idempotency.settle("k", "settled")
-        assert store.idempotency.forget("k")
+        assert store.idempotency.delete("k")
         assert store.idempotency.get("k", ns="other").result == "theirs"
         assert store.idempotency.get("another").result == "mine"
 
@@ -167,10 +167,10 @@ class Idempotency(OnStore):
         second = store.run(idempotency.claim("k", lease_s=10))
         assert isinstance(first, str)
         assert isinstance(second, str)
-        assert not store.write(lambda tx: idempotency.keep(tx, "k", "1", owner=first))
-        assert store.write(lambda tx: idempotency.keep(tx, "k", "2", owner=second))
+        assert not store.write(lambda tx: idempotency.store(tx, "k", "1", owner=first))
+        assert store.write(lambda tx: idempotency.store(tx, "k", "2", owner=second))
         assert store.idempotency.get("k").result == 2
-        assert store.write(lambda tx: idempotency.keep(tx, "k", "3"))
+        assert store.write(lambda tx: idempotency.store(tx, "k", "3"))
         assert store.idempotency.get("k").result == 3
 
     def test_a_claim_is_renewed_by_its_owner_while_it_is_executed(
@@ -182,7 +182,7 @@ class Idempotency(OnStore):
         assert store.write(lambda tx: idempotency.renew(tx, "k", owner, lease_s=10))
         assert not store.write(lambda tx: idempotency.renew(tx, "k", "somebody", lease_s=10))
         clock.advance(9)
-        assert store.write(lambda tx: idempotency.keep(tx, "k", "1", owner=owner))
+        assert store.write(lambda tx: idempotency.store(tx, "k", "1", owner=owner))
         assert not store.write(lambda tx: idempotency.renew(tx, "k", owner, lease_s=10))
 
     def test_whoever_waits_looks_again_when_the_lease_runs_out_at_the_latest(self, store: sync.Holdproof) -> None:
@@ -197,7 +197,7 @@ class Idempotency(OnStore):
         with ThreadPoolExecutor(1) as pool:
             waiting = pool.submit(live.run, idempotency.claim("k", lease_s=25))
             time.sleep(0.2)  # for it to wait
-            assert live.write(lambda tx: idempotency.keep(tx, "k", '"done"', owner=owner))
+            assert live.write(lambda tx: idempotency.store(tx, "k", '"done"', owner=owner))
             found = waiting.result(20)
         assert not isinstance(found, str)
         assert found.result == "done"

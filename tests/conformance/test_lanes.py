@@ -82,7 +82,7 @@ def test_more_callers_than_connections_wait_their_turn(stage: Stage, token: str)
             thread.start()
         for thread in threads:
             thread.join()
-        assert len(store.flows.list(limit=100).flows) == 24
+        assert len(store.flows.list(limit=100).items) == 24
     assert len(Counting.ports) <= 4
 
 
@@ -91,7 +91,7 @@ def test_whoever_finds_no_connection_in_time_is_told(stage: Stage, token: str, m
     with connect_sync(stage.url, token, limits=httpx.Limits(max_connections=1)) as store:
         with store.flows.run("bot") as flow, pytest.raises(UnreachableError, match="all 1 connections are in use"):
             flow.step("one", lambda: store.flows.start("bot"))
-        assert store.flows.list().flows
+        assert store.flows.list().items
 
 
 def test_connections_above_those_that_are_kept_are_closed(stage: Stage, token: str) -> None:

@@ -187,19 +187,19 @@ def test_a_lockdown_is_an_escalation_that_only_root_answers(place: tuple[Path, s
     home, url = place
     with sync.open(home, url) as store:
         locked = store.lockdown.lock(reason="a stolen laptop")
-        [asked] = store.escalations.pending().escalations
+        [asked] = store.escalations.list(status="PENDING").items
         assert (asked.flow_id, asked.agent_id, asked.impact) == (locked.id, alarm.AGENT, "HIGH_IMPACT")
         assert asked.reason == "LOCKDOWN: a stolen laptop"
         assert (asked.context["verdict"], asked.context["findings"]) == ("TAMPERED", 1)
         assert store.flows.get(locked.id).status == "WAITING_ESCALATION"
         with pytest.raises(errors.LockedError):
-            store.escalations.resolve(asked.id, "APPROVED", by="me")
+            store.escalations.resolve(asked.id, "approve", by="me")
         store.lockdown.unlock(sign(home, store.lockdown.statement(reason="the laptop was found")))
         answered = store.escalations.get(asked.id)
         assert (answered.status, answered.resolved_by) == ("APPROVED", "root")
         assert answered.comment == "the laptop was found"
         assert store.flows.get(locked.id).status == "COMPLETED"
-        assert store.escalations.pending().escalations == ()
+        assert store.escalations.list(status="PENDING").items == []
         assert store.read(lambda tx: tx.all(_BUDGET)) == [(0,)]
         settled(store)
         assert store.verify.run(full=True).findings == []
@@ -210,7 +210,7 @@ def test_each_lockdown_asks_anew_and_a_second_finding_does_not(home: Path) -> No
         for number in range(2):
             store.lockdown.lock(reason="try")
             store.lockdown.lock(reason="again")
-            [asked] = store.escalations.pending().escalations
+            [asked] = store.escalations.list(status="PENDING").items
             assert asked.reason == "LOCKDOWN: try"
             store.lockdown.unlock(sign(home, store.lockdown.statement(reason=f"done {number}")))
         assert store.verify.run(full=True).findings == []
@@ -234,7 +234,7 @@ def test_where_the_log_is_in_doubt_nothing_is_asked_in_the_store(home: Path, cap
         submit(store, "later", 0.9)
     (home / "kernel.db").write_bytes(before)
     with sync.open(home) as store:
-        assert store.escalations.pending().escalations == ()
+        assert store.escalations.list(status="PENDING").items == []
         assert "escalation not written: the log itself is in doubt" in caplog.text
 
 

@@ -23,7 +23,7 @@ class Locks(OnStore):
             with pytest.raises(errors.ContentionTimeoutError) as refused:
                 store.locks.try_acquire(two, {"r": 1}, capacity=capacity)
             assert refused.value.fields["holder"] == one
-        assert store.locks.list() == (lock,)
+        assert store.locks.list().items == [lock]
         assert store.locks.release(one, "r")
         assert not store.locks.release(one, "r")
         assert store.locks.try_acquire(two, {"r": 1})
@@ -38,7 +38,7 @@ class Locks(OnStore):
             store.locks.try_acquire(flows[2], {"usd": 1}, capacity=5000)
         with pytest.raises(errors.ContentionTimeoutError):
             store.locks.try_acquire(flows[2], {"usd": 1})
-        assert sum(lock.amount for lock in store.locks.list(resource="usd")) == 1000
+        assert sum(lock.amount for lock in store.locks.list(resource="usd").items) == 1000
 
     def test_tenths_add_up_to_the_whole(self, store: sync.Holdproof) -> None:
         for _ in range(3):
@@ -52,14 +52,14 @@ class Locks(OnStore):
             store.locks.acquire(flow_id, {"a": 1, "b": 11}, capacity=10, timeout_s=60)
         with pytest.raises(errors.InsufficientCapacityError):
             store.locks.acquire(flow_id, {"a": 3}, capacity={"a": 2})
-        assert store.locks.list() == ()
+        assert store.locks.list().items == []
 
     def test_all_or_nothing(self, store: sync.Holdproof) -> None:
         one, two = running(store), running(store)
         store.locks.try_acquire(one, {"b": 1})
         with pytest.raises(errors.ContentionTimeoutError):
             store.locks.try_acquire(two, {"a": 1, "b": 1, "c": 1})
-        assert [lock.resource_id for lock in store.locks.list(flow_id=two)] == []
+        assert [lock.resource_id for lock in store.locks.list(flow_id=two).items] == []
         store.locks.release(one, "b")
         assert [lock.resource_id for lock in store.locks.try_acquire(two, {"c": 1, "a": 1, "b": 1})] == ["a", "b", "c"]
 
@@ -70,18 +70,18 @@ class Locks(OnStore):
         with pytest.raises(errors.ContentionTimeoutError):
             store.locks.try_acquire(one, {"r": 8}, capacity=10)
         store.locks.try_acquire(one, {"r": 7}, capacity=10)
-        assert {lock.flow_id: lock.amount for lock in store.locks.list()} == {one: 7.0, two: 3.0}
-        assert {(lock.capacity, lock.exclusive) for lock in store.locks.list()} == {(10.0, False)}
+        assert {lock.flow_id: lock.amount for lock in store.locks.list().items} == {one: 7.0, two: 3.0}
+        assert {(lock.capacity, lock.exclusive) for lock in store.locks.list().items} == {(10.0, False)}
 
     def test_an_amount_is_reserved_only_while_others_hold_no_more_than_was_seen(self, store: sync.Holdproof) -> None:
         one, two = running(store), running(store)
-        store.write(lambda tx: locks.reserve(tx, one, {"r": 3}, seen={}))
+        store.write(lambda tx: locks.reserve(tx, one, {"r": 3}, expected={}))
         with pytest.raises(errors.ContentionTimeoutError, match=one):
-            store.write(lambda tx: locks.reserve(tx, two, {"r": 1}, seen={"r": 2}))
-        assert {lock.flow_id: lock.amount for lock in store.locks.list()} == {one: 3.0}
-        store.write(lambda tx: locks.reserve(tx, two, {"r": 1}, seen={"r": 3}))
-        store.write(lambda tx: locks.reserve(tx, one, {"r": 0}, seen={}))
-        assert {lock.flow_id: lock.amount for lock in store.locks.list()} == {two: 1.0}
+            store.write(lambda tx: locks.reserve(tx, two, {"r": 1}, expected={"r": 2}))
+        assert {lock.flow_id: lock.amount for lock in store.locks.list().items} == {one: 3.0}
+        store.write(lambda tx: locks.reserve(tx, two, {"r": 1}, expected={"r": 3}))
+        store.write(lambda tx: locks.reserve(tx, one, {"r": 0}, expected={}))
+        assert {lock.flow_id: lock.amount for lock in store.locks.list().items} == {two: 1.0}
 
     def test_what_has_expired_is_free(self, store: sync.Holdproof, clock: FrozenClock) -> None:
         one, two = running(store), running(store)
@@ -90,12 +90,12 @@ class Locks(OnStore):
         with pytest.raises(errors.ContentionTimeoutError):
             store.locks.try_acquire(two, {"r": 1})
         clock.advance(0.001)
-        assert store.locks.list() == ()
+        assert store.locks.list().items == []
         with pytest.raises(errors.LockLostError):
             store.locks.extend(one, "r", ttl_s=10)
         store.locks.try_acquire(two, {"r": 1}, ttl_s=None)
         clock.advance(1e9)
-        assert len(store.locks.list()) == 1
+        assert len(store.locks.list().items) == 1
 
     def test_what_another_took_after_it_expired_is_lost_even_to_a_clock_that_goes_back(
         self, store: sync.Holdproof, clock: FrozenClock
@@ -107,7 +107,7 @@ class Locks(OnStore):
         clock.advance(-5)
         with pytest.raises(errors.LockLostError):
             store.locks.extend(one, "r", ttl_s=10)
-        assert [(lock.resource_id, lock.flow_id) for lock in store.locks.list()] == [("r", two), ("s", one)]
+        assert [(lock.resource_id, lock.flow_id) for lock in store.locks.list().items] == [("r", two), ("s", one)]
         store.locks.try_acquire(two, {"r": 1})
         assert store.locks.extend(one, "s", ttl_s=10).flow_id == one, "nobody took that one"
 
@@ -123,14 +123,14 @@ class Locks(OnStore):
         clock.advance(0.001)
         assert store.write(locks.sweep) == 1
         clock.advance(-1)
-        assert [lock.resource_id for lock in store.locks.list()] == ["b", "c"], "no clock brings one back"
+        assert [lock.resource_id for lock in store.locks.list().items] == ["b", "c"], "no clock brings one back"
 
     def test_a_flow_that_lets_everything_go_takes_nothing_from_others(self, store: sync.Holdproof) -> None:
         one, two = running(store), running(store)
         store.locks.try_acquire(one, {"a": 1, "b": 1})
         store.locks.try_acquire(two, {"c": 1})
         assert store.locks.release_all(one) == ("a", "b")
-        assert [(lock.resource_id, lock.flow_id) for lock in store.locks.list()] == [("c", two)]
+        assert [(lock.resource_id, lock.flow_id) for lock in store.locks.list().items] == [("c", two)]
 
     def test_a_lock_is_extended_only_by_its_holder(self, store: sync.Holdproof, clock: FrozenClock) -> None:
         one, two = running(store), running(store)
@@ -157,7 +157,7 @@ class Locks(OnStore):
         flow_id = running(store)
         store.locks.try_acquire(flow_id, {"a": 1, "b": 1})
         store.flows.transition(flow_id, end)
-        assert store.locks.list() == ()
+        assert store.locks.list().items == []
         with pytest.raises(errors.FlowEndedError):
             store.locks.try_acquire(flow_id, {"a": 1})
 
@@ -166,9 +166,9 @@ class Locks(OnStore):
         store.locks.try_acquire(flow_id, {"a": 1})
         store.sagas.mark_dirty(flow_id, "pay", {"paid": 1})
         store.flows.transition(flow_id, "FAILED")
-        assert len(store.locks.list()) == 1
+        assert len(store.locks.list().items) == 1
         store.sagas.compensate(flow_id, "REVERT", lambda _: True)
-        assert store.locks.list() == ()
+        assert store.locks.list().items == []
 
     def test_locks_of_two_namespaces_have_nothing_in_common(self, store: sync.Holdproof) -> None:
         store.agents.register("b", version="1.0.0", ns="other")
@@ -190,7 +190,7 @@ class Locks(OnStore):
         for given in (capacity, {"r": capacity}):
             with pytest.raises(errors.InvalidInputError):
                 store.locks.try_acquire(running(store), {"r": 1}, capacity=given)
-        assert store.locks.list() == ()
+        assert store.locks.list().items == []
 
     # --- waiting --------------------------------------------------------------------------------------------------
 
@@ -243,7 +243,7 @@ class Locks(OnStore):
             live.locks.acquire(two, {"a": 1, "b": 1}, timeout_s=0.2)
         with pytest.raises(errors.ContentionTimeoutError):
             live.locks.acquire(two, {"b": 1}, timeout_s=0)
-        assert [lock.flow_id for lock in live.locks.list()] == [one]
+        assert [lock.flow_id for lock in live.locks.list().items] == [one]
 
     def test_six_racers_for_one_place_one_wins(self, live: sync.Holdproof) -> None:
         for number in range(10):
@@ -269,7 +269,7 @@ class Locks(OnStore):
         with ThreadPoolExecutor(8) as pool:
             for done in [pool.submit(work, flow_id, turn) for turn, flow_id in enumerate(flows)]:
                 done.result(120)
-        assert live.locks.list() == ()
+        assert live.locks.list().items == []
 
 
 def _until(seen: Callable[[], bool]) -> None:

@@ -35,47 +35,48 @@ class Inbox(OnStore):
         soon = asked(store, "d", deadline_s=60)
         soon_and_grave = asked(store, "e", deadline_s=60, impact="HIGH_IMPACT")
         wanted = [soon_and_grave, soon, late, grave, calm]
-        assert [each.id for each in store.escalations.due().escalations] == wanted
+        assert [each.id for each in store.escalations.list(status="PENDING", order="due").items] == wanted
 
     def test_pages_of_the_inbox_leave_nothing_out(self, store: sync.Holdproof) -> None:
         for number in range(7):
             asked(store, f"a{number}", deadline_s=60 * (number % 3 + 1) if number % 2 else None)
-        whole = [each.id for each in store.escalations.due().escalations]
-        met, after = list[int](), ""
+        whole = [each.id for each in store.escalations.list(status="PENDING", order="due").items]
+        met = list[int]()
+        cursor: str | None = None
         while True:
-            page = store.escalations.due(after=after, limit=2)
-            met += [each.id for each in page.escalations]
-            if page.next is None:
+            page = store.escalations.list(status="PENDING", order="due", cursor=cursor, limit=2)
+            met += [each.id for each in page.items]
+            if page.next_cursor is None:
                 break
-            after = page.next
+            cursor = page.next_cursor
         assert met == whole
         for wrong in ("x", "a b c", "a b -1", "a b c d", f"a b {10**30}"):
             with pytest.raises(errors.InvalidInputError):
-                store.escalations.due(after=wrong)
+                store.escalations.list(status="PENDING", order="due", cursor=wrong)
 
     def test_what_waits_is_counted(self, store: sync.Holdproof, clock: FrozenClock) -> None:
         asked(store, "a")
         asked(store, "b", impact="HIGH_IMPACT", deadline_s=60)
         gone = asked(store, "c")
-        store.escalations.resolve(gone, "REJECTED", by="ann")
-        assert store.escalations.waiting().to_dict() == {"pending": 2, "high": 1, "overdue": 0}
+        store.escalations.resolve(gone, "reject", by="ann")
+        assert store.escalations.count().to_dict() == {"total": 2, "high_impact": 1, "overdue": 0}
         clock.advance(61)
-        assert store.escalations.waiting().overdue == 1
-        assert store.escalations.waiting(ns="other").pending == 0
+        assert store.escalations.count().overdue == 1
+        assert store.escalations.count(ns="other").total == 0
 
     def test_answers_are_found_by_agent_flow_and_status_newest_first(self, store: sync.Holdproof) -> None:
         first, second, third = (asked(store, agent) for agent in "abc")
-        store.escalations.resolve(first, "APPROVED", by="ann")
-        store.escalations.resolve(third, "REJECTED", by="ann")
-        found = store.escalations.list(settled=True)
-        assert [each.id for each in found.escalations] == [third, first]
-        assert [each.id for each in store.escalations.list().escalations] == [third, second, first]
-        assert [each.id for each in store.escalations.list(agent_id="b").escalations] == [second]
-        assert [each.id for each in store.escalations.list(status="APPROVED").escalations] == [first]
+        store.escalations.resolve(first, "approve", by="ann")
+        store.escalations.resolve(third, "reject", by="ann")
+        found = store.escalations.list(status="RESOLVED")
+        assert [each.id for each in found.items] == [third, first]
+        assert [each.id for each in store.escalations.list().items] == [third, second, first]
+        assert [each.id for each in store.escalations.list(agent_id="b").items] == [second]
+        assert [each.id for each in store.escalations.list(status="APPROVED").items] == [first]
         flow_id = store.escalations.get(third).flow_id
-        assert [each.id for each in store.escalations.list(flow_id=flow_id).escalations] == [third]
+        assert [each.id for each in store.escalations.list(flow_id=flow_id).items] == [third]
         page = store.escalations.list(limit=2)
-        assert (page.next, store.escalations.list(before=page.next).escalations[0].id) == (second, first)
+        assert [each.id for each in store.escalations.list(cursor=page.next_cursor).items] == [first]
         with pytest.raises(errors.InvalidInputError):
             store.escalations.list(status="LOST")
 
@@ -101,34 +102,35 @@ class Search(OnStore):
             made.append(store.flows.start(agent, flow_type=kind).flow_id)
             clock.advance(1)
         newest = [*reversed(made)]
-        assert [each.flow_id for each in store.flows.search().flows] == newest
-        assert [each.flow_id for each in store.flows.search("trade").flows] == [made[2], made[0]]
-        assert [each.flow_id for each in store.flows.search(made[1][3:20]).flows if each.flow_id == made[1]] == [
+        assert [each.flow_id for each in store.flows.list().items] == newest
+        assert [each.flow_id for each in store.flows.list(text="trade").items] == [made[2], made[0]]
+        assert [each.flow_id for each in store.flows.list(text=made[1][3:20]).items if each.flow_id == made[1]] == [
             made[1]
         ]
         for text in ("100%", "r_x"):  # nothing in a text is a wildcard
-            assert [each.flow_id for each in store.flows.search(text).flows] == [made[1]]
+            assert [each.flow_id for each in store.flows.list(text=text).items] == [made[1]]
         for text in ("%", "_", "'; DROP TABLE decision_flows; --", "1__%"):
-            assert {each.flow_id for each in store.flows.search(text).flows} <= {made[1]}
-        assert [each.flow_id for each in store.flows.search(flow_type="hedge").flows] == [made[2]]
-        assert store.flows.search(status="RUNNING").flows == ()
-        assert store.flows.search("e", ns="other").flows == ()
-        for wrong in ({"status": "LOST"}, {"text": "\0"}, {"text": "x" * 501}, {"before": "yesterday"}, {"limit": 0}):
+            assert {each.flow_id for each in store.flows.list(text=text).items} <= {made[1]}
+        assert [each.flow_id for each in store.flows.list(flow_type="hedge").items] == [made[2]]
+        assert store.flows.list(status="RUNNING").items == []
+        assert store.flows.list(text="e", ns="other").items == []
+        for wrong in ({"status": "LOST"}, {"text": "\0"}, {"text": "x" * 501}, {"cursor": "yesterday"}, {"limit": 0}):
             with pytest.raises(errors.InvalidInputError):
-                store.flows.search(**wrong)
+                store.flows.list(**wrong)
 
     def test_pages_of_a_search_leave_nothing_out(self, store: sync.Holdproof, clock: FrozenClock) -> None:
         for number in range(7):
             store.flows.start("trader")
             clock.advance(number % 2)
-        whole = [each.flow_id for each in store.flows.search().flows]
-        met, before = list[str](), ""
+        whole = [each.flow_id for each in store.flows.list().items]
+        met = list[str]()
+        cursor: str | None = None
         while True:
-            page = store.flows.search(before=before, limit=3)
-            met += [each.flow_id for each in page.flows]
-            if page.next is None:
+            page = store.flows.list(cursor=cursor, limit=3)
+            met += [each.flow_id for each in page.items]
+            if page.next_cursor is None:
                 break
-            before = page.next
+            cursor = page.next_cursor
         assert met == whole
         assert len(met) == 7
 
@@ -145,14 +147,15 @@ class Search(OnStore):
 
     def test_every_version_of_a_document_is_known_by_its_leaf(self, store: sync.Holdproof) -> None:
         flow_id = running(store)
-        assert store.contexts.versions(flow_id) == store.state.versions("trader") == ()
+        assert store.contexts.versions(flow_id).items == store.state.versions("trader").items == []
         for number in range(3):
             store.contexts.put(flow_id, {"n": number})
             store.state.put("trader", {"n": number})
-        for found in (store.contexts.versions(flow_id), store.state.versions("trader")):
+        for found in (store.contexts.versions(flow_id).items, store.state.versions("trader").items):
             assert [each.ver for each in found] == [3, 2, 1]
             assert len({each.commitment for each in found}) == 3
-        assert [each.ver for each in store.state.versions("trader", before=2)] == [1]
+        page = store.state.versions("trader", limit=2)
+        assert [each.ver for each in store.state.versions("trader", cursor=page.next_cursor).items] == [1]
         with pytest.raises(errors.NotFoundError):
             store.state.versions("nobody")
 
@@ -166,10 +169,10 @@ class Search(OnStore):
     def test_feedback_comes_newest_first(self, store: sync.Holdproof) -> None:
         flow_id = running(store)
         made = [store.feedback.record("trader", flow_id, status="GOOD", score=n).id for n in (0.1, 0.2, 0.3)]
-        found = store.feedback.recent("trader", limit=2)
-        assert [each.score for each in found] == [0.3, 0.2]
-        assert [each.id for each in store.feedback.recent("trader", before=made[1])] == [made[0]]
-        assert store.feedback.recent("nobody") == ()
+        found = store.feedback.list(agent_id="trader", limit=2)
+        assert [each.score for each in found.items] == [0.3, 0.2]
+        assert [each.id for each in store.feedback.list(agent_id="trader", cursor=found.next_cursor).items] == [made[0]]
+        assert store.feedback.list(agent_id="nobody").items == []
 
     def test_cancelling_ends_a_flow_and_begins_to_undo_it(self, store: sync.Holdproof) -> None:
         flow_id = running(store)
@@ -201,7 +204,7 @@ class Search(OnStore):
         store.contexts.put(flow_id, {"n": 1})
         store.audit.record(flow_id, "looked")
         number = store.escalations.request(flow_id, reason="?", proposal={"buy": 1}).id
-        store.escalations.resolve(number, "APPROVED", by="ann")
+        store.escalations.resolve(number, "approve", by="ann")
         store.flows.transition(flow_id, "COMPLETED")
         until = time.monotonic() + 10
         while store.log.pending() and time.monotonic() < until:  # PostgreSQL signs a moment later

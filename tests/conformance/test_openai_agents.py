@@ -108,7 +108,7 @@ class OpenaiAgents(OnStore):
             assert asked.proposal == {"calls": [{"id": i, "tool": t, "arguments": a} for t, a, i in CALLS]}
             assert (await face.flows.get(asked.flow_id)).status == "WAITING_ESCALATION"
             assert shop.paid == []
-            await face.escalations.resolve(asked.id, "APPROVED", by="grace")
+            await face.escalations.resolve(asked.id, "approve", by="grace")
             ended = await approvals.resume(shop.agent, asked.id)
             assert (ended.output, ended.escalation, sorted(shop.paid)) == ("done", None, [5, 30])
             assert (await face.flows.get(asked.flow_id)).status == "COMPLETED"
@@ -118,7 +118,7 @@ class OpenaiAgents(OnStore):
     def test_a_rejected_run_is_told_why_and_no_tool_runs(self, live: sync.Holdproof) -> None:
         async def work(face: Holdproof, shop: Shop, approvals: Any) -> None:
             asked = await approvals.pause(await shop.stopped())
-            await face.escalations.resolve(asked.id, "REJECTED", by="grace", comment="too much")
+            await face.escalations.resolve(asked.id, "reject", by="grace", comment="too much")
             ended = await approvals.resume(shop.agent, asked.id)
             assert (ended.output, shop.paid, shop.told()) == ("done", [], ["too much", "too much"])
 
@@ -136,7 +136,7 @@ class OpenaiAgents(OnStore):
         async def work(face: Holdproof, shop: Shop, approvals: Any) -> None:
             asked = await approvals.pause(await shop.stopped())
             answer = {"calls": [{"id": "call-2"}]}
-            await face.escalations.resolve(asked.id, "APPROVED", by="grace", proposal=answer)
+            await face.escalations.resolve(asked.id, "approve", by="grace", proposal=answer)
             await approvals.resume(shop.agent, asked.id)
             assert shop.paid == [5]
 
@@ -146,7 +146,7 @@ class OpenaiAgents(OnStore):
         async def work(face: Holdproof, shop: Shop, approvals: Any) -> None:
             asked = await approvals.pause(await shop.stopped())
             answer = {"calls": [{"id": "call-1", "arguments": {"euros": 1}}, {"id": "call-2"}]}
-            await face.escalations.resolve(asked.id, "APPROVED", by="grace", proposal=answer)
+            await face.escalations.resolve(asked.id, "approve", by="grace", proposal=answer)
             with pytest.raises(errors.InvalidInputError):
                 await approvals.state(shop.agent, asked.id)
             assert shop.paid == []
@@ -156,7 +156,7 @@ class OpenaiAgents(OnStore):
     def test_of_racing_callers_one_runs_and_all_get_its_output(self, live: sync.Holdproof) -> None:
         async def work(face: Holdproof, shop: Shop, approvals: Any) -> None:
             asked = await approvals.pause(await shop.stopped())
-            await face.escalations.resolve(asked.id, "APPROVED", by="grace")
+            await face.escalations.resolve(asked.id, "approve", by="grace")
             ended = await asyncio.gather(*(approvals.resume(shop.agent, asked.id) for _ in range(5)))
             assert {each.output for each in ended} == {"done"}
             assert sum(each.result is not None for each in ended) == 1
@@ -167,7 +167,7 @@ class OpenaiAgents(OnStore):
     def test_a_run_that_failed_is_not_run_again_unless_that_is_said(self, live: sync.Holdproof) -> None:
         async def work(face: Holdproof, shop: Shop, approvals: Any) -> None:
             asked = await approvals.pause(await shop.stopped())
-            await face.escalations.resolve(asked.id, "APPROVED", by="grace")
+            await face.escalations.resolve(asked.id, "approve", by="grace")
             with pytest.raises(TimeoutError):
                 await approvals.resume(shop.agent, asked.id)
             with pytest.raises(errors.ReplayedError):
@@ -181,14 +181,14 @@ class OpenaiAgents(OnStore):
             asked = await approvals.pause(
                 await shop.stopped(), reason="refunds", impact="LOW_IMPACT", deadline_s=3600, budget=7
             )
-            await face.escalations.resolve(asked.id, "APPROVED", by="grace")
+            await face.escalations.resolve(asked.id, "approve", by="grace")
             stopped = await approvals.resume(shop.agent, asked.id)
             again = await face.escalations.get(stopped.escalation)
             assert (again.flow_id, again.proposal["calls"][0]["id"]) == (asked.flow_id, "call-3")
             assert (again.reason, again.impact, again.on_deadline) == ("refunds", "LOW_IMPACT", "reject")
             assert again.deadline is not None
             assert again.context["terms"] == asked.context["terms"] == {"deadline_s": 3600, "budget": 7}
-            await face.escalations.resolve(again.id, "APPROVED", by="grace")
+            await face.escalations.resolve(again.id, "approve", by="grace")
             ended = await approvals.resume(shop.agent, again.id)
             assert (ended.output, sorted(shop.paid)) == ("done", [1, 5, 30])
 
@@ -202,7 +202,7 @@ class OpenaiAgents(OnStore):
             flow = await face.flows.start("shop")
             await face.flows.transition(flow.flow_id, "RUNNING")
             other = await face.escalations.request(flow.flow_id, reason="something else", budget=60)
-            await face.escalations.resolve(other.id, "APPROVED", by="grace")
+            await face.escalations.resolve(other.id, "approve", by="grace")
             with pytest.raises(errors.InvalidInputError):
                 await approvals.resume(shop.agent, other.id)
 

@@ -95,23 +95,23 @@ class PydanticAi(OnStore):
         self.acted(live, work)
 
     @pytest.mark.parametrize(
-        ("status", "answer", "paid"),
+        ("decision", "answer", "paid"),
         [
-            ("APPROVED", None, [30, 5]),
-            ("REJECTED", None, []),
-            ("APPROVED", {"calls": [{"id": "call-5"}]}, [5]),
-            ("APPROVED", {"calls": [{"id": "call-30", "arguments": {"euros": 1}}]}, [1]),
-            ("APPROVED", {"calls": [{"id": "call-30", "approved": False, "message": "no"}, {"id": "call-5"}]}, [5]),
+            ("approve", None, [30, 5]),
+            ("reject", None, []),
+            ("approve", {"calls": [{"id": "call-5"}]}, [5]),
+            ("approve", {"calls": [{"id": "call-30", "arguments": {"euros": 1}}]}, [1]),
+            ("approve", {"calls": [{"id": "call-30", "approved": False, "message": "no"}, {"id": "call-5"}]}, [5]),
         ],
     )
     def test_a_deferred_run_goes_on_as_it_was_answered(
-        self, live: sync.Holdproof, status: str, answer: Any, paid: list[int]
+        self, live: sync.Holdproof, decision: str, answer: Any, paid: list[int]
     ) -> None:
         async def work(face: Holdproof, shop: Shop, history: Any, approvals: Any) -> None:
             stopped = await history.run(shop.agent, "pay")
             asked = await approvals.pause(stopped)
             assert [call["id"] for call in asked.proposal["calls"]] == ["call-30", "call-5"]
-            await face.escalations.resolve(asked.id, status, by="grace", proposal=answer)
+            await face.escalations.resolve(asked.id, decision, by="grace", proposal=answer)
             both = await asyncio.gather(*(approvals.resume(shop.agent, asked.id, history=history) for _ in range(3)))
             assert shop.paid == paid
             assert {each.output.partition(":")[0] for each in both} == {"done"}
@@ -122,7 +122,7 @@ class PydanticAi(OnStore):
     def test_a_run_that_failed_is_not_run_again_unless_that_is_said(self, live: sync.Holdproof) -> None:
         async def work(face: Holdproof, shop: Shop, history: Any, approvals: Any) -> None:
             asked = await approvals.pause(await history.run(shop.agent, "pay"))
-            await face.escalations.resolve(asked.id, "APPROVED", by="grace")
+            await face.escalations.resolve(asked.id, "approve", by="grace")
             shop.fails = True
             with pytest.raises(TimeoutError):
                 await approvals.resume(shop.agent, asked.id)

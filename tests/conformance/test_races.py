@@ -87,7 +87,7 @@ class Races(OnStore):
     def test_capacity_is_never_exceeded(self, live: sync.Holdproof, tmp_path: Path) -> None:
         def judge(turn: int, _: list[str], got: list[str]) -> None:
             assert sorted(got) == ["0", "0", "1", "1"]
-            assert sum(lock.amount for lock in live.locks.list(resource=f"r{turn}")) == 800
+            assert sum(lock.amount for lock in live.locks.list(resource=f"r{turn}").items) == 800
 
         self.race("locks", live, tmp_path / "x", lambda: [running(live) for _ in range(RACERS)], judge)
 
@@ -116,7 +116,7 @@ class Races(OnStore):
 
         def judge(turn: int, _: list[str], got: list[str]) -> None:
             assert sum(map(int, got)) == 3
-            assert len(live.escalations.pending(agent_id=f"a{turn}").escalations) == 3
+            assert len(live.escalations.list(status="PENDING", agent_id=f"a{turn}").items) == 3
             assert live.agents.get(f"a{turn}").status == "SUSPENDED"
 
         self.race("budget", live, tmp_path / "x", shares, judge)
@@ -142,7 +142,7 @@ class Races(OnStore):
     def test_one_worker_runs_a_flow_again(self, live: sync.Holdproof, tmp_path: Path) -> None:
         turns, executed = iter(range(ROUNDS)), tmp_path / "executed"
 
-        @live.decision(flow_type="raced", agent="trader", lease_s=0.001)
+        @live.flow(name="raced", agent="trader", lease_s=0.001)
         def raced(flow: OpenFlow[SyncExecutor], turn: int) -> None:
             raise CrashError
 
@@ -157,7 +157,7 @@ class Races(OnStore):
             assert sum(map(int, got)) == 3
             lines = executed.read_text().splitlines()
             assert len(set(lines)) == len(lines) == 3 * (turn + 1)
-            assert live.flows.list(status="RUNNING").flows == ()
+            assert live.flows.list(status="RUNNING").items == []
 
         self.race("recoveries", live, executed, shares, judge)
 

@@ -39,10 +39,10 @@ class Records(OnStore):
             for number, severity in enumerate(("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL"))
         ]
         store.audit.record(other, "OTHER")
-        page = store.audit.for_flow(flow_id, limit=3)
-        rest = store.audit.for_flow(flow_id, limit=3, after=page.next or 0)
-        assert [*page.events, *rest.events] == made
-        assert rest.next is None
+        page = store.audit.list(flow_id=flow_id, limit=3)
+        rest = store.audit.list(flow_id=flow_id, limit=3, cursor=page.next_cursor)
+        assert [*page.items, *rest.items] == made[::-1]
+        assert rest.next_cursor is None
         assert made[0].detail == {"n": 0}
 
     def test_events_are_found_by_type_severity_and_time(self, store: sync.Holdproof, clock: FrozenClock) -> None:
@@ -51,24 +51,24 @@ class Records(OnStore):
         clock.advance(10)
         later = store.audit.record(flow_id, "A", severity="ERROR")
         store.audit.record(flow_id, "B", severity="ERROR")
-        assert len(store.audit.search(event_type="A").events) == 2
-        assert len(store.audit.search(severity="ERROR").events) == 2
-        assert store.audit.search(event_type="A", since=later.created_at).events == (later,)
-        assert len(store.audit.search(limit=2).events) == 2
+        assert len(store.audit.list(event_type="A").items) == 2
+        assert len(store.audit.list(severity="ERROR").items) == 2
+        assert store.audit.list(event_type="A", since=later.created_at).items == [later]
+        assert len(store.audit.list(limit=2).items) == 2
 
     def test_an_unknown_severity_or_flow_is_an_error(self, store: sync.Holdproof) -> None:
         flow_id = running(store)
         with pytest.raises(errors.InvalidInputError):
             store.audit.record(flow_id, "E", severity="LOUD")
         with pytest.raises(errors.InvalidInputError):
-            store.audit.search(severity="LOUD")
+            store.audit.list(severity="LOUD")
         with pytest.raises(errors.NotFoundError):
             store.audit.record("none", "E")
         with pytest.raises(errors.NotFoundError):
             store.audit.record(flow_id, "E", ns="other")
         with pytest.raises(errors.InvalidInputError):
             store.audit.record(flow_id, "E", detail={"x": object()})
-        assert store.audit.for_flow(flow_id).events == ()
+        assert store.audit.list(flow_id=flow_id).items == []
 
     # --- ledger ---------------------------------------------------------------------------------------------------
 
@@ -78,8 +78,8 @@ class Records(OnStore):
         second = store.ledger.append(flow_id, {"buy": 2}, context_ref="d", evidence_hash="i")
         assert first == second == store.ledger.get(flow_id)
         assert (first.intent, first.agent_id, first.signature) == ({"buy": 1}, "trader", "s")
-        assert store.ledger.list().entries == (first,)
-        assert store.ledger.list(agent_id="nobody").entries == ()
+        assert store.ledger.list().items == [first]
+        assert store.ledger.list(agent_id="nobody").items == []
         with pytest.raises(errors.NotFoundError):
             store.ledger.append("none", {}, context_ref="", evidence_hash="")
         with pytest.raises(errors.NotFoundError):
@@ -91,10 +91,10 @@ class Records(OnStore):
     def test_a_value_comes_back_as_it_went_in(self, store: sync.Holdproof, value: Any) -> None:
         flow_id = running(store)
         put = store.contexts.put(flow_id, value)
-        assert put == store.contexts.read(flow_id)
+        assert put == store.contexts.get(flow_id)
         assert put.data == value
         assert store.state.put("trader", value).data == value
-        assert store.state.read("trader").data == value
+        assert store.state.get("trader").data == value
 
     def test_the_snapshot_id_is_a_hash_of_the_canonical_json(self, store: sync.Holdproof) -> None:
         flow_id = running(store)
@@ -117,26 +117,26 @@ class Records(OnStore):
                 store.contexts.update(flow_id, "c", expected_version=stale)
         with pytest.raises(errors.StaleVersionError):
             store.state.update("trader", "c", expected_version=0)
-        assert (store.contexts.read(flow_id).data, store.state.read("trader").data) == ("b", "a")
+        assert (store.contexts.get(flow_id).data, store.state.get("trader").data) == ("b", "a")
 
     def test_a_context_that_was_taken_is_not_given_again(self, store: sync.Holdproof) -> None:
         flow_id = running(store)
         store.contexts.put(flow_id, "secret")
         assert store.contexts.take(flow_id).data == "secret"
-        for again in (store.contexts.take, store.contexts.read):
+        for again in (store.contexts.take, store.contexts.get):
             with pytest.raises(errors.ContextTakenError):
                 again(flow_id)
         store.contexts.put(flow_id, "next")
-        assert store.contexts.read(flow_id).version == 2
+        assert store.contexts.get(flow_id).version == 2
 
     def test_what_is_not_there_is_a_typed_error(self, store: sync.Holdproof) -> None:
         flow_id = running(store)
         calls: list[Callable[[], object]] = [
-            lambda: store.contexts.read(flow_id),
+            lambda: store.contexts.get(flow_id),
             lambda: store.contexts.take(flow_id),
             lambda: store.contexts.put("none", 1),
             lambda: store.contexts.put(flow_id, 1, ns="other"),
-            lambda: store.state.read("trader"),
+            lambda: store.state.get("trader"),
             lambda: store.state.put("nobody", 1),
         ]
         for call in calls:
@@ -158,9 +158,10 @@ class Records(OnStore):
         clock.advance(5)
         second = store.feedback.record("trader", flow_id, status="Accepted", score=0.5)
         third = store.feedback.record("trader", flow_id, status="Escalate", source="Monitor")
-        assert store.feedback.trajectory("trader") == (first, second, third)
-        assert store.feedback.trajectory("trader", since=second.created_at) == (second, third)
-        assert store.feedback.trajectory("trader", after=second.id) == (third,)
+        assert store.feedback.list(agent_id="trader").items == [third, second, first]
+        assert store.feedback.list(agent_id="trader", since=second.created_at).items == [third, second]
+        page = store.feedback.list(agent_id="trader", limit=2)
+        assert store.feedback.list(agent_id="trader", cursor=page.next_cursor).items == [first]
         assert type(first.score) is float
 
     def test_wrong_feedback_is_refused(self, store: sync.Holdproof) -> None:

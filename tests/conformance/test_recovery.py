@@ -14,9 +14,9 @@ from holdproof import errors, sync
 from holdproof.api import FlowFunction, OpenFlow
 from holdproof.client import Holdproof
 from holdproof.executors import AsyncExecutor, SyncExecutor
-from holdproof.model.flows import Recovered
+from holdproof.model.flows import Recovery as Recovered
 from holdproof.runtime import calls, runs
-from holdproof.runtime.calls import Called
+from holdproof.runtime.calls import FunctionCall
 from holdproof.testing import FrozenClock
 from tests.conformance.decisions import CrashError, InMemory, OnPostgres, OnSqlite, OnStore
 
@@ -43,7 +43,7 @@ class Broker:
 def ordering(store: sync.Holdproof, broker: Broker, **options: Any) -> FlowFunction[..., str]:
     """A decision of two orders, as each worker registers it."""
 
-    @store.decision(flow_type="rebalance", agent="trader", lease_s=10, **options)
+    @store.flow(name="rebalance", agent="trader", lease_s=10, **options)
     def rebalance(flow: Flow, first: str, second: str) -> str:
         """Two orders."""
         flow.step("first", broker.act, first, compensate=broker.undo)
@@ -64,18 +64,18 @@ class Recovery(OnStore):
         with pytest.raises(CrashError):
             ordering(other(store), broker, **options)("a", "b")
         clock.advance(10)
-        return store.flows.list().flows[-1].flow_id
+        return store.flows.list().items[-1].flow_id
 
     # --- calling --------------------------------------------------------------------------------------------------
 
     def test_a_call_opens_a_flow_and_gives_what_the_function_gives(self, store: sync.Holdproof) -> None:
         rebalance = ordering(store, Broker(), flow_version="2.1", priority=3)
         assert assert_type(rebalance("a", second="b"), str) == "b"
-        [flow] = store.flows.list().flows
+        [flow] = store.flows.list().items
         assert (flow.flow_type, flow.flow_version, flow.agent_id) == ("rebalance", "2.1", "trader")
         assert (flow.status, flow.priority) == ("COMPLETED", 3)
         written = store.read(lambda tx: calls.find(tx, flow.flow_id))
-        assert written == Called("rebalance", "2.1", '{"args":["a"],"kwargs":{"second":"b"}}')
+        assert written == FunctionCall("rebalance", "2.1", '{"args":["a"],"kwargs":{"second":"b"}}')
 
     def test_a_decision_looks_like_its_function_without_the_flow(self, store: sync.Holdproof) -> None:
         rebalance: Any = ordering(store, Broker())
@@ -91,7 +91,7 @@ class Recovery(OnStore):
         assert (root.agent_id, child.agent_id, child.root_flow_id) == ("scout", "trader", "mine")
 
     def test_the_function_gets_its_arguments_as_a_later_worker_will(self, store: sync.Holdproof) -> None:
-        @store.decision(flow_type="echo", agent="trader")
+        @store.flow(name="echo", agent="trader")
         def echo(flow: Flow, *values: Any, **named: Any) -> Any:
             return [values, named]
 
@@ -112,9 +112,9 @@ class Recovery(OnStore):
         for error, call in wrong:
             with pytest.raises(error):
                 call()
-        assert (store.flows.list().flows, broker.done) == ((), [])
+        assert (store.flows.list().items, broker.done) == ([], [])
 
-    def test_a_function_of_the_wrong_colour_is_refused_with_what_to_do(self, store: sync.Holdproof) -> None:
+    def test_a_function_for_the_other_client_is_refused_with_what_to_do(self, store: sync.Holdproof) -> None:
         async def soft(flow: Any) -> None: ...
 
         def hard(flow: Any) -> None: ...
@@ -122,16 +122,16 @@ class Recovery(OnStore):
         faces: list[Any] = [(store, soft, hard), (Holdproof(store.core), hard, soft)]
         for face, wrong, right in faces:
             with pytest.raises(errors.WrongClientError) as caught:
-                face.decision(flow_type="x", agent="trader")(wrong)
+                face.flow(name="x", agent="trader")(wrong)
             assert "`async def` on the async face" in caught.value.remedy
-            face.decision(flow_type="x", agent="trader")(right)
+            face.flow(name="x", agent="trader")(right)
 
     def test_a_flow_type_has_one_function(self, store: sync.Holdproof) -> None:
         ordering(store, Broker())
         with pytest.raises(errors.AlreadyExistsError):
             ordering(store, Broker())
         with pytest.raises(errors.InvalidInputError):
-            store.decision(flow_type="")(lambda flow: None)
+            store.flow(name="")(lambda flow: None)
 
     def test_an_exception_fails_the_flow_and_undoes_it(self, store: sync.Holdproof) -> None:
         broker = Broker()
@@ -139,7 +139,7 @@ class Recovery(OnStore):
         with pytest.raises(ZeroDivisionError):
             ordering(store, broker)("a", "b")
         assert broker.done == ["a", "b", "undo a"]
-        assert store.flows.list().flows[0].status == "COMPENSATED"
+        assert store.flows.list().items[0].status == "COMPENSATED"
 
     # --- recovering -----------------------------------------------------------------------------------------------
 
@@ -149,7 +149,7 @@ class Recovery(OnStore):
         broker = Broker()
 
         def register(face: sync.Holdproof, crash: bool) -> FlowFunction[[str], None]:
-            @face.decision(flow_type="order", agent="trader", lease_s=10)
+            @face.flow(name="order", agent="trader", lease_s=10)
             def order(flow: Flow, what: str) -> None:
                 flow.step("first", broker.act, f"{what} 1")
                 if crash:
@@ -163,7 +163,7 @@ class Recovery(OnStore):
         register(store, False)
         assert store.flows.recover() == Recovered((), ())
         clock.advance(10)
-        [again] = store.flows.recover().again
+        [again] = store.flows.recover().reruns
         assert (again.flow.status, again.error) == ("COMPLETED", None)
         assert broker.done == ["x 1", "x 2"]
         assert store.flows.recover() == Recovered((), ())
@@ -178,7 +178,7 @@ class Recovery(OnStore):
         assert (asked.flow_id, asked.context["step"], asked.opened_by) == (flow_id, "second", "kernel")
         assert [step.state for step in store.flows.steps(flow_id)] == ["DONE", "UNKNOWN"]
         assert store.flows.get(flow_id).status == "WAITING_ESCALATION"
-        store.escalations.resolve(asked.id, "APPROVED", by="ann", proposal="b")
+        store.escalations.resolve(asked.id, "approve", by="ann", proposal="b")
         assert [again.flow.status for again in recovering.result().again] == ["COMPLETED"]
         assert broker.done == ["a", "b"]
 
@@ -190,14 +190,14 @@ class Recovery(OnStore):
         ordering(store, broker)
         dying = Holdproof(store.core)
 
-        @dying.decision(flow_type="rebalance", lease_s=10)
+        @dying.flow(name="rebalance", lease_s=10)
         async def rebalance(flow: OpenFlow[AsyncExecutor], first: str, second: str) -> None:
             await flow.step("first", broker.act, first, compensate=broker.undo)
             await flow.step("second", broker.act, second, compensate=broker.undo)
 
         async def stopped() -> None:
             task = asyncio.ensure_future(dying.flows.recover())
-            while not (await dying.escalations.pending()).escalations:
+            while not (await dying.escalations.list(status="PENDING")).items:
                 await asyncio.sleep(0.01)
             task.cancel()
             with pytest.raises(asyncio.CancelledError):
@@ -206,9 +206,9 @@ class Recovery(OnStore):
         asyncio.run(stopped())
         clock.advance(10)
         assert store.flows.recover() == Recovered((), ())
-        store.escalations.resolve(first_question(store).id, "REJECTED", by="ann")
+        store.escalations.resolve(first_question(store).id, "reject", by="ann")
         assert store.flows.get(flow_id).status == "COMPENSATING"
-        [again] = store.flows.recover().again
+        [again] = store.flows.recover().reruns
         assert (again.flow.status, broker.done) == ("COMPENSATED", ["a", "b", "undo a"])
         assert "ReplayedError" in (again.error or "")
 
@@ -223,7 +223,7 @@ class Recovery(OnStore):
         recovering = Beside(lambda: worker.flows.recover())
         asked = first_question(store)
         assert asked.context["step"] == "undo first"
-        store.escalations.resolve(asked.id, "APPROVED", by="ann", proposal="undone")
+        store.escalations.resolve(asked.id, "approve", by="ann", proposal="undone")
         assert [again.flow.status for again in recovering.result().again] == ["COMPENSATED"]
         assert broker.done == ["a", "b", "undo a"]
 
@@ -232,18 +232,18 @@ class Recovery(OnStore):
     ) -> None:
         near, broker = sync.Holdproof(store.core), Broker()
         store.agents.register("scout", version="1.0.0")
-        call = calls.called("rebalance", "1.0", ["a", "b"], {})
+        call = calls.call_of("rebalance", "1.0", ["a", "b"], {})
         begun = {
-            agent: near.run(runs.enter(agent, lease_s=10, called=replace(call, agent_id=agent))).hand.flow_id
+            agent: near.run(runs.enter(agent, lease_s=10, call=replace(call, agent_id=agent))).lease.flow_id
             for agent in ("scout", "trader")
         }
         clock.advance(11)
         ordering(store, broker)
         found = store.flows.recover("worker")
-        assert [each.flow.flow_id for each in found.again] == [begun["trader"]]
-        assert [flow.flow_id for flow in found.left] == [begun["scout"]]
+        assert [each.flow.flow_id for each in found.reruns] == [begun["trader"]]
+        assert [flow.flow_id for flow in found.orphans] == [begun["scout"]]
         assert broker.done == ["a", "b"]
-        asked = {orphan.flow_id: orphan.asked_by for orphan in store.flows.orphans()}
+        asked = {orphan.flow_id: orphan.called_by for orphan in store.flows.orphans()}
         assert asked == {begun["scout"]: "scout"}
 
     def test_what_nobody_here_can_run_is_left_and_named(self, store: sync.Holdproof, clock: FrozenClock) -> None:
@@ -252,9 +252,9 @@ class Recovery(OnStore):
         with pytest.raises(CrashError), store.flows.run("trader", flow_type="rebalance", lease_s=10):
             raise CrashError
         clock.advance(10)
-        plain = store.flows.list().flows[-1].flow_id
+        plain = store.flows.list().items[-1].flow_id
         ordering(store, broker)
-        assert [flow.flow_id for flow in store.flows.recover().left] == [newer, plain]
+        assert [flow.flow_id for flow in store.flows.recover().orphans] == [newer, plain]
         assert store.flows.recover(ns="other") == Recovered((), ())
         assert broker.done == ["a", "b"]
         with store.flows.run(resume=plain) as flow:
@@ -266,17 +266,17 @@ class Recovery(OnStore):
         orphans(store, ["bad", "good", "late"], lease_s=10)
         clock.advance(10)
 
-        @store.decision(flow_type="order", lease_s=10)
+        @store.flow(name="order", lease_s=10)
         def order(flow: Flow, what: str) -> None:
             if what == "bad":
                 raise ValueError(what)
 
         first = store.flows.recover(limit=2)
-        assert [(again.flow.status, again.error) for again in first.again] == [
+        assert [(again.flow.status, again.error) for again in first.reruns] == [
             ("FAILED", "ValueError: bad"),
             ("COMPLETED", None),
         ]
-        assert [again.flow.status for again in store.flows.recover().again] == ["COMPLETED"]
+        assert [again.flow.status for again in store.flows.recover().reruns] == ["COMPLETED"]
 
     def test_a_function_that_lost_its_parameters_undoes_nothing_and_is_dirty(
         self, store: sync.Holdproof, clock: FrozenClock
@@ -284,11 +284,11 @@ class Recovery(OnStore):
         broker = Broker()
         flow_id = self.crashed(store, clock, broker)
 
-        @store.decision(flow_type="rebalance", lease_s=10)
+        @store.flow(name="rebalance", lease_s=10)
         def rebalance(flow: Flow) -> None:
             flow.step("first", broker.act, "never")
 
-        [again] = store.flows.recover().again
+        [again] = store.flows.recover().reruns
         assert (again.flow.status, broker.done) == ("FAILED", ["a", "b"])
         assert store.sagas.get(flow_id).partial_state["to_undo"] == ["first 1", "second 1"]
 
@@ -299,11 +299,11 @@ class Recovery(OnStore):
         def worker() -> int:
             store = other(live)
 
-            @store.decision(flow_type="order", lease_s=60)
+            @store.flow(name="order", lease_s=60)
             def order(flow: Flow, what: str) -> None:
                 flow.step("act", lambda: ran.update([what]))
 
-            return len(store.flows.recover().again)
+            return len(store.flows.recover().reruns)
 
         workers = [Beside(worker) for _ in range(8)]
         assert sum(one.result() for one in workers) == 12
@@ -318,7 +318,7 @@ class Recovery(OnStore):
             return what
 
         def register(store: Holdproof, crash: bool) -> Any:
-            @store.decision(flow_type="order", agent="trader", lease_s=0.05)
+            @store.flow(name="order", agent="trader", lease_s=0.05)
             async def order(flow: OpenFlow[AsyncExecutor], what: str) -> str:
                 await flow.step("first", act, f"{what} 1")
                 if crash:
@@ -338,14 +338,14 @@ class Recovery(OnStore):
             return recovered
 
         [recovered] = asyncio.run(play())
-        assert [again.flow.status for again in recovered.again] == ["COMPLETED"]
+        assert [again.flow.status for again in recovered.reruns] == ["COMPLETED"]
         assert done == ["x 1", "x 2", "y 1", "y 2"]
 
 
 def orphans(store: sync.Holdproof, whats: Iterable[str], *, lease_s: float) -> None:
     """Flows of a worker that dies before it does anything."""
 
-    @other(store).decision(flow_type="order", agent="trader", lease_s=lease_s)
+    @other(store).flow(name="order", agent="trader", lease_s=lease_s)
     def order(flow: Flow, what: str) -> None:
         raise CrashError
 
@@ -358,7 +358,7 @@ def first_question(store: sync.Holdproof) -> Any:
     """The question that somebody is about to ask."""
     pause = threading.Event()
     for _ in range(3_000):
-        if pending := store.escalations.pending().escalations:
+        if pending := store.escalations.list(status="PENDING").items:
             return pending[0]
         pause.wait(0.01)
     raise AssertionError("nobody asks")

@@ -14,9 +14,9 @@ from holdproof.db import Tx, sql
 from holdproof.db.sql import Query
 from holdproof.db.sqlite.files import connect
 from holdproof.evidence import prunings
+from holdproof.evidence.tables import TABLES
 from holdproof.model.verdicts import Verdict
 from holdproof.runtime import audit, flows
-from holdproof.runtime.logged_rows import RECORDS
 from holdproof.testing import FrozenClock
 from tests.conformance.decisions import InMemory, OnPostgres, OnSqlite, OnStore
 
@@ -74,7 +74,7 @@ def ended(store: sync.Holdproof, **options: Any) -> str:
         with store.flows.run("trader", parent=flow.flow_id) as child:
             child.step("look", lambda: 1)
         asked = store.escalations.request(flow.flow_id, reason="?", budget=100)
-        store.escalations.resolve(asked.id, "APPROVED", by="ann")
+        store.escalations.resolve(asked.id, "approve", by="ann")
         store.audit.record(flow.flow_id, "LOOKED", detail={"text": "x" * 300})
         store.ledger.append(flow.flow_id, {"buy": 1}, context_ref="c", evidence_hash="h")
         store.feedback.record("trader", flow.flow_id, status="Accepted", score=1.0)
@@ -103,7 +103,7 @@ class Retention(OnStore):
         leaves = logged(store)
         done = store.retention.prune("flows", older_than_days=30, who="ann")
         assert (done.count, done.records) == (2, dict(sorted(before.items())))
-        assert [flow.parent_flow_id or flow.flow_id for flow in store.flows.list().flows] == [young, young]
+        assert [flow.parent_flow_id or flow.flow_id for flow in store.flows.list().items] == [young, young]
         for flow_id in old:
             with pytest.raises(errors.NotFoundError):
                 store.flows.get(flow_id)
@@ -115,7 +115,7 @@ class Retention(OnStore):
         assert store.retention.prune("flows", older_than_days=30).count == 0
 
     def test_every_record_that_hangs_on_flows_is_named(self) -> None:
-        assert {each.projection.table for each in RECORDS if "dfid" in each.projection.columns} == set(_TABLES)
+        assert {each.projection.table for each in TABLES if "dfid" in each.projection.columns} == set(_TABLES)
 
     def test_a_dry_run_counts_and_changes_nothing(self, store: sync.Holdproof, clock: FrozenClock) -> None:
         for _ in range(2):
@@ -135,10 +135,10 @@ class Retention(OnStore):
             made.append(ended(store, flow_type="ab"[number % 2]))
             clock.advance(1)
         assert store.retention.prune("flows", keep=2).count == 2
-        left = {flow.flow_id for flow in store.flows.list().flows if flow.parent_flow_id is None}
+        left = {flow.flow_id for flow in store.flows.list().items if flow.parent_flow_id is None}
         assert left == set(made[2:])
         assert store.retention.prune("flows", keep=0, flow_type="a").count == 2
-        assert {flow.flow_type for flow in store.flows.list().flows if flow.parent_flow_id is None} == {"b"}
+        assert {flow.flow_type for flow in store.flows.list().items if flow.parent_flow_id is None} == {"b"}
         assert verdict(store).sound
 
     def test_what_goes_is_past_every_limit_that_is_given(self, store: sync.Holdproof, clock: FrozenClock) -> None:
@@ -148,7 +148,7 @@ class Retention(OnStore):
         clock.advance(1 * DAY_S)
         assert store.retention.prune("flows", older_than_days=5, keep=3).count == 0
         assert store.retention.prune("flows", older_than_days=5, keep=1).count == 1
-        assert {flow.flow_id for flow in store.flows.list().flows if flow.parent_flow_id is None} == set(made[1:])
+        assert {flow.flow_id for flow in store.flows.list().items if flow.parent_flow_id is None} == set(made[1:])
 
     @pytest.mark.parametrize("why", ["running", "a running child", "dirty", "asked about", "a young child"])
     def test_a_tree_that_somebody_still_needs_stays(self, store: sync.Holdproof, clock: FrozenClock, why: str) -> None:
@@ -175,11 +175,11 @@ class Retention(OnStore):
         for flow_type in ("a", "b", "a"):
             ended(store, flow_type=flow_type)
             clock.advance(DAY_S)
-        flows = store.flows.list().flows
+        flows = store.flows.list().items
         assert store.retention.prune(what, older_than_days=2.5).count == 1
         assert store.retention.prune(what, keep=1).count == 0
         assert store.retention.prune(what, keep=0, flow_type="b").count == 1
-        assert store.flows.list().flows == flows
+        assert store.flows.list().items == flows
         assert verdict(store).sound
 
     def test_more_than_one_batch_goes_one_after_the_other(self, store: sync.Holdproof, clock: FrozenClock) -> None:
@@ -281,7 +281,7 @@ class Retention(OnStore):
             pruner = pool.submit(live.retention.prune, "flows", older_than_days=0)
             assert pruner.result().count == 6
             assert all(writer.result() <= 10 for writer in writers)
-        assert live.flows.list().flows == ()
+        assert live.flows.list().items == []
         assert verdict(live).sound
 
     def test_the_space_comes_back(self, live: sync.Holdproof) -> None:

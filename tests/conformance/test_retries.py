@@ -21,7 +21,7 @@ class Retries(OnStore):
         assert store.retries.get(flow_id).exhausted
         assert store.flows.get(flow_id).status == "FAILED"
         assert store.flows.transitions(flow_id)[-1].reason == "REASONING_EXHAUSTION"
-        assert [event.event_type for event in store.audit.for_flow(flow_id).events] == ["REASONING_EXHAUSTION"]
+        assert [event.event_type for event in store.audit.list(flow_id=flow_id).items] == ["REASONING_EXHAUSTION"]
         assert not store.retries.allowed(flow_id)
         with pytest.raises(errors.FlowEndedError):
             store.retries.reject(flow_id)
@@ -46,7 +46,7 @@ class Retries(OnStore):
             with pytest.raises(errors.FlowEndedError), store.flows.run(resume=flow.flow_id) as again:
                 again.step("a", lambda: 1, compensate=undone.append)
                 store.retries.reject(flow.flow_id)
-        assert (undone, store.flows.get(flow.flow_id).status, store.locks.list()) == ([1], "COMPENSATED", ())
+        assert (undone, store.flows.get(flow.flow_id).status, store.locks.list().items) == ([1], "COMPENSATED", [])
 
     def test_a_flow_that_is_being_undone_is_not_rejected(self, store: sync.Holdproof) -> None:
         flow_id = running(store)

@@ -27,9 +27,9 @@ class Sagas(OnStore):
 
         assert store.sagas.compensate(flow_id, strategy, undo).status == "COMPENSATED"
         assert seen == [{"paid": 7}]
-        assert store.sagas.list_dirty() == ()
-        events = [event.event_type for event in store.audit.for_flow(flow_id).events]
-        assert events == ["SAGA_DIRTY", "COMPENSATION_STARTED", "SAGA_CLEAN"]
+        assert store.sagas.list().items == []
+        events = [event.event_type for event in store.audit.list(flow_id=flow_id).items]
+        assert events == ["SAGA_CLEAN", "COMPENSATION_STARTED", "SAGA_DIRTY"]
 
     @pytest.mark.parametrize("outcome", [False, ValueError("no")], ids=repr)
     def test_a_compensation_that_fails_leaves_the_flow_dirty(self, store: sync.Holdproof, outcome: Any) -> None:
@@ -44,7 +44,7 @@ class Sagas(OnStore):
             store.sagas.compensate(flow_id, "REVERT", undo)
         assert store.flows.get(flow_id).status == "FAILED"
         assert store.sagas.get(flow_id).partial_state == {"paid": 7}
-        assert len(store.locks.list(flow_id=flow_id)) == 1
+        assert len(store.locks.list(flow_id=flow_id).items) == 1
         assert store.sagas.compensate(flow_id, "REVERT", lambda _: None).status == "COMPENSATED"
 
     def test_a_compensation_that_a_crash_ended_is_taken_up_again_by_one(
@@ -57,7 +57,7 @@ class Sagas(OnStore):
 
         with pytest.raises(_CrashError):
             store.sagas.compensate(flow_id, "REVERT", crash, lease_s=10)
-        assert (store.flows.get(flow_id).status, len(store.sagas.list_dirty())) == ("COMPENSATING", 1)
+        assert (store.flows.get(flow_id).status, len(store.sagas.list().items)) == ("COMPENSATING", 1)
         with pytest.raises(errors.ConflictError):
             store.sagas.compensate(flow_id, "REVERT", lambda _: None)
         clock.advance(10)
@@ -94,9 +94,9 @@ class Sagas(OnStore):
             raise ZeroDivisionError
         assert store.flows.get(flow.flow_id).status == "FAILED"
         assert store.sagas.get(flow.flow_id).partial_state == {"paid": 7}
-        assert len(store.locks.list(flow_id=flow.flow_id)) == 1
+        assert len(store.locks.list(flow_id=flow.flow_id).items) == 1
         assert store.sagas.compensate(flow.flow_id, "REVERT", lambda _: None).status == "COMPENSATED"
-        assert store.locks.list() == ()
+        assert store.locks.list().items == []
 
     def test_a_flow_that_nothing_can_be_undone_of_is_not_marked(self, store: sync.Holdproof) -> None:
         compensated, completed = _dirty(store), running(store)
@@ -105,7 +105,7 @@ class Sagas(OnStore):
         for flow_id in (compensated, completed):
             with pytest.raises(errors.FlowEndedError):
                 store.sagas.mark_dirty(flow_id, "pay")
-        assert store.sagas.list_dirty() == ()
+        assert store.sagas.list().items == []
 
     def test_a_flow_that_completes_though_it_is_dirty_waits_for_a_person_to_clear_it(
         self, store: sync.Holdproof
@@ -118,29 +118,29 @@ class Sagas(OnStore):
             with pytest.raises(errors.FlowEndedError, match="sagas clear"):
                 store.sagas.compensate(flow_id, strategy, fn)
         store.sagas.compensate(flow_id, "ALERT_HUMAN")
-        [asked] = store.escalations.pending().escalations
+        [asked] = store.escalations.list(status="PENDING").items
         assert (asked.flow_id, asked.context) == (flow_id, {"paid": 7})
-        assert len(store.locks.list(flow_id=flow_id)) == 1
+        assert len(store.locks.list(flow_id=flow_id).items) == 1
         assert store.sagas.clear(flow_id, by="ann")
-        assert store.locks.list() == ()
+        assert store.locks.list().items == []
         assert store.flows.get(flow_id).status == "COMPLETED"
 
     def test_noop_says_that_nothing_is_to_be_undone(self, store: sync.Holdproof) -> None:
         flow_id = _dirty(store)
         assert store.sagas.compensate(flow_id, "NOOP").status == "COMPENSATED"
-        assert store.sagas.list_dirty() == ()
+        assert store.sagas.list().items == []
 
     def test_alert_human_asks_and_undoes_nothing(self, store: sync.Holdproof) -> None:
         flow_id = _dirty(store)
         assert store.sagas.compensate(flow_id, "ALERT_HUMAN").status == "FAILED"
-        [asked] = store.escalations.pending().escalations
+        [asked] = store.escalations.list(status="PENDING").items
         assert (asked.flow_id, asked.opened_by, asked.context) == (flow_id, "kernel", {"paid": 7})
-        assert len(store.sagas.list_dirty()) == 1
-        store.escalations.resolve(asked.id, "APPROVED", by="ann")
+        assert len(store.sagas.list().items) == 1
+        store.escalations.resolve(asked.id, "approve", by="ann")
         assert store.flows.get(flow_id).status == "FAILED"
         assert store.sagas.clear(flow_id, by="ann")
         assert not store.sagas.clear(flow_id, by="ann")
-        assert store.locks.list() == ()
+        assert store.locks.list().items == []
 
     def test_what_is_wrong_is_a_typed_error(self, store: sync.Holdproof) -> None:
         flow_id = running(store)

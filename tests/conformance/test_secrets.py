@@ -228,10 +228,10 @@ def web(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Web]:
 
 
 def test_tokens_links_and_sessions_are_never_told(ear: Ear, web: Web, monkeypatch: pytest.MonkeyPatch) -> None:
-    made, link = web.store.tokens.create("ci"), web.store.tokens.link()
+    made, link = web.store.tokens.create("ci"), web.store.logins.create_link()
     agent = web.store.agents.register("buyer", version="1.0.0")
     ear.hear(made, link, agent, vars(web.store.tokens))
-    person = web.logged_in(web.store.tokens.link().secret)
+    person = web.logged_in(web.store.logins.create_link().secret)
     session = next(iter(person.cookies.values()))
     gone = web.store.tokens.create("gone")
     web.store.tokens.revoke(gone.token.token_id)
@@ -257,9 +257,9 @@ def test_tokens_links_and_sessions_are_never_told(ear: Ear, web: Web, monkeypatc
     monkeypatch.setattr(type(web.store.core.database), "read", _breaks)
     ear.hear(web.client(made.secret).get("/v1/flows/list").text)
     monkeypatch.undo()
-    events = web.store.tokens.events(limit=1000)
-    assert events.events
-    ear.hear(*events.events, *web.store.tokens.list(all=True).tokens, web.store.status())
+    events = web.store.access_log.list(limit=1000)
+    assert events.items
+    ear.hear(*events.items, *web.store.tokens.list(all=True).items, web.store.status())
     ear.silent(*secrets, callers=("httpx", "httpcore"))
 
 

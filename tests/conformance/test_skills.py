@@ -439,7 +439,7 @@ class Skills(OnStore):
         store.skills.approve(str(file), by="ada")
         file.write_bytes(b"* Evil\n")
         lockdown = refused(store, file).fields["lockdown"]
-        [asked] = store.escalations.pending().escalations
+        [asked] = store.escalations.list(status="PENDING").items
         assert (asked.flow_id, asked.opened_by) == (lockdown, "kernel")
         assert str(file) in asked.reason
         file.write_bytes(GOOD)

@@ -48,7 +48,7 @@ class Steps(OnStore):
             ("place", 1, "DONE"),
             ("place", 2, "DONE"),
         ]
-        assert store.locks.list() == ()
+        assert store.locks.list().items == []
 
     def test_a_step_that_is_done_never_runs_again(self, store: sync.Holdproof, clock: FrozenClock) -> None:
         world = World()
@@ -60,7 +60,7 @@ class Steps(OnStore):
         with pytest.raises(errors.ConflictError), store.flows.run(resume=flow.flow_id):
             pass
         clock.advance(10)
-        assert [left.flow_id for left in store.flows.recover().left] == [flow.flow_id]
+        assert [left.flow_id for left in store.flows.recover().orphans] == [flow.flow_id]
         with store.flows.run(resume=flow.flow_id) as again:
             assert again.step("a", world.do, 1) == {"did": 1}
             assert again.step("b", world.do, "never") is None
@@ -79,7 +79,7 @@ class Steps(OnStore):
         assert world.done == [1, 2, 3, 4, ("undid", 3), ("undid", 1)]
         statuses = [one.to_status for one in store.flows.transitions(flow.flow_id)]
         assert statuses == ["RUNNING", "COMPENSATING", "COMPENSATED"]
-        assert store.locks.list() == ()
+        assert store.locks.list().items == []
 
     def test_an_exception_with_nothing_to_undo_fails_the_flow(self, store: sync.Holdproof) -> None:
         with pytest.raises(ZeroDivisionError), store.flows.run("trader") as flow:
@@ -96,9 +96,9 @@ class Steps(OnStore):
             raise ValueError("no")
         assert store.flows.get(flow.flow_id).status == "FAILED"
         assert store.sagas.get(flow.flow_id).partial_state["to_undo"] == ["a 1", "b 1"]
-        assert len(store.locks.list()) == 1
+        assert len(store.locks.list().items) == 1
         store.sagas.compensate(flow.flow_id, "REVERT", lambda _: True)
-        assert (store.flows.get(flow.flow_id).status, store.locks.list()) == ("COMPENSATED", ())
+        assert (store.flows.get(flow.flow_id).status, store.locks.list().items) == ("COMPENSATED", [])
 
     def test_a_compensation_that_a_crash_ended_goes_on_where_it_was(
         self, store: sync.Holdproof, clock: FrozenClock
@@ -120,11 +120,11 @@ class Steps(OnStore):
 
         with pytest.raises(CrashError):
             work(agent_id="trader")
-        [flow] = store.flows.list().flows
+        [flow] = store.flows.list().items
         assert flow.status == "COMPENSATING"
         clock.advance(10)
         crashes.append(False)
-        asked = _answer_when_asked(store, "APPROVED")
+        asked = _answer_when_asked(store, "approve")
         with pytest.raises(errors.ReplayedError):
             work(resume=flow.flow_id)
         assert asked() == "undo b"
@@ -133,15 +133,15 @@ class Steps(OnStore):
 
     @pytest.mark.parametrize(
         ("status", "proposal", "done"),
-        [("APPROVED", None, ["x", "x"]), ("APPROVED", {"did": "by hand"}, ["x"]), ("REJECTED", None, ["x"])],
+        [("approve", None, ["x", "x"]), ("approve", {"did": "by hand"}, ["x"]), ("reject", None, ["x"])],
     )
-    def test_a_step_that_was_begun_and_never_finished_asks(
+    def test_a_step_that_was_started_and_never_finished_asks(
         self, store: sync.Holdproof, clock: FrozenClock, status: str, proposal: Any, done: list[str]
     ) -> None:
         world, flow_id = World(), self.crashed(store, clock)
         world.done.append("x")
         asked = _answer_when_asked(store, status, proposal)
-        if status == "APPROVED":
+        if status == "approve":
             with store.flows.run(resume=flow_id) as flow:
                 result = flow.step("pay", world.do, "x")
             assert result == (proposal or {"did": "x"})
@@ -182,12 +182,12 @@ class Steps(OnStore):
             effects, effect = effects + 1, self.answered(store, work, effect)
         effect = self.answered(store, work, effect)  # and ended, well or not; what is left is to say so
         clock.advance(11)
-        store.flows.lease(run.hand.flow_id, "other")
+        store.flows.lease(run.lease.flow_id, "other")
         assert isinstance(effect, Write)
         with pytest.raises(errors.LeaseLostError):
             store.write(effect.fn)
-        assert store.flows.get(run.hand.flow_id).status == "COMPENSATING"
-        assert store.sagas.list_dirty() == ()
+        assert store.flows.get(run.lease.flow_id).status == "COMPENSATING"
+        assert store.sagas.list().items == []
 
     def answered(self, store: sync.Holdproof, work: Work[Any], effect: Effect) -> Effect:
         """Perform an effect by hand; the next one."""
@@ -221,10 +221,10 @@ class Steps(OnStore):
 
     def test_a_rejected_question_ends_the_block_and_undoes_it(self, live: sync.Holdproof) -> None:
         world = World()
-        asked = _answer_when_asked(live, "REJECTED")
+        asked = _answer_when_asked(live, "reject")
         with pytest.raises(errors.FlowEndedError), live.flows.run("trader") as flow:
             flow.step("a", world.do, 1, compensate=world.undo)
-            flow.ask("over limit", proposal={"buy": 1}, deadline_s=600)
+            flow.approve("over limit", proposal={"buy": 1}, deadline_s=600)
         assert asked() == ""
         assert world.done == [1, ("undid", 1)]
         assert live.flows.get(flow.flow_id).status == "COMPENSATED"
@@ -232,16 +232,16 @@ class Steps(OnStore):
     def test_a_question_is_asked_once_whatever_happens_to_the_worker(
         self, store: sync.Holdproof, clock: FrozenClock
     ) -> None:
-        asked = _answer_when_asked(store, "APPROVED", {"buy": 2})
+        asked = _answer_when_asked(store, "approve", {"buy": 2})
         with pytest.raises(CrashError), store.flows.run("trader", lease_s=10) as flow:
-            first = flow.ask("over limit", proposal={"buy": 3})
+            first = flow.approve("over limit", proposal={"buy": 3})
             raise CrashError
         assert asked() == ""
         clock.advance(10)
-        again_asked = _answer_when_asked(store, "APPROVED")
+        again_asked = _answer_when_asked(store, "approve")
         with store.flows.run(resume=flow.flow_id) as again:
-            assert again.ask("over limit", proposal={"buy": 3}) == first
-            assert again.ask("over limit").id > first.id
+            assert again.approve("over limit", proposal={"buy": 3}) == first
+            assert again.approve("over limit").id > first.id
         assert again_asked() == ""
 
     def test_a_rejection_that_no_worker_heard_is_undone_by_the_next(self, live: sync.Holdproof) -> None:
@@ -251,36 +251,36 @@ class Steps(OnStore):
             async with Holdproof(live.core).flows.run(lease_s=0.3, **how) as flow:
                 await flow.lock({"r": 1})
                 await flow.step("a", world.do, 1, compensate=world.undo)
-                await flow.ask("may I?")
+                await flow.approve("may I?")
 
         async def stopped() -> int:
             task = asyncio.ensure_future(work(agent_id="trader"))
-            while not (pending := live.core.database.read(lambda tx: inbox.pending(tx)).result().escalations):
+            while not (pending := live.core.database.read(lambda tx: inbox.list(tx, status="PENDING")).result().items):
                 await asyncio.sleep(0.01)
             task.cancel()
             with pytest.raises(asyncio.CancelledError):
                 await task
             return pending[0].id
 
-        asked = live.escalations.resolve(asyncio.run(stopped()), "REJECTED", by="ann")
-        assert (live.flows.get(asked.flow_id).status, len(live.locks.list())) == ("COMPENSATING", 1)
+        asked = live.escalations.resolve(asyncio.run(stopped()), "reject", by="ann")
+        assert (live.flows.get(asked.flow_id).status, len(live.locks.list().items)) == ("COMPENSATING", 1)
         with pytest.raises(errors.FlowEndedError):
             asyncio.run(work(resume=asked.flow_id))
         assert world.done == [1, ("undid", 1)]
-        assert (live.flows.get(asked.flow_id).status, live.locks.list()) == ("COMPENSATED", ())
+        assert (live.flows.get(asked.flow_id).status, live.locks.list().items) == ("COMPENSATED", [])
 
     def test_a_worker_that_waits_for_a_person_keeps_the_flow(self, live: sync.Holdproof) -> None:
         def steal(flow_id: str) -> None:
             threading.Event().wait(0.9)
             with pytest.raises(errors.ConflictError), live.flows.run(resume=flow_id):
                 pass
-            [asked] = live.escalations.pending().escalations
-            live.escalations.resolve(asked.id, "APPROVED", by="ann")
+            [asked] = live.escalations.list(status="PENDING").items
+            live.escalations.resolve(asked.id, "approve", by="ann")
 
         with live.flows.run("trader", lease_s=0.3) as flow:
             thief = threading.Thread(target=steal, args=(flow.flow_id,))
             thief.start()
-            assert flow.ask("may I?").approved
+            assert flow.approve("may I?").approved
         thief.join()
         assert live.flows.get(flow.flow_id).status == "COMPLETED"
 
@@ -293,7 +293,7 @@ class Steps(OnStore):
             flow.step("b", world.do, 2, compensate=lambda _: world.do("?", CrashError()))
             raise ZeroDivisionError
         clock.advance(10)
-        asked = _answer_when_asked(store, "APPROVED")
+        asked = _answer_when_asked(store, "approve")
         with pytest.raises(errors.FlowEndedError), store.flows.run(resume=flow.flow_id) as again:
             again.step("a", world.do, 1, compensate=world.undo)
             again.step("b", world.do, 2, compensate=world.undo)
@@ -314,7 +314,7 @@ class Steps(OnStore):
             raise ZeroDivisionError
         assert world.done == [1, 2]
         assert store.sagas.get(flow.flow_id).partial_state["to_undo"] == ["a 1", "b 1"]
-        assert (store.flows.get(flow.flow_id).status, len(store.locks.list())) == ("FAILED", 1)
+        assert (store.flows.get(flow.flow_id).status, len(store.locks.list().items)) == ("FAILED", 1)
 
     def test_the_same_block_on_the_async_face(self, live: sync.Holdproof) -> None:
         done: list[str] = []
@@ -349,7 +349,7 @@ def _answer_when_asked(store: sync.Holdproof, status: str, proposal: Any = None)
     def answer() -> None:
         pause = threading.Event()
         for _ in range(3_000):
-            if pending := store.escalations.pending().escalations:
+            if pending := store.escalations.list(status="PENDING").items:
                 about.append(pending[0].context.get("step", ""))
                 store.escalations.resolve(pending[0].id, status, by="ann", proposal=proposal)
                 return

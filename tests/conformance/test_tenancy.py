@@ -111,7 +111,7 @@ def theirs(store: sync.Holdproof, folder: Path) -> World:
     there.transcripts.put_item(_THEIR_CHAT, "key", SECRET, tag="tag")
     there.notes.put(["their"], "note", {"is": SECRET}, vectors={"is": [1.0, 0.0]}, ttl_s=1e6)
     there.transcripts.put_state(_THEIR_CHAT, {"is": SECRET})
-    access, link = there.tokens.create(SECRET), there.tokens.link(name=SECRET)
+    access, link = there.tokens.create(SECRET), there.logins.create_link(name=SECRET)
     clean = there.flows.start("their-agent").flow_id
     there.flows.transition(clean, "RUNNING")
     asked = there.escalations.request(clean, reason=SECRET, proposal={"is": SECRET})
@@ -150,28 +150,31 @@ _TAKEN = (errors.AlreadyExistsError,)
 TRIES: Final[dict[str, list[Try]]] = {
     "contexts.versions": [lambda s, w: s.contexts.versions(w.flow_id)],
     "escalations.budget": [lambda s, w: s.escalations.budget("their-agent")],
-    "escalations.due": [lambda s, w: s.escalations.due()],
-    "escalations.list": [lambda s, w: s.escalations.list(flow_id=w.clean), lambda s, w: s.escalations.list()],
-    "escalations.waiting": [lambda s, w: s.escalations.waiting()],
-    "feedback.recent": [lambda s, w: s.feedback.recent("their-agent")],
+    "escalations.list": [
+        lambda s, w: s.escalations.list(flow_id=w.clean),
+        lambda s, w: s.escalations.list(),
+        lambda s, w: s.escalations.list(status="PENDING", order="due"),
+        lambda s, w: s.escalations.list(agent_id="their-agent"),
+    ],
+    "escalations.count": [lambda s, w: s.escalations.count()],
     "flows.cancel": [lambda s, w: s.flows.cancel(w.flow_id, reason="ours")],
     "flows.pace": [lambda s, w: s.flows.pace()],
-    "flows.search": [lambda s, w: s.flows.search(), lambda s, w: s.flows.search(SECRET)],
     "image.list": [lambda s, w: s.image.list().items],
     "objects.embed": [lambda s, w: s.objects.embed(embedder=lambda text: [1.0, 0.0])],
     "objects.nearest": [lambda s, w: s.objects.nearest([1.0, 0.0])],
     "state.versions": [lambda s, w: s.state.versions("their-agent")],
-    "tokens.agent": [lambda s, w: s.tokens.agent("their-agent", w.token)],
+    "tokens.authenticate_agent": [lambda s, w: s.tokens.authenticate_agent("their-agent", w.token)],
     "tokens.authenticate": [lambda s, w: s.tokens.authenticate(w.secret)],
     "tokens.create": [lambda s, w: s.tokens.create("ours", role="agent", agent_id="their-agent")],
-    "tokens.end": [lambda s, w: s.tokens.end(w.login)],
+    "logins.end": [lambda s, w: s.logins.end(w.login)],
     "tokens.get": [lambda s, w: s.tokens.get(w.key)],
-    "tokens.link": [lambda s, w: s.tokens.link(token_id=w.key)],
+    "logins.create_link": [lambda s, w: s.logins.create_link(token_id=w.key)],
     "tokens.list": [lambda s, w: s.tokens.list(all=True)],
-    "tokens.logins": [lambda s, w: s.tokens.logins(all=True)],
-    "tokens.login": [lambda s, w: s.tokens.login(w.code)],
+    "logins.get": [lambda s, w: s.logins.get(w.login)],
+    "logins.list": [lambda s, w: s.logins.list(all=True)],
+    "logins.exchange": [lambda s, w: s.logins.exchange(w.code)],
     "tokens.revoke": [lambda s, w: s.tokens.revoke(w.key)],
-    "tokens.session": [lambda s, w: s.tokens.session(w.code)],
+    "logins.authenticate": [lambda s, w: s.logins.authenticate(w.code)],
     "agents.register": [lambda s, w: s.agents.register("their-agent", version="1.0.0")],
     "agents.authenticate": [lambda s, w: s.agents.authenticate("their-agent", w.token)],
     "agents.get": [lambda s, w: s.agents.get("their-agent")],
@@ -186,7 +189,11 @@ TRIES: Final[dict[str, list[Try]]] = {
     "flows.transition": [lambda s, w: s.flows.transition(w.flow_id, "COMPLETED")],
     "flows.get": [lambda s, w: s.flows.get(w.flow_id)],
     "flows.tree": [lambda s, w: s.flows.tree(w.flow_id)],
-    "flows.list": [lambda s, w: s.flows.list(), lambda s, w: s.flows.list(agent_id="their-agent")],
+    "flows.list": [
+        lambda s, w: s.flows.list(),
+        lambda s, w: s.flows.list(agent_id="their-agent"),
+        lambda s, w: s.flows.list(text=SECRET),
+    ],
     "flows.export": [lambda s, w: list(s.flows.export())],
     "flows.transitions": [lambda s, w: s.flows.transitions(w.flow_id)],
     "flows.timeline": [lambda s, w: s.flows.timeline(w.flow_id)],
@@ -198,20 +205,23 @@ TRIES: Final[dict[str, list[Try]]] = {
     "flows.steps": [lambda s, w: s.flows.steps(w.flow_id)],
     "contexts.put": [lambda s, w: s.contexts.put(w.flow_id, 1), lambda s, w: s.contexts.put(w.clean, 1)],
     "contexts.update": [lambda s, w: s.contexts.update(w.clean, 1, expected_version=0)],
-    "contexts.read": [lambda s, w: s.contexts.read(w.flow_id)],
+    "contexts.get": [lambda s, w: s.contexts.get(w.flow_id)],
     "contexts.take": [lambda s, w: s.contexts.take(w.flow_id)],
     "state.put": [lambda s, w: s.state.put("their-agent", 1)],
     "state.update": [lambda s, w: s.state.update("their-agent", 1, expected_version=0)],
-    "state.read": [lambda s, w: s.state.read("their-agent")],
+    "state.get": [lambda s, w: s.state.get("their-agent")],
     "feedback.record": [
         lambda s, w: s.feedback.record("their-agent", w.own, status="x"),
         lambda s, w: s.feedback.record("our-agent", w.flow_id, status="x"),
     ],
-    "feedback.trajectory": [lambda s, w: s.feedback.trajectory("their-agent")],
+    "feedback.list": [lambda s, w: s.feedback.list(agent_id="their-agent")],
     "audit.record": [lambda s, w: s.audit.record(w.flow_id, "X")],
     "audit.get": [lambda s, w: s.audit.get(w.event)],
-    "audit.for_flow": [lambda s, w: s.audit.for_flow(w.flow_id)],
-    "audit.search": [lambda s, w: s.audit.search(), lambda s, w: s.audit.search(event_type=SECRET)],
+    "audit.list": [
+        lambda s, w: s.audit.list(flow_id=w.flow_id),
+        lambda s, w: s.audit.list(),
+        lambda s, w: s.audit.list(event_type=SECRET),
+    ],
     "audit.export": [lambda s, w: list(s.audit.export()), lambda s, w: list(s.audit.export(event_type=SECRET))],
     "watch.look": [lambda s, w: s.watch.look()],
     "watch.follow": [lambda s, w: list(s.watch.follow(rounds=1))],
@@ -229,30 +239,26 @@ TRIES: Final[dict[str, list[Try]]] = {
     "locks.extend": [lambda s, w: s.locks.extend(w.flow_id, "resource", ttl_s=9)],
     "locks.release": [lambda s, w: s.locks.release(w.flow_id, "resource")],
     "locks.release_all": [lambda s, w: s.locks.release_all(w.flow_id)],
-    "locks.list": [lambda s, w: s.locks.list(), lambda s, w: s.locks.list(flow_id=w.flow_id)],
+    "locks.list": [lambda s, w: s.locks.list().items, lambda s, w: s.locks.list(flow_id=w.flow_id).items],
     "idempotency.once": [lambda s, w: s.idempotency.once("key", "another request", lambda: "own")],
     "idempotency.get": [lambda s, w: s.idempotency.get("key")],
     "idempotency.settle": [lambda s, w: s.idempotency.settle("key", 1)],
-    "idempotency.forget": [lambda s, w: s.idempotency.forget("key")],
+    "idempotency.delete": [lambda s, w: s.idempotency.delete("key")],
     "retries.reject": [lambda s, w: s.retries.reject(w.flow_id)],
     "retries.get": [lambda s, w: s.retries.get(w.flow_id)],
     "retries.allowed": [lambda s, w: s.retries.allowed(w.flow_id)],
     "sagas.mark_dirty": [lambda s, w: s.sagas.mark_dirty(w.clean, "x")],
     "sagas.get": [lambda s, w: s.sagas.get(w.flow_id)],
-    "sagas.list_dirty": [lambda s, w: s.sagas.list_dirty()],
+    "sagas.list": [lambda s, w: s.sagas.list()],
     "sagas.compensate": [
         lambda s, w: s.sagas.compensate(w.flow_id, "NOOP"),
         lambda s, w: s.sagas.compensate(w.flow_id, "ALERT_HUMAN"),
     ],
     "sagas.clear": [lambda s, w: s.sagas.clear(w.flow_id, by="we")],
     "escalations.request": [lambda s, w: s.escalations.request(w.flow_id, reason="x")],
-    "escalations.resolve": [lambda s, w: s.escalations.resolve(w.asked, "APPROVED", by="we")],
+    "escalations.resolve": [lambda s, w: s.escalations.resolve(w.asked, "approve", by="we")],
     "escalations.expire": [lambda s, w: s.escalations.expire(w.asked)],
     "escalations.get": [lambda s, w: s.escalations.get(w.asked)],
-    "escalations.pending": [
-        lambda s, w: s.escalations.pending(),
-        lambda s, w: s.escalations.pending(agent_id="their-agent"),
-    ],
     "escalations.wait": [lambda s, w: s.escalations.wait(w.asked, timeout_s=0)],
     "evaluations.list": [lambda s, w: s.evaluations.list()],
     "evaluations.get": [lambda s, w: s.evaluations.get("battle")],
@@ -405,7 +411,7 @@ class Tenancy(OnStore):
         for name in ("flows.get", "flows.transition", "flows.timeline", "audit.get", "escalations.get", "sagas.get"):
             with pytest.raises(errors.NotFoundError):
                 TRIES[name][0](ours, world)
-        lists = ("agents.list", "flows.list", "audit.search", "locks.list", "escalations.pending", "ledger.list")
+        lists = ("agents.list", "flows.list", "audit.list", "locks.list", "escalations.list", "ledger.list")
         for name in (*lists, "flows.export", "audit.export", "watch.look"):
             assert "their-agent" not in _shown(TRIES[name][0](ours, world))
         assert TRIES["idempotency.once"][0](ours, world) == "own"
@@ -430,14 +436,14 @@ class Tenancy(OnStore):
             ours.evaluations.list(ns=None)  # which is all of them
         with pytest.raises(errors.NamespaceError):
             _enter(ours, "their-agent", ns=THEIRS)
-        assert ours.agents.list(ns=OURS).agents == ()
-        assert [agent.ns for agent in store.agents.list(ns="main").agents] == ["main"]
+        assert ours.agents.list(ns=OURS).items == []
+        assert [agent.ns for agent in store.agents.list(ns="main").items] == ["main"]
 
     def test_a_decision_stays_in_the_namespace_of_its_store(self, store: sync.Holdproof) -> None:
         ours = sync.Holdproof(store.core, OURS)
         ours.agents.register("our-agent", version="1.0.0")
 
-        @ours.decision(flow_type="trade", agent="our-agent")
+        @ours.flow(name="trade", agent="our-agent")
         def trade(flow: Any) -> str:
             flow.step("buy", lambda: 1)
             return str(flow.flow_id)

@@ -4,13 +4,13 @@ import pytest
 
 from harness.filling import running
 from holdproof import errors, sync
-from holdproof.model.timelines import Happening, Timeline
+from holdproof.model.timelines import Timeline, TimelineEvent
 from holdproof.testing import FrozenClock
 from tests.conformance.decisions import InMemory, OnPostgres, OnSqlite, OnStore
 
 
 def _told(timeline: Timeline) -> list[tuple[str, str, str | None]]:
-    return [(each.kind, each.what, each.note) for each in timeline.happened]
+    return [(each.kind, each.what, each.note) for each in timeline.events]
 
 
 def _eventful(store: sync.Holdproof, clock: FrozenClock) -> tuple[str, str]:
@@ -24,7 +24,7 @@ def _eventful(store: sync.Holdproof, clock: FrozenClock) -> tuple[str, str]:
         clock.advance(1)
         asked = store.escalations.request(flow.flow_id, reason="over limit", proposal={"buy": 1})
         clock.advance(1)
-        store.escalations.resolve(asked.id, "APPROVED", by="ann", comment="go")
+        store.escalations.resolve(asked.id, "approve", by="ann", comment="go")
         store.audit.record(child.flow_id, "LOOKED", severity="WARNING")
         parent = flow.flow_id
         assert _told(store.flows.timeline(parent)) == [
@@ -53,35 +53,36 @@ class Timelines(OnStore):
         told = store.flows.timeline(parent)
         assert (told.tree.flow, told.tree.children[0].flow) == (store.flows.get(parent), store.flows.get(child))
         assert told.steps == store.flows.steps(parent)
-        assert (told.happened[-1].kind, told.happened[-1].what) == ("transition", "COMPLETED")
-        assert {each.flow_id for each in told.happened} == {parent, child}
-        assert "lock" not in {each.kind for each in told.happened}
-        moments = [each.at for each in told.happened]
+        assert (told.events[-1].kind, told.events[-1].what) == ("transition", "COMPLETED")
+        assert {each.flow_id for each in told.events} == {parent, child}
+        assert "lock" not in {each.kind for each in told.events}
+        moments = [each.at for each in told.events]
         assert moments == sorted(moments)
 
     def test_a_timeline_begins_at_any_flow_of_a_tree(self, store: sync.Holdproof, clock: FrozenClock) -> None:
         _, child = _eventful(store, clock)
         told = store.flows.timeline(child)
         assert (told.tree.flow.flow_id, told.tree.children, told.steps) == (child, (), ())
-        assert [each.kind for each in told.happened] == ["opened", "audit"]
+        assert [each.kind for each in told.events] == ["opened", "audit"]
 
     def test_pages_go_on_where_the_page_before_ended(self, store: sync.Holdproof, clock: FrozenClock) -> None:
         parent, _ = _eventful(store, clock)
-        whole, after = store.flows.timeline(parent), ""
-        pages: list[Happening] = []
+        whole = store.flows.timeline(parent)
+        cursor: str | None = None
+        pages: list[TimelineEvent] = []
         while True:
-            page = store.flows.timeline(parent, after=after, limit=1)
-            pages += page.happened
-            if page.next is None:
+            page = store.flows.timeline(parent, cursor=cursor, limit=1)
+            pages += page.events
+            if page.next_cursor is None:
                 break
-            after = page.next
-        assert tuple(pages) == whole.happened
+            cursor = page.next_cursor
+        assert tuple(pages) == whole.events
 
     @pytest.mark.parametrize("after", ["x", "2026-01-01T00:00:00Z", "2026-01-01T00:00:00Z a b c", "1 2 3 4"])
     def test_a_cursor_that_is_none_is_refused(self, store: sync.Holdproof, after: str) -> None:
         flow_id = running(store)
         with pytest.raises(errors.InvalidInputError):
-            store.flows.timeline(flow_id, after=after)
+            store.flows.timeline(flow_id, cursor=after)
         with pytest.raises(errors.NotFoundError):
             store.flows.timeline("nowhere")
 

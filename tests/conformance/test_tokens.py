@@ -27,7 +27,7 @@ class Tokens(OnStore):
         found = store.tokens.authenticate(made.secret)
         assert found == store.tokens.get(made.token.token_id) == made.token
         assert (found.role, found.nouns, found.ns) == ("auditor", ("flows", "log"), "*")
-        link = store.tokens.link()
+        link = store.logins.create_link()
         stored = [row[0] for row in store.read(lambda tx: tx.all(_STORED))]
         assert len(stored) == 2
         for secret in (made.secret, link.secret):
@@ -48,14 +48,14 @@ class Tokens(OnStore):
     def test_what_is_revoked_or_past_its_time_opens_nothing(self, store: sync.Holdproof, clock: FrozenClock) -> None:
         short, other = store.tokens.create("short", ttl_s=60), store.tokens.create("other", ttl_s=None)
         clock.advance(61)
-        with pytest.raises(errors.UnauthenticatedError, match="ended"):
+        with pytest.raises(errors.UnauthenticatedError, match="expired"):
             store.tokens.authenticate(short.secret)
         assert store.tokens.authenticate(other.secret).expires_at is None
-        assert [token.name for token in store.tokens.list().tokens] == ["other"]
+        assert [token.name for token in store.tokens.list().items] == ["other"]
         store.tokens.revoke(other.token.token_id)
         with pytest.raises(errors.UnauthenticatedError, match="revoked"):
             store.tokens.authenticate(other.secret)
-        assert [token.name for token in store.tokens.list(all=True).tokens] == ["short", "other"]
+        assert [token.name for token in store.tokens.list(all=True).items] == ["other", "short"]
 
     def test_a_token_of_an_agent_works_where_the_agent_lives(self, store: sync.Holdproof) -> None:
         store.agents.register("far", version="1.0.0", ns="other")
@@ -74,18 +74,18 @@ class Tokens(OnStore):
 
     def test_a_session_token_of_an_agent_is_known_wherever_it_lives(self, store: sync.Holdproof) -> None:
         token = store.agents.register("far", version="1.0.0", ns="other").token
-        assert store.tokens.agent("far", token).ns == "other"
+        assert store.tokens.authenticate_agent("far", token).ns == "other"
         for agent, secret in (("trader", token), ("nobody", token), ("far", ""), ("far", token[:-1]), ("a\0", "b")):
             with pytest.raises(errors.UnauthenticatedError):
-                store.tokens.agent(agent, secret)
+                store.tokens.authenticate_agent(agent, secret)
         store.agents.set_status("far", "RETIRED", ns="other")
         with pytest.raises(errors.AgentInactiveError):
-            store.tokens.agent("far", token)
+            store.tokens.authenticate_agent("far", token)
 
     def test_one_namespace_sees_no_token_of_another(self, store: sync.Holdproof) -> None:
         made = store.tokens.create("b", ns="b")
-        assert [token.name for token in store.tokens.list(ns="b").tokens] == ["b"]
-        assert store.tokens.list(ns="a").tokens == ()
+        assert [token.name for token in store.tokens.list(ns="b").items] == ["b"]
+        assert store.tokens.list(ns="a").items == []
         with pytest.raises(errors.NotFoundError):
             store.tokens.revoke(made.token.token_id, ns="a")
         with pytest.raises(errors.UnauthenticatedError):
@@ -103,87 +103,87 @@ class Tokens(OnStore):
 
 class Logins(OnStore):
     def test_a_link_opens_once_and_gives_a_session(self, store: sync.Holdproof) -> None:
-        link = store.tokens.link(name="Ada")
-        made = store.tokens.login(link.secret)
-        found = store.tokens.session(made.secret)
+        link = store.logins.create_link(name="Ada")
+        made = store.logins.exchange(link.secret)
+        found = store.logins.authenticate(made.secret)
         assert (found.name, found.role, found.kind, found.ns) == ("Ada", "operator", "session", "*")
         with pytest.raises(errors.UnauthenticatedError):
-            store.tokens.login(link.secret)
-        assert store.tokens.logout(made.secret)
-        assert not store.tokens.logout(made.secret)
+            store.logins.exchange(link.secret)
+        assert store.logins.logout(made.secret)
+        assert not store.logins.logout(made.secret)
         with pytest.raises(errors.UnauthenticatedError):
-            store.tokens.session(made.secret)
+            store.logins.authenticate(made.secret)
 
     def test_each_secret_opens_only_what_it_is_for(self, store: sync.Holdproof) -> None:
-        token, link = store.tokens.create("t"), store.tokens.link()
-        session = store.tokens.login(store.tokens.link().secret)
+        token, link = store.tokens.create("t"), store.logins.create_link()
+        session = store.logins.exchange(store.logins.create_link().secret)
         for door_, opens in (
             (store.tokens.authenticate, token),
-            (store.tokens.login, link),
-            (store.tokens.session, session),
+            (store.logins.exchange, link),
+            (store.logins.authenticate, session),
         ):
             for secret in {token.secret, link.secret, session.secret} - {opens.secret}:
                 with pytest.raises(errors.UnauthenticatedError):
                     door_(secret)
 
     def test_a_link_or_a_session_ends_at_its_time(self, store: sync.Holdproof, clock: FrozenClock) -> None:
-        late, link = store.tokens.link(), store.tokens.link()
-        session = store.tokens.login(link.secret, ttl_s=3600)
+        late, link = store.logins.create_link(), store.logins.create_link()
+        session = store.logins.exchange(link.secret, ttl_s=3600)
         clock.advance(601)
         with pytest.raises(errors.UnauthenticatedError):
-            store.tokens.login(late.secret)
-        assert store.tokens.session(session.secret).kind == "session"
+            store.logins.exchange(late.secret)
+        assert store.logins.authenticate(session.secret).kind == "session"
         clock.advance(3000)
         with pytest.raises(errors.UnauthenticatedError):
-            store.tokens.session(session.secret)
+            store.logins.authenticate(session.secret)
 
     def test_a_token_that_ends_ends_its_logins(self, store: sync.Holdproof, clock: FrozenClock) -> None:
         for end in ("revoke", "time"):
             token = store.tokens.create("t", role="auditor", nouns=["log"], ttl_s=1800).token
-            session = store.tokens.login(store.tokens.link(token_id=token.token_id).secret)
-            unused = store.tokens.link(token_id=token.token_id, ttl_s=3600)
-            assert store.tokens.session(session.secret).nouns == ("log",)
+            session = store.logins.exchange(store.logins.create_link(token_id=token.token_id).secret)
+            unused = store.logins.create_link(token_id=token.token_id, ttl_s=3600)
+            assert store.logins.authenticate(session.secret).nouns == ("log",)
             if end == "revoke":
                 store.tokens.revoke(token.token_id)
             else:
                 clock.advance(1800)
             with pytest.raises(errors.UnauthenticatedError):
-                store.tokens.session(session.secret)
+                store.logins.authenticate(session.secret)
             with pytest.raises(errors.UnauthenticatedError):
-                store.tokens.login(unused.secret)
+                store.logins.exchange(unused.secret)
 
     @pytest.mark.parametrize("ttl_s", [0, -1, 3601, 1e9, float("inf"), None, "x"])
     def test_no_link_waits_longer_than_an_hour(self, store: sync.Holdproof, ttl_s: Any) -> None:
         with pytest.raises(errors.InvalidInputError):
-            store.tokens.link(ttl_s=ttl_s)
-        assert store.tokens.logins(all=True).logins == ()
+            store.logins.create_link(ttl_s=ttl_s)
+        assert store.logins.list(all=True).items == []
 
     def test_links_and_sessions_are_listed_without_their_secrets_and_ended_one_by_one(
         self, store: sync.Holdproof, clock: FrozenClock
     ) -> None:
         token = store.tokens.create("t", role="auditor", ns="far").token
-        link, used = store.tokens.link(name="ada"), store.tokens.link(token_id=token.token_id)
-        session = store.tokens.login(used.secret)
-        assert {each.login_id for each in store.tokens.logins().logins} == {
+        link, used = store.logins.create_link(name="ada"), store.logins.create_link(token_id=token.token_id)
+        session = store.logins.exchange(used.secret)
+        assert {each.login_id for each in store.logins.list().items} == {
             link.login.login_id,
             session.login.login_id,
         }
-        assert {each.kind for each in store.tokens.logins(all=True, ns="far").logins} == {"link", "session"}
-        assert store.tokens.logins(ns="elsewhere").logins == ()
-        first = store.tokens.logins(limit=1)
-        assert len(store.tokens.logins(after=first.next or "", limit=1).logins) == 1
+        assert {each.kind for each in store.logins.list(all=True, ns="far").items} == {"link", "session"}
+        assert store.logins.list(ns="elsewhere").items == []
+        first = store.logins.list(limit=1)
+        assert len(store.logins.list(cursor=first.next_cursor, limit=1).items) == 1
         with pytest.raises(errors.NotFoundError):
-            store.tokens.end(session.login.login_id, ns="elsewhere")
+            store.logins.end(session.login.login_id, ns="elsewhere")
         with pytest.raises(errors.NotFoundError):
-            store.tokens.end("nobody")
-        ended = store.tokens.end(session.login.login_id)
+            store.logins.end("nobody")
+        ended = store.logins.end(session.login.login_id)
         clock.advance(1)
-        assert store.tokens.end(session.login.login_id) == ended, "once"
-        store.tokens.end(link.login.login_id)
-        for opens, secret in ((store.tokens.session, session.secret), (store.tokens.login, link.secret)):
+        assert store.logins.end(session.login.login_id) == ended, "once"
+        store.logins.end(link.login.login_id)
+        for opens, secret in ((store.logins.authenticate, session.secret), (store.logins.exchange, link.secret)):
             with pytest.raises(errors.UnauthenticatedError):
                 opens(secret)
-        assert store.tokens.logins().logins == ()
+        assert store.logins.list().items == []
 
     def test_an_agent_that_is_retired_comes_in_by_no_token(self, store: sync.Holdproof) -> None:
         token = store.tokens.create("a", role="agent", agent_id="trader").secret
@@ -193,28 +193,28 @@ class Logins(OnStore):
         with pytest.raises(errors.AgentInactiveError):
             store.tokens.authenticate(token)
         with pytest.raises(errors.AgentInactiveError):
-            store.tokens.agent("trader", session)
+            store.tokens.authenticate_agent("trader", session)
 
     def test_the_console_is_not_for_agents(self, store: sync.Holdproof) -> None:
         token = store.tokens.create("a", role="agent", agent_id="trader").token
         with pytest.raises(errors.InvalidInputError):
-            store.tokens.link(token_id=token.token_id)
+            store.logins.create_link(token_id=token.token_id)
         with pytest.raises(errors.InvalidInputError):
-            store.tokens.link(role="agent")
+            store.logins.create_link(role="agent")
 
     def test_of_many_who_use_a_link_at_once_one_comes_in(self, store: sync.Holdproof) -> None:
-        link = store.tokens.link()
+        link = store.logins.create_link()
 
         def attempt(_: int) -> Any:
             try:
-                return store.tokens.login(link.secret).secret
+                return store.logins.exchange(link.secret).secret
             except errors.UnauthenticatedError:
                 return None
 
         answers = together(20, attempt)
         [secret] = answers.keys() - {None}
         assert answers[None] == 19
-        assert store.tokens.session(secret).kind == "session"
+        assert store.logins.authenticate(secret).kind == "session"
 
     def test_people_come_in_while_the_store_is_locked(self, clock: FrozenClock) -> None:
         with self.open(clock=clock) as store:
@@ -222,35 +222,36 @@ class Logins(OnStore):
             store.lockdown.lock(reason="a drill")
             with pytest.raises(errors.LockedError):
                 store.tokens.create("u")
-            session = store.tokens.login(store.tokens.link().secret)
-            store.tokens.record([EVENT])
-            assert store.tokens.session(session.secret).kind == "session"
+            session = store.logins.exchange(store.logins.create_link().secret)
+            store.access_log.record([EVENT])
+            assert store.logins.authenticate(session.secret).kind == "session"
             assert store.tokens.authenticate(before.secret) == before.token
-            assert store.tokens.events().events[0].code == EVENT.code
+            assert store.access_log.list().items[0].code == EVENT.code
 
 
 class Door(OnStore):
     def test_events_come_in_their_order_and_by_kind(self, store: sync.Holdproof) -> None:
-        store.tokens.record([EVENT, replace(EVENT, event="login", count=3)])
-        found = store.tokens.events().events
-        assert [(each.event, each.count) for each in found] == [("denied", 1), ("login", 3)]
-        assert [each.event for each in store.tokens.events(event="login").events] == ["login"]
-        assert store.tokens.events(after=found[-1].id).events == ()
-        assert store.tokens.events(since="2999-01-01T00:00:00Z").events == ()
+        store.access_log.record([EVENT, replace(EVENT, event="login", count=3)])
+        found = store.access_log.list().items
+        assert [(each.event, each.count) for each in found] == [("login", 3), ("denied", 1)]
+        assert [each.event for each in store.access_log.list(event="login").items] == ["login"]
+        page = store.access_log.list(limit=1)
+        assert [*page.items, *store.access_log.list(cursor=page.next_cursor).items] == found
+        assert store.access_log.list(since="2999-01-01T00:00:00Z").items == []
 
     @pytest.mark.parametrize("text", ["\0", "a\nb\x1b[2J", "\ud800", "x" * 5000, "é ünïcode"])
     def test_what_a_stranger_sent_is_kept_in_a_form_that_harms_nobody(self, store: sync.Holdproof, text: str) -> None:
-        store.tokens.record([replace(EVENT, path=text, detail=text)])
-        [kept] = store.tokens.events().events
+        store.access_log.record([replace(EVENT, path=text, detail=text)])
+        [kept] = store.access_log.list().items
         assert kept.path.isprintable()
         assert len(kept.path) <= 500
         assert not text.isprintable() or kept.path == text[:500]
 
     def test_only_the_newest_events_stay(self, store: sync.Holdproof, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(access_log, "KEPT", 5)
+        monkeypatch.setattr(access_log, "MOST_EVENTS", 5)
         for number in range(8):
-            store.tokens.record([replace(EVENT, path=f"/{number}")])
-        assert [each.path for each in store.tokens.events().events] == ["/3", "/4", "/5", "/6", "/7"]
+            store.access_log.record([replace(EVENT, path=f"/{number}")])
+        assert [each.path for each in store.access_log.list().items] == ["/7", "/6", "/5", "/4", "/3"]
 
 
 class TestSqlite(OnSqlite, Tokens, Logins, Door):

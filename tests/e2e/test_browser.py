@@ -36,7 +36,7 @@ def enter(browser: Any, web: Web, **context: Any) -> Any:
     """A page of somebody who came in by a link."""
     page = browser.new_context(viewport={"width": 1280, "height": 860}, **context).new_page()
     page.set_default_timeout(20_000)
-    code = aside(lambda: web.store.tokens.link(name="Ada")).secret
+    code = aside(lambda: web.store.logins.create_link(name="Ada")).secret
     page.goto(f"{web.listening.address}/login?code={code}")
     page.get_by_role("button", name="Open the console").click()
     page.get_by_role("heading", name="Inbox", level=1).wait_for()
@@ -48,7 +48,7 @@ class Worker(threading.Thread):
 
     def __init__(self, web: Web) -> None:
         super().__init__()
-        self._store, self.onward = web.store, threading.Event()
+        self._store, self.status_after = web.store, threading.Event()
         self.flow_id, self.did = "", None
 
     def run(self) -> None:
@@ -56,8 +56,10 @@ class Worker(threading.Thread):
         with self._store.flows.run("buyer", flow_type="purchase") as flow:
             self.flow_id = flow.flow_id
             self._store.contexts.put(flow.flow_id, {"limit_eur": 25_000})
-            answer = flow.ask("Over the limit", proposal={"limit_eur": 42_000, "venue": "XETR"}, impact="HIGH_IMPACT")
-            self.onward.wait(60)
+            answer = flow.approve(
+                "Over the limit", proposal={"limit_eur": 42_000, "venue": "XETR"}, impact="HIGH_IMPACT"
+            )
+            self.status_after.wait(60)
             self.did = flow.step("order", lambda: answer.answer)
 
 
@@ -90,7 +92,7 @@ def test_an_operators_morning(browser: Any, tmp_path: Path) -> None:
         page.goto(f"{web.listening.address}/flows/flow?id={worker.flow_id}")
         page.locator("#stream[data-state=live]").wait_for()
         assert page.locator(".panel header .badge", has_text="completed").count() == 0
-        worker.onward.set()
+        worker.status_after.set()
         page.locator(".panel header .badge", has_text="completed").wait_for()  # nor this one
         worker.join(30)
         assert worker.did == {"limit_eur": 30_000}

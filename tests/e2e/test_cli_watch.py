@@ -51,7 +51,7 @@ def test_a_pipe_gets_one_line_of_json_for_each_change_until_ctrl_c(home: Path) -
         assert child.stdout is not None
         first = json.loads(child.stdout.readline())
         with sync.open(home) as store:
-            store.escalations.resolve(first["escalations"][0]["id"], "APPROVED", by="ann")
+            store.escalations.resolve(first["escalations"][0]["id"], "approve", by="ann")
         second = json.loads(child.stdout.readline())
         child.send_signal(signal.SIGINT)
         rest, errors = child.communicate(timeout=60)

@@ -34,13 +34,13 @@ def scene(web: Web) -> Scene:
 @pytest.fixture(scope="module")
 def operator(web: Web, scene: Scene) -> httpx.Client:
     del scene
-    return web.logged_in(web.store.tokens.link(name="Ada").secret)
+    return web.logged_in(web.store.logins.create_link(name="Ada").secret)
 
 
 @pytest.fixture(scope="module")
 def auditor(web: Web, scene: Scene) -> httpx.Client:
     del scene
-    return web.logged_in(web.store.tokens.link(name="Eve", role="auditor").secret)
+    return web.logged_in(web.store.logins.create_link(name="Eve", role="auditor").secret)
 
 
 class Page(HTMLParser):
@@ -233,7 +233,7 @@ def test_nobody_and_agents_have_no_console(web: Web, scene: Scene) -> None:
 
 def test_who_is_bound_to_a_namespace_sees_no_other(web: Web, scene: Scene) -> None:
     made = web.store.tokens.create("desk", role="operator", ns="team")
-    client = web.logged_in(web.store.tokens.link(token_id=made.token.token_id).secret)
+    client = web.logged_in(web.store.logins.create_link(token_id=made.token.token_id).secret)
     assert "Nothing waits for you" in page(client, "/inbox").text
     assert page(client, f"/inbox/{scene.grave}", 404).text
     post(client, "/namespace", ns="main")
@@ -252,7 +252,7 @@ def test_who_has_some_nouns_only_sees_these(web: Web, scene: Scene) -> None:
         ("battles", "/evidence", ("/inbox", "/health")),
     ):
         made = web.store.tokens.create("some", role="operator", nouns=[noun])
-        client = web.logged_in(web.store.tokens.link(token_id=made.token.token_id).secret)
+        client = web.logged_in(web.store.logins.create_link(token_id=made.token.token_id).secret)
         assert page(client, path).text
         for other in others:
             assert page(client, other, 403).text
@@ -313,21 +313,21 @@ def test_everything_ticked_as_it_is_is_no_change(web: Web, operator: httpx.Clien
 
 
 @pytest.mark.parametrize(
-    ("choice", "status", "onward"), [("reject", "REJECTED", "FAILED"), ("cancel", "CANCELLED", "CANCELLED")]
+    ("choice", "status", "status_after"), [("reject", "REJECTED", "FAILED"), ("cancel", "CANCELLED", "CANCELLED")]
 )
 def test_a_question_is_refused_or_its_flow_cancelled(
-    web: Web, operator: httpx.Client, choice: str, status: str, onward: str
+    web: Web, operator: httpx.Client, choice: str, status: str, status_after: str
 ) -> None:
     number, flow_id = fresh(web)
     given = {"choice": choice, "comment": "too risky", "seen": "1.0"}
     assert "too risky" in post(operator, f"/inbox/{number}/review", **given).text
     post(operator, f"/inbox/{number}/decide", **given)
-    assert (web.store.escalations.get(number).status, web.store.flows.get(flow_id).status) == (status, onward)
+    assert (web.store.escalations.get(number).status, web.store.flows.get(flow_id).status) == (status, status_after)
 
 
 def test_the_second_operator_is_told_who_was_first(web: Web, operator: httpx.Client) -> None:
     number, _ = fresh(web)
-    web.store.escalations.resolve(number, "REJECTED", by="operator:Bob", comment="no")
+    web.store.escalations.resolve(number, "reject", by="operator:Bob", comment="no")
     answer = post(operator, f"/inbox/{number}/decide", choice="approve", part="0", comment="yes", seen="1.0")
     assert answer.status_code == 303
     told = page(operator, f"/inbox/{number}").text
@@ -469,7 +469,7 @@ def test_nothing_that_somebody_wrote_is_markup(web: Web, operator: httpx.Client)
         assert "alert(1)" in text
         assert "{{7*7}}" in text
         Page(text)
-    web.store.escalations.resolve(number, "CANCELLED", by="test")
+    web.store.escalations.resolve(number, "cancel", by="test")
 
 
 @pytest.mark.parametrize(

@@ -61,7 +61,7 @@ def test_a_token_that_is_wrong_revoked_or_over_is_refused(web: Web) -> None:
     gone = web.store.tokens.create("gone")
     web.store.tokens.revoke(gone.token.token_id)
     over = web.store.tokens.create("over", ttl_s=0.001)
-    link, wrong = web.store.tokens.link().secret, agent(web)[:-2]
+    link, wrong = web.store.logins.create_link().secret, agent(web)[:-2]
     for bearer in ("hf_nonsense", gone.secret, over.secret, link, wrong, "nobody:x", ":", "a b"):
         problem(web.client(bearer).get("/v1/agents/list"), 401, "access.unauthenticated")
     for header in ("Basic !!!", "Digest x", "Basic " + "YTpi", "Bearer"):
@@ -225,7 +225,7 @@ def test_what_a_link_carries_is_shown_escaped(web: Web) -> None:
 
 
 def test_a_link_gives_a_session_in_a_cookie_that_scripts_cannot_read(web: Web) -> None:
-    link = web.store.tokens.link(name="Ada").secret
+    link = web.store.logins.create_link(name="Ada").secret
     client = web.client()
     assert client.get("/login", params={"code": link}).status_code == 200, "looking does not use it up"
     answer = client.post("/login", data={"code": link})
@@ -235,7 +235,7 @@ def test_a_link_gives_a_session_in_a_cookie_that_scripts_cannot_read(web: Web) -
     again = web.client().post("/login", data={"code": link})
     problem(again, 401, "access.unauthenticated")
     assert "set-cookie" not in again.headers
-    assert [each.caller for each in web.store.tokens.events(event="login", limit=1000).events][-1] == "operator:Ada"
+    assert [each.caller for each in web.store.access_log.list(event="login", limit=1000).items][-1] == "operator:Ada"
 
 
 def test_a_session_ends_by_logging_out_and_with_its_token(web: Web) -> None:
@@ -245,7 +245,7 @@ def test_a_session_ends_by_logging_out_and_with_its_token(web: Web) -> None:
     assert client.post("/logout", data={"csrf": csrf(cookie)}).status_code == 303
     problem(client.get("/v1/agents/list", headers={"Cookie": f"holdproof={cookie}"}), 401, "access.unauthenticated")
     token = web.store.tokens.create("t", role="auditor").token
-    other = web.logged_in(web.store.tokens.link(token_id=token.token_id).secret)
+    other = web.logged_in(web.store.logins.create_link(token_id=token.token_id).secret)
     assert other.get("/v1/agents/list").status_code == 200
     web.store.tokens.revoke(token.token_id)
     problem(other.get("/v1/agents/list"), 401, "access.unauthenticated")
@@ -290,7 +290,7 @@ def test_a_request_of_our_own_page_passes(web: Web) -> None:
 
 
 def test_nobody_is_logged_in_by_a_page_of_somebody_else(web: Web) -> None:
-    code = {"code": web.store.tokens.link().secret}
+    code = {"code": web.store.logins.create_link().secret}
     foreign = {"Origin": "https://evil.example"}
     problem(web.client().post("/login", data=code, headers=foreign), 403, "access.forged")
     assert web.client().post("/login", data=code).status_code == 303
@@ -455,7 +455,7 @@ def test_the_document_is_there_and_is_openapi_3_1(web: Web) -> None:
 
 
 def test_many_use_one_link_at_once_and_one_comes_in(web: Web) -> None:
-    code = web.store.tokens.link().secret
+    code = web.store.logins.create_link().secret
     clients: list[httpx.Client] = [web.client() for _ in range(8)]
     found = together(8, lambda number: clients[number].post("/login", data={"code": code}).status_code)
     assert found == {303: 1, 401: 7}

@@ -11,7 +11,7 @@ import pytest
 
 from holdproof.adapters.otel.receiver import Received, receive
 from holdproof.runtime import calls
-from holdproof.runtime.calls import Called
+from holdproof.runtime.calls import FunctionCall
 from holdproof.server import Settings, remote_contexts
 from holdproof.server.exchange import Exchanges
 from tests.conformance.racing import together
@@ -118,7 +118,7 @@ def test_an_exchange_whose_answer_cannot_begin_is_forgotten(web: Web) -> None:
 def test_an_agent_has_no_function_of_another_run_with_its_own_arguments(web: Web) -> None:
     ran: list[Any] = []
 
-    @web.store.decision(flow_type="wire-money", agent="trader", lease_s=10)
+    @web.store.flow(name="wire-money", agent="trader", lease_s=10)
     def wire_money(flow: Any, amount: int) -> None:
         ran.append((flow.flow_id, amount))
 
@@ -133,7 +133,7 @@ def test_an_agent_has_no_function_of_another_run_with_its_own_arguments(web: Web
     }
     found = web.store.flows.recover("worker")
     assert ran == [(own, 1000000)]
-    assert {mine, forged} <= {each.flow_id for each in found.left}
+    assert {mine, forged} <= {each.flow_id for each in found.orphans}
 
 
 # --- links -------------------------------------------------------------------------------------------------------
@@ -144,26 +144,26 @@ def test_a_link_that_a_token_made_ends_with_the_token(web: Web) -> None:
     client = web.client(made.secret)
     other = web.store.tokens.create("other", role="operator").token
     given = {"token_id": other.token_id, "name": "ada", "role": "operator"}
-    link = client.post("/v1/tokens/link", json=given).json()
+    link = client.post("/v1/logins/create_link", json=given).json()
     assert (link["login"]["token_id"], link["login"]["name"]) == (made.token.token_id, "boss")
-    session = web.logged_in(client.post("/v1/tokens/link", json={}).json()["secret"])
+    session = web.logged_in(client.post("/v1/logins/create_link", json={}).json()["secret"])
     assert session.get("/v1/agents/list").is_success
     web.store.tokens.revoke(made.token.token_id)
     problem(web.client().post("/login", data={"code": link["secret"]}), 401, "access.unauthenticated")
     problem(session.get("/v1/agents/list"), 401, "access.unauthenticated")
-    problem(caller(web).post("/v1/tokens/link", json={"ttl_s": 3601}), 422, "input.invalid")
+    problem(caller(web).post("/v1/logins/create_link", json={"ttl_s": 3601}), 422, "input.invalid")
 
 
 def test_an_operator_sees_who_is_logged_in_and_ends_it(web: Web) -> None:
     session, client = web.logged_in(), caller(web)
     assert session.get("/v1/agents/list").is_success
-    newest = client.get("/v1/tokens/logins").json()["logins"][-1]
+    newest = client.get("/v1/logins/list").json()["items"][0]
     assert (newest["kind"], newest["name"]) == ("session", "operator")
     assert "secret" not in json.dumps(newest)
-    problem(caller(web, role="auditor").post("/v1/tokens/end", json=newest | {"x": 1}), 422, "input.invalid")
+    problem(caller(web, role="auditor").post("/v1/logins/end", json=newest | {"x": 1}), 422, "input.invalid")
     about = {"login_id": newest["login_id"]}
-    problem(caller(web, role="auditor").post("/v1/tokens/end", json=about), 403, "access.forbidden")
-    assert client.post("/v1/tokens/end", json=about).json()["ended_at"]
+    problem(caller(web, role="auditor").post("/v1/logins/end", json=about), 403, "access.forbidden")
+    assert client.post("/v1/logins/end", json=about).json()["ended_at"]
     problem(session.get("/v1/agents/list"), 401, "access.unauthenticated")
 
 
@@ -174,7 +174,7 @@ def test_an_operator_sees_who_is_logged_in_and_ends_it(web: Web) -> None:
     ("path", "body"),
     [
         ("/v1/tokens/create", {"name": "x"}),
-        ("/v1/tokens/link", {}),
+        ("/v1/logins/create_link", {}),
         ("/v1/agents/register", {"agent_id": "new", "version": "1.0.0"}),
     ],
 )
@@ -191,7 +191,7 @@ def test_what_the_door_keeps_for_one_caller_is_nothing_for_others(web: Web) -> N
     kept = {"key": f"http:operator:keeper:{made.token.token_id}:order-1"}
     for other in (caller(web, role="auditor"), agent(web, "idempotency"), caller(web, nouns=["idempotency"])):
         problem(other.post("/v1/idempotency/get", json=kept), 403, "access.forbidden")
-    for verb in ("settle", "forget", "once"):
+    for verb in ("settle", "delete", "once"):
         more = {"settle": {"result": 1}, "once": {"request": 1, "fn": True}}.get(verb, {})
         problem(agent(web, "idempotency").post(f"/v1/idempotency/{verb}", json=kept | more), 403, "access.forbidden")
     assert client.post("/v1/idempotency/get", json=kept).is_success, "an operator settles what nobody knows"
@@ -327,8 +327,8 @@ def test_what_is_nested_too_deeply_is_refused_before_anything_is_written(web: We
         deep = f'{{"agent_id": "bot", "data": {{"x": {"[" * depth}{"]" * depth}, "depth": {depth}}}}}'
         taken = client.post("/v1/state/put", content=deep).status_code == 200
         assert taken == (depth <= 199), depth
-        assert (web.store.state.read("bot").data["depth"] == depth) == taken
-    assert client.get("/v1/state/read", params={"agent_id": "bot"}).json()["data"]["depth"] == 199
+        assert (web.store.state.get("bot").data["depth"] == depth) == taken
+    assert client.get("/v1/state/get", params={"agent_id": "bot"}).json()["data"]["depth"] == 199
 
 
 def test_spans_that_take_long_to_read_keep_nobody_else_waiting(web: Web, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -407,4 +407,4 @@ def test_a_tool_signs_with_the_caller_s_name_and_tells_no_words_of_the_inside(
 def test_a_call_is_written_as_it_was_asked_for(web: Web) -> None:
     call = {"name": "n", "version": "1", "arguments": '{"args": [], "kwargs": {}}'}
     made = caller(web).post("/v1/flows/run", json={"agent_id": "bot", "called": call}).json()
-    assert web.store.read(lambda tx: calls.find(tx, made["flow_id"])) == Called("n", "1", call["arguments"])
+    assert web.store.read(lambda tx: calls.find(tx, made["flow_id"])) == FunctionCall("n", "1", call["arguments"])

@@ -73,7 +73,7 @@ def test_it_tells_its_address_and_a_link_and_ends_by_a_signal_with_its_store_clo
         assert process.stderr is not None
         assert "Traceback" not in process.stderr.read()
     with sync.open(tmp_path) as store:
-        assert [each.event for each in store.tokens.events().events] == ["login"]
+        assert [each.event for each in store.access_log.list().items] == ["login"]
         assert store.verify.run().verdict.sound
 
 

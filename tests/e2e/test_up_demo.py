@@ -21,7 +21,7 @@ def test_the_story_is_played_on_the_served_store_and_a_question_is_left(tmp_path
         assert act in done.stdout + done.stderr
     assert "Traceback" not in done.stderr
     with sync.open(home) as store:
-        [waiting] = store.escalations.pending().escalations
+        [waiting] = store.escalations.list(status="PENDING").items
         assert waiting.impact == "HIGH_IMPACT"
         assert store.verify.run().verdict.word == "VALID"
         assert json.dumps(store.snapshots.list().items[0].to_dict())

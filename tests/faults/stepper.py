@@ -60,7 +60,7 @@ def block(store: sync.Holdproof, flow_id: str, work: Work, fail: str) -> None:
 
 
 def decision(store: sync.Holdproof, flow_id: str, work: Work, fail: str) -> None:
-    order = store.decision(flow_type="order", agent="trader", lease_s=LEASE_S)(work)
+    order = store.flow(name="order", agent="trader", lease_s=LEASE_S)(work)
     try:
         order.opening(flow_id=flow_id)(fail)
     except (ZeroDivisionError, errors.LeaseLostError):

@@ -48,7 +48,7 @@ class Killed(OnStore):
             store.agents.register("trader", version="1.0.0")
             [dead] = self.attend(store, world, [self.worker("decision", world, fail, die)], 120)
             assert dead.returncode == -9
-            assert store.escalations.pending().escalations == ()
+            assert store.escalations.list(status="PENDING").items == []
             others = [self.worker("decision", world, fail) for _ in range(2)]
             seen: list[str] = []
             self.attend(store, world, others, 120, seen)
@@ -91,11 +91,11 @@ class Killed(OnStore):
 def answer(store: sync.Holdproof, world: Path) -> list[str]:
     """Look whether the deed was done: then that is the result; else it may be done. Which steps were asked about."""
     names = []
-    for asked in store.escalations.pending().escalations:
+    for asked in store.escalations.list(status="PENDING").items:
         names.append(name := asked.context["step"])
         deed = name.replace("undo order", "undo").replace("order", "do")
         done = deed in world.read_text().splitlines()
-        store.escalations.resolve(asked.id, "APPROVED", by="auditor", proposal=deed if done else None)
+        store.escalations.resolve(asked.id, "approve", by="auditor", proposal=deed if done else None)
     return names
 
 

@@ -143,7 +143,7 @@ def test_everything_is_taken_over_and_goes_on_under_the_adapter(store: sync.Hold
     assert stores.agent_registry.get_status("b") == ("SUSPENDED", "bold")
     assert stores.context.get_session("d") == '{"z": 1, "a":  2}'
     assert stores.context.get_state("a") == '{"n":  1}'
-    assert (store.contexts.read("d").version, store.state.read("a").version) == (4, 7)
+    assert (store.contexts.get("d").version, store.state.get("a").version) == (4, 7)
     assert stores.idempotency.get("k") == {"r": 1}
     assert stores.saga.get_dirty_state("d") == {"failed_step": "s2", "partial_state": {"sold": 1}}
     assert stores.resource_lock.get_locked_amount("usd", exclude_dfid="") == 600
@@ -153,7 +153,7 @@ def test_everything_is_taken_over_and_goes_on_under_the_adapter(store: sync.Hold
     [event] = stores.decision_audit.events_for_dfid("d")
     assert (event["details"], event["created_at"]) == ({"k": "v"}, "2026-01-02T03:04:05.000000Z")
     assert [each["signature"] for each in stores.decision_ledger.all_entries_chronological()] == ["sig"]
-    assert [each.score for each in store.feedback.trajectory("a")] == [0.5]
+    assert [each.score for each in store.feedback.list(agent_id="a").items] == [0.5]
     assert store.flows.tree("d").children[0].flow.flow_id == "child"
     stores.lifecycle.record_transition("d", "EXECUTING", "CLOSED")
     assert store.flows.get("d").status == "COMPLETED"
@@ -183,7 +183,7 @@ def test_a_dry_run_says_the_same_and_writes_nothing(home: sync.Holdproof, tmp_pa
     dry = home.imports.dir(source, dry_run=True, progress=lambda done, total: told.append((done, total)))
     assert (dry.verdicts, dry.done, dry.dry_run) == ({"TAKEN": 18}, {}, True)
     assert told[-1] == (18, 18)
-    assert home.agents.list().agents == ()
+    assert home.agents.list().items == []
     assert outcomes(home.imports.dir(source)) == outcomes(dry)
 
 
@@ -271,8 +271,8 @@ def test_nothing_here_is_written_over(store: sync.Holdproof, tmp_path: Path) -> 
     assert kept == {"agent_registry", "decision_flows", "flow_context"}
     assert all("not overwritten" in row.note for row in found.rows if row.verdict == "KEPT")
     assert store.agents.get("a").contract == {"ours": True}
-    assert store.contexts.read("d").data == {"ours": True}
-    assert len(store.audit.for_flow("d").events) == 1, "what is about them arrives all the same"
+    assert store.contexts.get("d").data == {"ours": True}
+    assert len(store.audit.list(flow_id="d").items) == 1, "what is about them arrives all the same"
 
 
 def test_values_that_do_not_fit_are_replaced_and_kept_beside(store: sync.Holdproof, tmp_path: Path) -> None:
@@ -299,7 +299,7 @@ def test_values_that_do_not_fit_are_replaced_and_kept_beside(store: sync.Holdpro
     assert (second.beside["contract"], second.beside["agent_version"]) == ({"hex": "ff"}, "nul\0")
     [feedback] = store.imports.list(table="decision_feedback_trajectory").items
     assert feedback.beside["score"] == {"float": "inf"}
-    assert store.audit.for_flow("d").events[0].severity == "INFO"
+    assert store.audit.list(flow_id="d").items[0].severity == "INFO"
 
 
 def test_rows_without_a_usable_key_are_kept_aside(home: sync.Holdproof, tmp_path: Path) -> None:
@@ -338,7 +338,7 @@ def test_locks_of_ended_flows_and_of_nothing_are_kept(home: sync.Holdproof, tmp_
     assert notes["usd"] == "its flow has ended, and holds nothing"
     assert notes["eur"] == "it holds nothing"
     assert mine in notes["gbp"]
-    assert [lock.flow_id for lock in home.locks.list()] == [mine]
+    assert [lock.flow_id for lock in home.locks.list().items] == [mine]
 
 
 def test_names_in_another_namespace_are_not_taken(home: sync.Holdproof, tmp_path: Path) -> None:
@@ -347,7 +347,7 @@ def test_names_in_another_namespace_are_not_taken(home: sync.Holdproof, tmp_path
     found = home.imports.dir(source)
     assert found.done == {"imported": 18}
     assert {row.table for row in found.rows if row.verdict != "KEPT"} == {"idempotency_cache"}
-    assert home.agents.list().agents == ()
+    assert home.agents.list().items == []
 
 
 def test_older_tables_are_understood(home: sync.Holdproof, tmp_path: Path) -> None:
@@ -380,7 +380,7 @@ def test_many_rows_arrive_in_their_order(home: sync.Holdproof, tmp_path: Path) -
     rows = {"agent_registry": [agent("a")], "decision_flows": [flow("d")]}
     rows["decision_audit_events"] = [event | {"event_type": f"E{n}", "created_at": THEN} for n in range(450)]
     home.imports.dir(make(tmp_path / "dir.db", rows))
-    events = home.audit.for_flow("d", limit=1000).events
+    events = home.audit.list(flow_id="d", limit=1000).items
     assert [each.event_type for each in events] == [f"E{number}" for number in range(450)]
 
 

@@ -96,7 +96,7 @@ def _told(store: sync.Holdproof) -> str:
             child.step("look", lambda: 1)
             child.step("look", lambda: 2)
         asked = store.escalations.request(flow.flow_id, reason="over limit")
-        store.escalations.resolve(asked.id, "APPROVED", by="ann", comment="[bold]fine[/bold]\x1b[2J")
+        store.escalations.resolve(asked.id, "approve", by="ann", comment="[bold]fine[/bold]\x1b[2J")
         return flow.flow_id
 
 
@@ -151,7 +151,7 @@ def test_steps_and_orphans_are_listed(store: sync.Holdproof) -> None:
 
 _AGENTS = """
 def register(store):
-    @store.decision(flow_type="trade", agent="trader")
+    @store.flow(name="trade", agent="trader")
     def trade(flow, amount):
         return flow.step("buy", lambda: amount)
 
@@ -162,7 +162,7 @@ not_a_function = 1
 def test_what_a_dead_worker_left_is_run_again_by_its_function(store: sync.Holdproof, tmp_path: Path) -> None:
     (tmp_path / "my_agents.py").write_text(_AGENTS)
 
-    @store.decision(flow_type="trade", agent="trader", lease_s=0.001)
+    @store.flow(name="trade", agent="trader", lease_s=0.001)
     def trade(flow: Any, amount: int) -> None:
         raise KeyboardInterrupt  # as if the worker were stopped
 

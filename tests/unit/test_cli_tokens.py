@@ -47,10 +47,10 @@ def test_what_is_no_token_is_refused_with_its_exit_code() -> None:
 def test_a_link_opens_once(home: Path) -> None:
     made = parsed("tokens", "link", "--name", "ann", "--ttl-s", "300")
     with sync.open(home) as store:
-        session = store.tokens.login(made["secret"])
+        session = store.logins.exchange(made["secret"])
         assert session.login.name == "ann"
         with pytest.raises(errors.UnauthenticatedError):
-            store.tokens.login(made["secret"])
+            store.logins.exchange(made["secret"])
 
 
 def test_links_and_sessions_are_listed_and_ended(home: Path) -> None:
@@ -65,7 +65,7 @@ def test_links_and_sessions_are_listed_and_ended(home: Path) -> None:
     run("tokens", "end", "nobody", code=3)
     run("tokens", "link", "--ttl-s", "3660", code=2)
     with sync.open(home) as store, pytest.raises(errors.UnauthenticatedError):
-        store.tokens.login(made["secret"])
+        store.logins.exchange(made["secret"])
 
 
 def test_what_happened_at_the_door_is_listed() -> None:

@@ -189,12 +189,12 @@ def test_everything_that_is_shown_is_escaped() -> None:
 
 def test_a_job_tells_how_far_it_is_and_what_came_of_it() -> None:
     async def main() -> None:
-        jobs, onward = Jobs(lambda: "now"), asyncio.Event()
+        jobs, status_after = Jobs(lambda: "now"), asyncio.Event()
 
         async def work(progress: Progress) -> str:
             progress("first", 1, 2)
             progress("second", 0, 0)
-            await onward.wait()
+            await status_after.wait()
             return "done"
 
         async def broken(progress: Progress) -> None:
@@ -212,7 +212,7 @@ def test_a_job_tells_how_far_it_is_and_what_came_of_it() -> None:
         )
         await asyncio.sleep(0)
         assert (job.running, job.stage, job.stages) == (True, "second", ["first", "second"])
-        onward.set()
+        status_after.set()
         await asyncio.sleep(0.01)
         assert (job.running, job.result, bad.error) == (False, "done", "nothing there")
         assert "secret" not in worse.error

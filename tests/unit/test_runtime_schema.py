@@ -6,11 +6,11 @@ from contextlib import closing
 import pytest
 
 from holdproof import errors
+from holdproof.crypto.canonical import dump_text as dump_json
 from holdproof.db import MEMORY, Database, Tx, open_database, sql
 from holdproof.db.migrate import shipped
 from holdproof.evidence.leaves import TYPES
-from holdproof.runtime.logged_rows import RECORDS
-from holdproof.runtime.logged_rows import dump as dump_json
+from holdproof.evidence.tables import TABLES
 
 SEED = {
     "agent_registry": "agent_id contract priority status agent_version session_token suspension_reason registered_at"
@@ -49,19 +49,19 @@ INDEXED = {
 CASCADES = {
     ("decision_flows", "dfid_parent", "decision_flows", False),
     ("decision_flows", "agent_id", "agent_registry", False),
-    ("flow_context", "flow_id", "decision_flows", True),
+    ("flow_context", "dfid", "decision_flows", True),
     ("agent_state", "agent_id", "agent_registry", True),
     ("decision_feedback_trajectory", "agent_id", "agent_registry", True),
-    ("decision_feedback_trajectory", "flow_id", "decision_flows", True),
-    ("saga_dirty_state", "flow_id", "decision_flows", True),
-    ("resource_locks", "flow_id", "decision_flows", True),
-    ("intent_retry", "flow_id", "decision_flows", True),
+    ("decision_feedback_trajectory", "dfid", "decision_flows", True),
+    ("saga_dirty_state", "dfid", "decision_flows", True),
+    ("resource_locks", "dfid", "decision_flows", True),
+    ("intent_retry", "dfid", "decision_flows", True),
     ("escalation_budget", "agent_id", "agent_registry", True),
-    ("escalation_requests", "flow_id", "decision_flows", True),
+    ("escalation_requests", "dfid", "decision_flows", True),
     ("escalation_requests", "agent_id", "agent_registry", False),
-    ("flow_transitions", "flow_id", "decision_flows", True),
-    ("decision_audit_events", "flow_id", "decision_flows", True),
-    ("decision_ledger_entries", "flow_id", "decision_flows", True),
+    ("flow_transitions", "dfid", "decision_flows", True),
+    ("decision_audit_events", "dfid", "decision_flows", True),
+    ("decision_ledger_entries", "dfid", "decision_flows", True),
     ("decision_ledger_entries", "agent_id", "agent_registry", False),
 }
 _COLUMNS = sql("SELECT name FROM pragma_table_info(:table) ORDER BY cid", postgres="SELECT :table")
@@ -156,7 +156,7 @@ def _fill(tx: Tx) -> None:
 def test_every_record_under_the_log_covers_its_key_and_its_columns(db: Database) -> None:
     with closing(db):
         tables = db.read(_tables).result()
-    for record in RECORDS:
+    for record in TABLES:
         table = record.projection.table
         assert record.kind in TYPES
         assert record.key in record.projection.columns
@@ -176,4 +176,4 @@ def test_every_table_has_a_namespace() -> None:
 @pytest.mark.parametrize("value", [float("nan"), {1: 2}, object(), 2**53, "\ud800", {"a": {1, 2}}])
 def test_what_has_no_canonical_json_is_refused(value: object) -> None:
     with pytest.raises(errors.InvalidInputError):
-        dump_json(value)
+        dump_json(value)  # type: ignore[arg-type]

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import holdproof
 from harness.damaged_bytes import JSON_MARKS
-from holdproof import config, sync
+from holdproof import config, paging, sync
 from holdproof.db import MEMORY
 from holdproof.server import serve
 from holdproof.server.app import create_app
@@ -49,7 +49,14 @@ _CALLS: Final[Sequence[tuple[str, dict[str, Any]]]] = (
     ("log/prove_consistency", {"old": 1, "new": 5}),
 )
 _PATIENCE_S: Final = 0.5
-_PATHS: Final = (b"/v1/flows", b"/v1/escalations/due?after=", b"POST ", b"GET ", b"/v1/log/checkpoint", b"/v1/tile/0/")
+_PATHS: Final = (
+    b"/v1/flows",
+    b"/v1/escalations/list?cursor=",
+    b"POST ",
+    b"GET ",
+    b"/v1/log/checkpoint",
+    b"/v1/tile/0/",
+)
 
 
 class _Served:
@@ -122,7 +129,7 @@ def _http(data: bytes) -> None:
 
 def _http_seeds() -> Sequence[bytes]:
     posted = [f"POST /v1/{path}\n{json.dumps(given)}".encode() for path, given in _CALLS]
-    asked = [b"GET /v1/flows/list?limit=2&after=x\n", b"GET /v1/audit/search?severity=INFO&after=1\n"]
+    asked = [b"GET /v1/flows/list?limit=2&cursor=x\n", b"GET /v1/audit/list?severity=INFO&cursor=WzFd\n"]
     return [*posted, *asked, b"GET /v1/agents/get?agent_id=trader\n", b"GET /v1/log/head\n"]
 
 
@@ -146,24 +153,26 @@ def _cursor(data: bytes) -> None:
     if verb in _PAGED:
         noun, _, name = verb.partition(".")
         page = getattr(getattr(_store(), noun), name)
-        page(*_PAGED[verb], **{"before" if name == "search" else "after": text})
-    elif verb in _COUNTED and text.removeprefix("-").isdecimal() and len(text) < 4000:
-        noun, _, name = verb.partition(".")
-        getattr(getattr(_store(), noun), name)(**{_COUNTED[verb]: int(text)})
+        page(*_PAGED[verb], cursor=text)
 
 
 _PAGED: Final[Mapping[str, tuple[str, ...]]] = {
-    **dict.fromkeys(("flows.list", "flows.search", "escalations.due", "agents.list", "sagas.list_dirty"), ()),
+    **dict.fromkeys(("flows.list", "escalations.list", "agents.list", "sagas.list", "audit.list", "locks.list"), ()),
     "flows.timeline": ("flow",),
 }
-_COUNTED: Final = {"audit.search": "after", "escalations.pending": "after", "escalations.list": "before"}
 
 
 def _cursor_seeds() -> Sequence[bytes]:
     moment = "2026-01-01T00:00:00.000000Z"
-    texts = {"flows.timeline": f"{moment} 3 1 1", "escalations.due": f"{moment} HIGH_IMPACT 1", "agents.list": "trader"}
-    texts |= {"flows.list": "flow", "sagas.list_dirty": "flow", "flows.search": f"{moment} flow"}
-    return [f"{verb} {text}".encode() for verb, text in {**texts, **dict.fromkeys(_COUNTED, "12")}.items()]
+    keys: dict[str, tuple[str | int, ...]] = {
+        "flows.timeline": (moment, 3, 1, "1"),
+        "agents.list": ("trader",),
+        "flows.list": (moment, "flow"),
+        "sagas.list": (moment, "flow"),
+        "locks.list": ("seat", "flow"),
+        **dict.fromkeys(("audit.list", "escalations.list"), (12,)),
+    }
+    return [f"{verb} {paging.encode(*key)}".encode() for verb, key in keys.items()]
 
 
 # --- settings ----------------------------------------------------------------------------------------------------

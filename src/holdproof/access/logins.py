@@ -2,35 +2,78 @@
 
 Rules:
 - A link is used once, within minutes, an hour at most; of two who use it at the same moment one comes in.
-- A link or a session ends at its time, with the token it came from, or by whoever may (`end`); a session by logging out
-  too. Its secret is no token: each of the three kinds opens only what it is for.
+- A link or a session ends at its time, with the token it came from, or by `end`; a session by logging out too. Its
+  secret is no token: tokens, links and sessions each open only what they are for.
 - Secrets are 256 random bits, stored as a hash.
-- People come in while the store is locked: these rows pass the lockdown's gate, and so are outside the promise.
+- People log in while the store is locked: these rows pass the lockdown, and so are not logged in the Merkle log.
 """
 
-from typing import Final
+from typing import Final, NamedTuple
 
+from holdproof import paging, validation
 from holdproof.access import tokens
-from holdproof.db import Row, Tx, sql
+from holdproof.db import Tx, sql
 from holdproof.errors import InvalidInputError, NotFoundError, UnauthenticatedError
-from holdproof.model.access import EVERY, Login, LoginPage, NewLogin
+from holdproof.model import jsontext
+from holdproof.model.access import Login, NewLogin
+from holdproof.model.namespaces import EVERY
+from holdproof.model.page import Page
 from holdproof.model.times import later
-from holdproof.runtime import logged_rows
-from holdproof.validation import number
 
 LINK_S: Final = 600.0
 MOST_LINK_S: Final = 3600.0
 SESSION_S: Final = 12 * 3600.0
 _ROLES: Final = frozenset({"operator", "auditor"})
-_KEPT_S: Final = 7 * 86_400.0
+_RETENTION_S: Final = 7 * 86_400.0
+_AFTER_EVERY_ID: Final = "\U0010ffff"
+"""Sorts after every login id, which are ASCII."""
 
+
+class _Stored(NamedTuple):
+    """A login, and how the token stands that it came from."""
+
+    login_id: str
+    kind: str
+    token_id: str | None
+    name: str
+    role: str
+    nouns: str | None
+    created_at: str
+    expires_at: str
+    ended_at: str | None
+    ns: str
+    token_revoked_at: str | None
+    token_expires_at: str | None
+
+    def login(self) -> Login:
+        """The row as a value."""
+        names = jsontext.load(self.nouns)
+        return Login(
+            login_id=self.login_id,
+            kind=self.kind,
+            token_id=self.token_id,
+            name=self.name,
+            role=self.role,
+            nouns=None if names is None else tuple(names),
+            created_at=self.created_at,
+            expires_at=self.expires_at,
+            ended_at=self.ended_at,
+            ns=self.ns,
+        )
+
+
+# Joined with the token, since a login has no more rights, and lives no longer, than the token it came from.
+_SELECT: Final = (
+    "SELECT l.login_id, l.kind, l.token_id, l.name, l.role, t.nouns, l.created_at, l.expires_at, l.ended_at, l.ns,"
+    " t.revoked_at, t.expires_at FROM access_logins l LEFT JOIN access_tokens t ON t.token_id = l.token_id"
+)
 _ADD = sql(
     "INSERT INTO access_logins (login_id, kind, token_id, name, role, secret_hash, created_at, expires_at, ended_at,"
     " ns) VALUES (:login_id, :kind, :token_id, :name, :role, :secret_hash, :created_at, :expires_at, :ended_at, :ns)"
 )
 
 
-def link(
+def create_link(
     tx: Tx,
     *,
     token_id: str | None = None,
@@ -39,115 +82,133 @@ def link(
     ttl_s: float = LINK_S,
     ns: str = EVERY,
 ) -> NewLogin:
-    """A link to log in by, once: as the holder of a token, or without one as who runs the server."""
-    logged_rows.one_of("role", role, _ROLES)
-    nouns = None
-    if token_id is not None:
-        token = tokens.get(tx, token_id, ns=ns)
-        if token.role not in _ROLES:
-            raise InvalidInputError("the console is for operators and auditors", role=token.role)
-        name, role, ns, nouns = token.name, token.role, token.ns, token.nouns
-    until = later(tx.now, number("ttl_s", ttl_s, least=0.001, most=MOST_LINK_S))
-    made = Login(tx.new_id(), "link", token_id, logged_rows.name("name", name), role, nouns, tx.now, until, None, ns)
-    return _write(tx, made, "hfl_")
+    """Create a link to log in by, once: as the holder of a token, or without one as the operator of the server."""
+    validation.one_of("role", role, _ROLES)
+    token = None if token_id is None else tokens.get(tx, token_id, ns=ns)
+    if token is not None and token.role not in _ROLES:
+        raise InvalidInputError("the console is for operators and auditors", role=token.role)
+    login = Login(
+        login_id=tx.new_id(),
+        kind="link",
+        token_id=token_id,
+        name=validation.name("name", name) if token is None else token.name,
+        role=role if token is None else token.role,
+        nouns=None if token is None else token.nouns,
+        created_at=tx.now,
+        expires_at=later(tx.now, validation.number("ttl_s", ttl_s, least=0.001, most=MOST_LINK_S)),
+        ended_at=None,
+        ns=ns if token is None else token.ns,
+    )
+    return _write(tx, login, "hfl_")
 
 
-def _write(tx: Tx, made: Login, prefix: str) -> NewLogin:
+def _write(tx: Tx, login: Login, prefix: str) -> NewLogin:
     secret = tokens.new_secret(tx, prefix)
-    row = made.to_dict()
-    del row["nouns"]
+    row = login.to_dict()
+    del row["nouns"]  # they are the token's
     tx.execute(_ADD, **row, secret_hash=tokens.digest(secret), expect=1)
-    return NewLogin(made, secret)
+    return NewLogin(login, secret)
 
 
-_FORGET = sql("DELETE FROM access_logins WHERE expires_at < :before")
+_PRUNE = sql("DELETE FROM access_logins WHERE expires_at < :before")
+# One statement: of two who use a link at the same moment, the second changes no row.
 _USE = sql(
     "UPDATE access_logins SET ended_at = :now WHERE secret_hash = :secret_hash AND kind = 'link' AND ended_at IS NULL"
     " AND expires_at > :now"
 )
 
 
-def login(tx: Tx, code: str, *, ttl_s: float = SESSION_S, ns: str = EVERY) -> NewLogin:
-    """Exchange the code of a link for a session; a second time, or too late, it is UnauthenticatedError."""
+def exchange(tx: Tx, code: str, *, ttl_s: float = SESSION_S, ns: str = EVERY) -> NewLogin:
+    """Exchange the code of a link for a session; UnauthenticatedError a second time, or too late."""
     secret_hash = tokens.digest(code)
-    tx.execute(_FORGET, before=later(tx.now, -_KEPT_S))
+    # Old logins are removed when somebody logs in: no job has to run for that.
+    tx.execute(_PRUNE, before=later(tx.now, -_RETENTION_S))
     if tx.count(_USE, secret_hash=secret_hash, now=tx.now) == 0:
-        raise UnauthenticatedError("this link was used, has ended, or never was")
-    found = tx.one(_FIND, secret_hash=secret_hash, kind="link")
-    assert found is not None, "it was just used"
-    used = _open(tx, found, ns)
-    until = later(tx.now, logged_rows.seconds("ttl_s", ttl_s, least=0.001))
-    made = Login(tx.new_id(), "session", used.token_id, used.name, used.role, used.nouns, tx.now, until, None, used.ns)
-    return _write(tx, made, "hfs_")
+        raise UnauthenticatedError(
+            "this link was used or has expired; create another with `holdproof logins create-link`"
+        )
+    row = tx.one(_FIND, secret_hash=secret_hash, kind="link")
+    assert row is not None, "it was just used"
+    link = _usable(tx, _Stored(*row), ns)
+    session = Login(
+        login_id=tx.new_id(),
+        kind="session",
+        token_id=link.token_id,
+        name=link.name,
+        role=link.role,
+        nouns=link.nouns,
+        created_at=tx.now,
+        expires_at=later(tx.now, validation.seconds("ttl_s", ttl_s, least=0.001)),
+        ended_at=None,
+        ns=link.ns,
+    )
+    return _write(tx, session, "hfs_")
 
 
-_FIND = sql(
-    "SELECT l.login_id, l.kind, l.token_id, l.name, l.role, t.nouns, l.created_at, l.expires_at, l.ended_at, l.ns,"
-    " t.revoked_at, t.expires_at FROM access_logins l LEFT JOIN access_tokens t ON t.token_id = l.token_id"
-    " WHERE l.secret_hash = :secret_hash AND l.kind = :kind"
-)
+_FIND = sql(f"{_SELECT} WHERE l.secret_hash = :secret_hash AND l.kind = :kind")
 
 
-def session(tx: Tx, secret: str, *, ns: str = EVERY) -> Login:
-    """The session of a secret, if it is still open; else UnauthenticatedError."""
+def authenticate(tx: Tx, secret: str, *, ns: str = EVERY) -> Login:
+    """Return the session of a secret; UnauthenticatedError where it has ended."""
     row = tx.one(_FIND, secret_hash=tokens.digest(secret), kind="session")
-    if row is None or row[8] is not None or row[7] <= tx.now:
+    stored = None if row is None else _Stored(*row)
+    if stored is None or stored.ended_at is not None or stored.expires_at <= tx.now:
         raise UnauthenticatedError("this session has ended; log in again")
-    return _open(tx, row, ns)
+    return _usable(tx, stored, ns)
 
 
-def _open(tx: Tx, row: Row, ns: str) -> Login:
-    """What was found, unless the token it came from has ended, or it is of another namespace."""
-    revoked, until = row[10], row[11]
-    if ns not in (EVERY, row[9]) or revoked is not None or (until is not None and until <= tx.now):
-        raise UnauthenticatedError("the token that this came from has ended")
-    return _shown(row)
+def _usable(tx: Tx, stored: _Stored, ns: str) -> Login:
+    """Return a login, unless the token it came from has ended, or it is of another namespace."""
+    expired = stored.token_expires_at is not None and stored.token_expires_at <= tx.now
+    if ns not in (EVERY, stored.ns) or stored.token_revoked_at is not None or expired:
+        raise UnauthenticatedError("the token of this login has ended")
+    return stored.login()
 
 
-def _shown(row: Row) -> Login:
-    names = logged_rows.load(row[5])
-    return Login(*(*row[:5], None if names is None else tuple(names), *row[6:10]))
+_GET = sql(f"{_SELECT} WHERE l.login_id = :login_id AND (:ns = '*' OR l.ns = :ns)")
+
+
+def get(tx: Tx, login_id: str, *, ns: str = EVERY) -> Login:
+    """Return one link or session, without its secret."""
+    row = tx.one(_GET, login_id=login_id, ns=ns)
+    if row is None:
+        raise NotFoundError(f"there is no login {login_id}", login_id=login_id)
+    return _Stored(*row).login()
 
 
 _LIST = sql(
-    "SELECT l.login_id, l.kind, l.token_id, l.name, l.role, t.nouns, l.created_at, l.expires_at, l.ended_at, l.ns"
-    " FROM access_logins l LEFT JOIN access_tokens t ON t.token_id = l.token_id WHERE l.login_id > :after"
-    " AND (:ns = '*' OR l.ns = :ns) AND (:all = 1 OR (l.ended_at IS NULL AND l.expires_at > :now"
-    " AND t.revoked_at IS NULL AND (t.expires_at IS NULL OR t.expires_at > :now))) ORDER BY l.login_id LIMIT :limit"
+    f"{_SELECT} WHERE l.login_id < :before AND (:ns = '*' OR l.ns = :ns) AND (:all = 1 OR (l.ended_at IS NULL"
+    " AND l.expires_at > :now AND t.revoked_at IS NULL AND (t.expires_at IS NULL OR t.expires_at > :now)))"
+    " ORDER BY l.login_id DESC LIMIT :limit"
 )
 
 
-def list(tx: Tx, *, all: bool = False, ns: str = EVERY, after: str = "", limit: int = 100) -> LoginPage:
-    """Links and sessions that open something, oldest first, a page at a time; with `all` also those that do no more."""
-    found = tx.all(_LIST, ns=ns, all=int(all), now=tx.now, after=after, limit=logged_rows.limited(limit))
-    return LoginPage(*logged_rows.paged(found, limit, _shown, lambda login: login.login_id))
+def list(tx: Tx, *, all: bool = False, cursor: str | None = None, limit: int = 100, ns: str = EVERY) -> Page[Login]:
+    """List links and sessions that are valid, newest first; with `all` also those that have ended."""
+    (before,) = paging.decode(cursor, _AFTER_EVERY_ID)
+    rows = tx.all(_LIST, ns=ns, all=int(all), now=tx.now, before=before, limit=paging.fetch(limit))
+    return paging.page((_Stored(*row).login() for row in rows), limit, lambda login: (login.login_id,))
 
 
-_END_ONE = sql(
+# The first end counts: ending a login again does not change when it ended.
+_END = sql(
     "UPDATE access_logins SET ended_at = coalesce(ended_at, :now) WHERE login_id = :login_id"
     " AND (:ns = '*' OR ns = :ns)"
-)
-_ONE = sql(
-    "SELECT l.login_id, l.kind, l.token_id, l.name, l.role, t.nouns, l.created_at, l.expires_at, l.ended_at, l.ns"
-    " FROM access_logins l LEFT JOIN access_tokens t ON t.token_id = l.token_id WHERE l.login_id = :login_id"
 )
 
 
 def end(tx: Tx, login_id: str, *, ns: str = EVERY) -> Login:
     """End a link or a session; one that has ended stays as it is."""
-    ended = tx.count(_END_ONE, login_id=login_id, now=tx.now, ns=ns)
-    found = tx.one(_ONE, login_id=login_id)
-    if not ended or found is None:
-        raise NotFoundError(f"there is no login {login_id}", login_id=login_id)
-    return _shown(found)
+    tx.execute(_END, login_id=login_id, now=tx.now, ns=ns)
+    return get(tx, login_id, ns=ns)
 
 
-_END = sql(
+_LOGOUT = sql(
     "UPDATE access_logins SET ended_at = :now WHERE secret_hash = :secret_hash AND kind = 'session'"
     " AND ended_at IS NULL"
 )
 
 
 def logout(tx: Tx, secret: str) -> bool:
-    """End a session; whether it was open."""
-    return tx.count(_END, secret_hash=tokens.digest(secret), now=tx.now) > 0
+    """End the session of a secret; return whether it was open."""
+    return tx.count(_LOGOUT, secret_hash=tokens.digest(secret), now=tx.now) > 0

@@ -1,12 +1,12 @@
 """Tokens: who may act at the server, as what, and until when.
 
 Rules:
-- A secret is 256 random bits, shown once, stored as a hash; it is found by that hash, so nothing is compared.
-- Making and revoking a token are leaves of its record.
-- A token that is revoked or past its time opens nothing; revoking it ends the logins that came from it.
-- A token of an agent works in the agent's own namespace, and beside decisions only with the nouns it was given. An
-  agent that is RETIRED comes in by none.
-- When a token was last used is known to a few minutes, and is outside the promise.
+- A secret is 256 random bits, shown once, stored as a hash; it is looked up by that hash, so nothing is compared.
+- Creating and revoking a token are leaves of its record.
+- A token that is revoked or expired is refused; revoking it ends the logins that came from it.
+- A token of an agent works in the agent's own namespace, and beside its flows only with the resources it is granted. A
+  RETIRED agent is refused with any token.
+- When a token was last used is recorded to a few minutes, and is not logged in the Merkle log.
 """
 
 from base64 import urlsafe_b64encode
@@ -14,40 +14,47 @@ from collections.abc import Iterable, Mapping
 from hashlib import sha256
 from typing import Any, Final
 
-from holdproof.db import Row, Tx, lock_exclusive, sql
+from holdproof import paging, validation
+from holdproof.crypto import canonical
+from holdproof.db import Tx, lock_exclusive, sql
 from holdproof.errors import AgentInactiveError, AuthenticationError, InvalidInputError, NotFoundError
 from holdproof.errors import UnauthenticatedError as Unauthenticated
-from holdproof.evidence.leaves import Projection
-from holdproof.model.access import EVERY, ROLES, NewToken, Token, TokenPage
+from holdproof.evidence.tables import Record, Table
+from holdproof.model import jsontext
+from holdproof.model.access import ROLES, NewToken, Token
 from holdproof.model.agents import Agent
+from holdproof.model.namespaces import EVERY, MAIN
+from holdproof.model.page import Page
 from holdproof.model.times import later
-from holdproof.runtime import agents, logged_rows
+from holdproof.runtime import agents
 
-TOKENS: Final = logged_rows.register(
-    Projection(
-        "access_tokens",
-        1,
-        (
-            *("token_id", "name", "role", "agent_id", "nouns", "secret_hash", "created_by", "created_at"),
-            *("expires_at", "revoked_at", "revoked_by", "ns"),
-        ),
-    ),
+
+def _names(text: str) -> tuple[str, ...]:
+    return tuple(jsontext.load(text))
+
+
+TOKENS: Final = Table(
+    "access_tokens",
+    Token,
     kind="token",
     key="token_id",
+    logged=(
+        *("token_id", "name", "role", "agent_id", "nouns", "secret_hash", "created_by", "created_at"),
+        *("expires_at", "revoked_at", "revoked_by", "ns"),
+    ),
+    loads={"nouns": _names},
 )
+# Ninety days: long enough for a dashboard, short enough that a forgotten token ends.
 TTL_S: Final = 90 * 86_400.0
 grantable: set[str] = set()
 """The resources that a token of an agent may name: the layer above, which declares resources, adds them."""
 _PREFIX: Final = "hf_"
 _SECRET_BYTES: Final = 32
 _MOST_NOUNS: Final = 100
+_AFTER_EVERY_ID: Final = "\U0010ffff"
+"""Sorts after every token id, which are ASCII."""
 
-_ADD = sql(
-    "INSERT INTO access_tokens (token_id, name, role, agent_id, nouns, secret_hash, created_by, created_at, expires_at,"
-    " revoked_at, revoked_by, ns, leaf_id, leaf_ver, leaf_salt) VALUES (:token_id, :name, :role, :agent_id, :nouns,"
-    " :secret_hash, :created_by, :created_at, :expires_at, :revoked_at, :revoked_by, :ns, :leaf_id, :leaf_ver,"
-    " :leaf_salt)"
-)
+_ADD = sql(TOKENS.insert())
 
 
 def create(
@@ -61,147 +68,156 @@ def create(
     by: str = "operator",
     ns: str = EVERY,
 ) -> NewToken:
-    """Make a token and show its secret, this once; without `ttl_s` it lasts until it is revoked."""
-    logged_rows.one_of("role", role, ROLES)
+    """Create a token and return its secret, this once; without `ttl_s` it lasts until it is revoked."""
+    validation.one_of("role", role, ROLES)
     if (role == "agent") != (agent_id is not None):
-        raise InvalidInputError("a token of an agent names the agent, and no other does", role=role)
-    row: dict[str, Any] = dict.fromkeys(TOKENS.columns)
-    row |= {"token_id": tx.new_id(), "name": logged_rows.name("name", name), "role": role, "agent_id": agent_id}
-    row |= {"nouns": _listed(role, nouns), "created_by": logged_rows.name("by", by), "created_at": tx.now}
-    row["ns"] = logged_rows.name("ns", ns) if agent_id is None else _home(tx, agent_id, ns)
-    if ttl_s is not None:
-        row["expires_at"] = later(tx.now, logged_rows.seconds("ttl_s", ttl_s, least=0.001))
+        raise InvalidInputError("a token with role agent names its agent_id, and no other does", role=role)
     secret = new_secret(tx, _PREFIX)
-    logged_rows.add(tx, _ADD, "token", TOKENS, row | {"secret_hash": digest(secret)})
-    return NewToken(_token(row | {"last_used_at": None}), secret)
+    row: dict[str, Any] = {
+        **dict.fromkeys(TOKENS.columns),
+        "token_id": tx.new_id(),
+        "name": validation.name("name", name),
+        "role": role,
+        "agent_id": agent_id,
+        "nouns": _resources(role, nouns),
+        "secret_hash": digest(secret),
+        "created_by": validation.name("by", by),
+        "created_at": tx.now,
+        "expires_at": None if ttl_s is None else later(tx.now, validation.seconds("ttl_s", ttl_s, least=0.001)),
+        "ns": validation.name("ns", ns) if agent_id is None else _home(tx, agent_id, ns),
+    }
+    TOKENS.add(tx, _ADD, row)
+    return NewToken(TOKENS.from_columns(row), secret)
 
 
 def new_secret(tx: Tx, prefix: str) -> str:
-    """256 random bits that say by their first letters what they are."""
+    """Return 256 random bits as text; the prefix tells tokens, links and sessions apart."""
     return prefix + urlsafe_b64encode(tx.random(_SECRET_BYTES)).decode().rstrip("=")
 
 
 def digest(secret: str) -> str:
-    """What is stored of a secret; whatever it is, it has one."""
+    """Return the SHA-256 of a secret, as it is stored; any string has one, also one with lone surrogates."""
     return sha256(secret.encode(errors="surrogatepass")).hexdigest()
 
 
-def _listed(role: str, nouns: Iterable[str] | None) -> str | None:
+def _resources(role: str, nouns: Iterable[str] | None) -> str | None:
+    """The names of resources as JSON text."""
     if nouns is None:
         return None
-    names = sorted({logged_rows.name("a noun", each) for each in nouns})
+    names = sorted({validation.name("a resource", each) for each in nouns})
     if len(names) > _MOST_NOUNS:
-        raise InvalidInputError(f"a token names at most {_MOST_NOUNS} nouns")
+        raise InvalidInputError(f"a token names at most {_MOST_NOUNS} resources")
     if role == "agent" and (beyond := [each for each in names if each not in grantable]):
         raise InvalidInputError(
-            f"an agent may be given {', '.join(sorted(grantable))}, not {', '.join(beyond)}", nouns=beyond
+            f"an agent may be granted {', '.join(sorted(grantable))}, not {', '.join(beyond)}", nouns=beyond
         )
-    return logged_rows.dump(names)
+    return canonical.dump_text(names)
 
 
 _HOME = sql("SELECT ns FROM agent_registry WHERE agent_id = :agent_id")
 
 
 def _home(tx: Tx, agent_id: str, ns: str) -> str:
-    """The namespace that an agent lives in."""
-    found = tx.one(_HOME, agent_id=agent_id)
-    if found is None or ns not in (EVERY, found[0]):
+    """Return the namespace of an agent; NotFoundError where it is not visible from `ns`."""
+    (home,) = tx.one(_HOME, agent_id=agent_id) or (None,)
+    if home is None or ns not in (EVERY, home):
         raise NotFoundError(f"there is no agent {agent_id}", agent_id=agent_id)
-    return str(found[0])
+    return str(home)
 
 
-_COLUMNS: Final = (
-    "token_id, name, role, agent_id, nouns, secret_hash, created_by, created_at, expires_at, revoked_at, revoked_by,"
-    " ns, last_used_at, leaf_id, leaf_ver"
-)
-_FIND = sql(f"SELECT {_COLUMNS} FROM access_tokens WHERE token_id = :token_id")  # noqa: S608
+_FIND = sql(TOKENS.select("WHERE token_id = :token_id", leaf=True))
 
 
 def get(tx: Tx, token_id: str, *, ns: str = EVERY) -> Token:
-    """One token, without its secret."""
-    return _shown(_known(tx, token_id, ns))
+    """Return one token, without its secret."""
+    return _record(tx, token_id, ns).value
 
 
-def _known(tx: Tx, token_id: str, ns: str) -> Row:
+def _record(tx: Tx, token_id: str, ns: str) -> Record[Token]:
     row = tx.one(_FIND, token_id=token_id)
-    if row is None or ns not in (EVERY, row[11]):
+    record = None if row is None else TOKENS.record(row)
+    if record is None or ns not in (EVERY, record.value.ns):
         raise NotFoundError(f"there is no token {token_id}", token_id=token_id)
-    return row
+    return record
 
 
 _LIST = sql(
-    f"SELECT {_COLUMNS} FROM access_tokens WHERE token_id > :after AND (:ns = '*' OR ns = :ns)"  # noqa: S608
-    " AND (:all = 1 OR (revoked_at IS NULL AND (expires_at IS NULL OR expires_at > :now)))"
-    " ORDER BY token_id LIMIT :limit"
+    TOKENS.select(
+        "WHERE token_id < :before AND (:ns = '*' OR ns = :ns)"
+        " AND (:all = 1 OR (revoked_at IS NULL AND (expires_at IS NULL OR expires_at > :now)))"
+        " ORDER BY token_id DESC LIMIT :limit"
+    )
 )
 
 
-def list(tx: Tx, *, all: bool = False, ns: str = EVERY, after: str = "", limit: int = 100) -> TokenPage:
-    """Tokens that open something, oldest first, a page at a time; with `all` also those that do no more."""
-    found = tx.all(_LIST, ns=ns, all=int(all), now=tx.now, after=after, limit=logged_rows.limited(limit))
-    return TokenPage(*logged_rows.paged(found, limit, _shown, lambda token: token.token_id))
+def list(tx: Tx, *, all: bool = False, cursor: str | None = None, limit: int = 100, ns: str = EVERY) -> Page[Token]:
+    """List tokens that are valid, newest first; with `all` also those that are revoked or expired."""
+    (before,) = paging.decode(cursor, _AFTER_EVERY_ID)
+    rows = tx.all(_LIST, ns=ns, all=int(all), now=tx.now, before=before, limit=paging.fetch(limit))
+    return paging.page(map(TOKENS.from_row, rows), limit, lambda token: (token.token_id,))
 
 
-_REVOKE = sql(
-    "UPDATE access_tokens SET revoked_at = :revoked_at, revoked_by = :revoked_by, leaf_id = :leaf_id,"
-    " leaf_ver = :leaf_ver, leaf_salt = :leaf_salt WHERE token_id = :token_id AND revoked_at IS NULL"
-)
+_REVOKE = sql(TOKENS.update("revoked_at", "revoked_by", where="token_id = :token_id AND revoked_at IS NULL"))
 _END = sql("UPDATE access_logins SET ended_at = :now WHERE token_id = :token_id AND ended_at IS NULL")
 
 
 def revoke(tx: Tx, token_id: str, *, by: str = "operator", ns: str = EVERY) -> Token:
-    """End a token and every login that came from it; one that is revoked already stays as it is."""
+    """Revoke a token and end every login that came from it; one that is revoked already stays as it is."""
+    # Two who revoke at once must not both write the next version.
     lock_exclusive(tx, f"token:{token_id}")
-    known = _known(tx, token_id, ns)
-    if known[9] is not None:
-        return _shown(known)
-    row = dict(zip(TOKENS.columns, known, strict=False)) | {
-        "revoked_at": tx.now,
-        "revoked_by": logged_rows.name("by", by),
-    }
-    logged_rows.change(tx, _REVOKE, "token", TOKENS, row, leaf_id=known[13], leaf_ver=known[14])
+    record = _record(tx, token_id, ns)
+    if record.value.revoked_at is not None:
+        return record.value
+    token = TOKENS.change(tx, _REVOKE, record, {"revoked_at": tx.now, "revoked_by": validation.name("by", by)})
     tx.execute(_END, token_id=token_id, now=tx.now)
-    return _token(row | {"last_used_at": known[12]})
+    return token
 
 
-_BY_SECRET = sql(f"SELECT {_COLUMNS} FROM access_tokens WHERE secret_hash = :secret_hash")  # noqa: S608
+# A unique index on the hash makes this a lookup; no secret is ever compared byte by byte.
+_BY_SECRET = sql(TOKENS.select("WHERE secret_hash = :secret_hash"))
 
 
 def authenticate(tx: Tx, secret: str, *, ns: str = EVERY) -> Token:
-    """The token of a secret, if it opens anything now; else UnauthenticatedError."""
+    """Return the token of a secret; UnauthenticatedError where it is unknown, revoked or expired."""
     row = tx.one(_BY_SECRET, secret_hash=digest(secret))
-    if row is None or ns not in (EVERY, row[11]):
-        raise Unauthenticated("this token is not known here")
-    token = _shown(row)
+    token = None if row is None else TOKENS.from_row(row)
+    if token is None or ns not in (EVERY, token.ns):
+        raise Unauthenticated("this token is unknown; create one with `holdproof tokens create`")
     if token.revoked_at is not None:
         raise Unauthenticated(f"the token {token.name} was revoked", token_id=token.token_id)
     if token.expires_at is not None and token.expires_at <= tx.now:
-        raise Unauthenticated(f"the token {token.name} ended {token.expires_at}", token_id=token.token_id)
+        raise Unauthenticated(f"the token {token.name} expired at {token.expires_at}", token_id=token.token_id)
     if token.agent_id is not None:
         _admit(agents.get(tx, token.agent_id, ns=token.ns))
     return token
 
 
-def agent(tx: Tx, agent_id: str, secret: str, *, ns: str = EVERY) -> Agent:
-    """The agent that a session token belongs to, wherever it lives; one that is RETIRED does not come in."""
+def authenticate_agent(tx: Tx, agent_id: str, secret: str, *, ns: str = EVERY) -> Agent:
+    """Return the agent that a session token belongs to, whatever its namespace.
+
+    Raises UnauthenticatedError where they do not belong together, and AgentInactiveError for a RETIRED agent.
+    """
     try:
-        found = tx.one(_HOME, agent_id=agent_id)
-        known = agents.authenticate(tx, agent_id, secret, ns=found[0] if found else logged_rows.MAIN)
+        # An unknown agent is looked for in the main namespace, and refused there like a wrong token.
+        (home,) = tx.one(_HOME, agent_id=agent_id) or (MAIN,)
+        agent = agents.authenticate(tx, agent_id, secret, ns=home)
     except (AuthenticationError, InvalidInputError) as error:
         raise Unauthenticated("agent and token do not belong together") from error
-    if ns not in (EVERY, known.ns):
+    if ns not in (EVERY, agent.ns):
         raise Unauthenticated("agent and token do not belong together")
-    return _admit(known)
+    return _admit(agent)
 
 
-def _admit(known: Agent) -> Agent:
-    """An agent that comes in, by whatever token."""
-    if known.status == "RETIRED":
-        about = {"agent_id": known.agent_id, "agent_status": known.status}
-        raise AgentInactiveError(f"agent {known.agent_id} is RETIRED", **about)
-    return known
+def _admit(agent: Agent) -> Agent:
+    """Refuse an agent that is RETIRED, whatever its token."""
+    if agent.status == "RETIRED":
+        raise AgentInactiveError(
+            f"agent {agent.agent_id} is RETIRED", agent_id=agent.agent_id, agent_status=agent.status
+        )
+    return agent
 
 
+# Requests finish in any order: only a later moment replaces an earlier one.
 _TOUCH = sql(
     "UPDATE access_tokens SET last_used_at = :at WHERE token_id = :token_id"
     " AND (last_used_at IS NULL OR last_used_at < :at)"
@@ -209,15 +225,5 @@ _TOUCH = sql(
 
 
 def touch(tx: Tx, used: Mapping[str, str]) -> None:
-    """Keep when tokens were last used; an older moment than the one known changes nothing."""
+    """Record when tokens were last used; a moment older than the recorded one changes nothing."""
     tx.many(_TOUCH, [{"token_id": token_id, "at": at} for token_id, at in sorted(used.items())])
-
-
-def _shown(row: Row) -> Token:
-    return _token(dict(zip((*TOKENS.columns, "last_used_at"), row, strict=False)))
-
-
-def _token(row: Mapping[str, Any]) -> Token:
-    names = logged_rows.load(row["nouns"])
-    shown = {column: value for column, value in row.items() if column != "secret_hash"}
-    return Token(**shown | {"nouns": None if names is None else tuple(names)})

@@ -1,4 +1,4 @@
-"""Who may act at the server: the noun of tokens, with the logins of people and what happened at the door."""
+"""Access to the server: tokens, the logins of people, and the access log."""
 
 from collections.abc import Callable
 from concurrent.futures import Future
@@ -15,7 +15,7 @@ T = TypeVar("T")
 
 
 def _ungated(fn: Callable[Concatenate[Tx, P], T]) -> Callable[Concatenate[Context, P], Future[T]]:
-    """An operation that writes while the store is locked too: people come in to see why."""
+    """An operation that writes while the store is locked too: people log in to see why."""
 
     @wraps(fn)
     def write(context: Context, /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
@@ -25,7 +25,7 @@ def _ungated(fn: Callable[Concatenate[Tx, P], T]) -> Callable[Concatenate[Contex
 
 
 class Tokens(Resource[Executor]):
-    """Who may act at the server, and what happened at its door."""
+    """Who may act at the server."""
 
     group = "Operate"
 
@@ -40,34 +40,51 @@ class Tokens(Resource[Executor]):
     )
     revoke = Writes(tokens.revoke, example="0198a7c2-9c1e-7a3b-8d4e-5f6071829304 --by ann")
     authenticate = Reads(tokens.authenticate, internal=True)
-    agent = Reads(tokens.agent, internal=True)
+    authenticate_agent = Reads(tokens.authenticate_agent, internal=True)
     touch = Awaits(_ungated(tokens.touch), internal=True)
-    link = Awaits(
-        _ungated(logins.link),
+
+
+class Logins(Resource[Executor]):
+    """Links that open the console once, and sessions of people."""
+
+    group = "Operate"
+
+    create_link = Awaits(
+        _ungated(logins.create_link),
         secret=True,
         delegates=True,
         from_caller=("token_id", "name", "role"),
         example="--name ann",
     )
-    login = Awaits(_ungated(logins.login), secret=True, internal=True)
-    logout = Awaits(_ungated(logins.logout), internal=True)
-    session = Reads(logins.session, internal=True)
-    end = Awaits(_ungated(logins.end), example="0198a7c2-9c1e-7a3b-8d4e-5f6071829304")
-    logins = Reads(
+    exchange = Awaits(_ungated(logins.exchange), secret=True, internal=True)
+    authenticate = Reads(logins.authenticate, internal=True)
+    get = Reads(logins.get)
+    list = Reads(
         logins.list,
         columns=("login_id", "kind", "name", "role", "ns", "token_id", "expires_at", "ended_at"),
         example="--all",
     )
+    end = Awaits(_ungated(logins.end), example="0198a7c2-9c1e-7a3b-8d4e-5f6071829304")
+    logout = Awaits(_ungated(logins.logout), internal=True)
+
+
+class AccessLog(Resource[Executor]):
+    """Who was refused by the server, who logged in, who logged out."""
+
+    group = "Operate"
+
     record = Awaits(_ungated(access_log.record), internal=True)
-    events = Reads(
-        access_log.events,
+    list = Reads(
+        access_log.list,
         columns=("id", "created_at", "event", "status", "code", "caller", "address", "method", "path", "count"),
         example="--event denied",
     )
 
 
 class AccessResources(Generic[Executor]):
-    """The noun of the server, shown by a face."""
+    """The resources of access, of a client."""
 
     def __init__(self, face: Executor) -> None:
         self.tokens = Tokens(face)
+        self.logins = Logins(face)
+        self.access_log = AccessLog(face)

@@ -8,54 +8,54 @@ from holdproof.db import Work
 from holdproof.errors import InvalidInputError
 from holdproof.executors import AsyncExecutor, Executor, Resource, RunsWith, SyncExecutor
 from holdproof.runtime import runs
-from holdproof.runtime.runs import Run
+from holdproof.runtime.runs import FlowRun
 
 
 class OpenFlow(Resource[Executor]):
-    """A flow that is worked on."""
+    """An open flow: its steps, locks and approvals."""
 
     step = RunsWith(runs.step)
     lock = RunsWith(runs.lock)
-    ask = RunsWith(runs.question)
+    approve = RunsWith(runs.approve)
     heartbeat = RunsWith(runs.beat)
 
-    def __init__(self, face: Executor, run: Run) -> None:
+    def __init__(self, face: Executor, run: FlowRun) -> None:
         super().__init__(face)
         self._run = run
 
     @property
-    def held(self) -> Run:
-        """The flow in hand."""
+    def held(self) -> FlowRun:
+        """The leased flow that its methods work on."""
         return self._run
 
     @property
     def ns(self) -> None:
-        """A flow in hand stays in its own namespace: its verbs need not be held to one."""
+        """None: a flow stays in its own namespace, so that its methods need not be held to one."""
 
     @property
     def flow_id(self) -> str:
         """The flow's id."""
-        return self._run.hand.flow_id
+        return self._run.lease.flow_id
 
 
 class FlowBlock(Resource[Executor]):
     """A flow as a block: leaving it completes the flow, an exception undoes its steps and fails it."""
 
-    _run: Run
+    _run: FlowRun
 
-    def __init__(self, face: Executor, entering: Work[Run]) -> None:
+    def __init__(self, face: Executor, entering: Work[FlowRun]) -> None:
         super().__init__(face)
         self._entering = entering
 
     @classmethod
-    def taken(cls, face: Executor, run: Run) -> "FlowBlock[Executor]":  # type: ignore[misc]
-        """A block around a flow that is in hand already: it can only be left."""
+    def taken(cls, face: Executor, run: FlowRun) -> "FlowBlock[Executor]":  # type: ignore[misc]
+        """A block around a flow that is leased already: it can only be left."""
         block = cls(face, _nothing())
         block._run = run
         return block
 
-    def _enter(self) -> Work[Run]:
-        """Open the flow, or take it up; a block is entered once."""
+    def _enter(self) -> Work[FlowRun]:
+        """Open the flow, or resume it; a block is entered once."""
         if inspect.getgeneratorstate(self._entering) != inspect.GEN_CREATED:
             raise InvalidInputError("a block is entered once: `flows.run` makes another")
         return self._entering
@@ -93,6 +93,6 @@ class FlowBlock(Resource[Executor]):
             self._face.run(work)
 
 
-def _nothing() -> Work[Run]:
-    raise InvalidInputError("this flow is in hand already")
+def _nothing() -> Work[FlowRun]:
+    raise InvalidInputError("this flow is leased already")
     yield

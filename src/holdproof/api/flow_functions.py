@@ -1,8 +1,8 @@
-"""Functions as flows: `@store.decision(flow_type="rebalance", agent="trader")`.
+"""Functions as flows: `@store.flow(name="rebalance", agent="trader")`.
 
 Rules:
-- A flow type has one function in an open store; a second is refused.
-- The async face takes `async def`, the sync face `def`; the wrong one is refused where it is decorated.
+- A name has one function in an open store; a second is refused.
+- The async client takes `async def`, the sync client `def`; the wrong one is refused where it is decorated.
 - A call with arguments that do not fit the function fails like a call of the function: nothing is opened.
 """
 
@@ -11,19 +11,20 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial, update_wrapper
 from typing import Any, Generic, ParamSpec, TypeVar
 
+from holdproof import validation
 from holdproof.api.flow_block import OpenFlow
 from holdproof.errors import AlreadyExistsError, WrongClientError
 from holdproof.executors import AsyncExecutor, SyncExecutor, with_namespace
-from holdproof.runtime import decisions, logged_rows
-from holdproof.runtime.decisions import Kind, Registered
-from holdproof.runtime.runs import Run
+from holdproof.runtime import functions
+from holdproof.runtime.functions import FunctionSpec, RegisteredFunction
+from holdproof.runtime.runs import FlowRun
 
 P = ParamSpec("P")
 R = TypeVar("R")
-K = TypeVar("K", bound=Kind)
+K = TypeVar("K", bound=FunctionSpec)
 
-Registry = dict[str, Registered]
-"""The functions of an open store, by flow type."""
+Registry = dict[str, RegisteredFunction]
+"""The functions of an open store, by name."""
 Performs = Callable[[Sequence[Any], Mapping[str, Any], Mapping[str, Any]], Any]
 """Opens a flow and runs a function in it: given its arguments, by place and by name, and how the flow is opened."""
 
@@ -53,28 +54,28 @@ def register(
     face: AsyncExecutor | SyncExecutor,
     fn: Callable[..., R],
     *,
-    flow_type: str,
-    flow_version: str,
+    name: str,
+    version: str,
     lease_s: float,
     opening: Mapping[str, Any],
 ) -> FlowFunction[Any, R]:
-    """Make a function the one of its flow type."""
+    """Register a function under its name."""
 
-    def bind(run: Run, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Callable[[], Any]:
+    def bind(run: FlowRun, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Callable[[], Any]:
         return partial(fn, OpenFlow(face, run), *args, **kwargs)
 
     def performs(args: Sequence[Any], kwargs: Mapping[str, Any], opening: Mapping[str, Any]) -> Any:
-        return face.run(decisions.decide(registered, args, kwargs, **with_namespace(face, {**opening})))
+        return face.run(functions.call(registered, args, kwargs, **with_namespace(face, {**opening})))
 
-    registered = Registered(flow_type, flow_version, lease_s, opening.get("agent_id"), bind)
+    registered = RegisteredFunction(name, version, lease_s, opening.get("agent_id"), bind)
     enlist(registry, registered, fn, soft=isinstance(face, AsyncExecutor))
     return FlowFunction(fn, performs, opening)
 
 
 def enlist(registry: dict[str, K], kind: K, fn: Callable[..., Any], *, soft: bool) -> None:
-    """Let a flow type have this function, if it has none and the function is of the right colour."""
-    name = logged_rows.name("flow_type", kind.name)
+    """Add a function to a registry, if its name is free and it is `async def` where that is needed (`soft`)."""
+    name = validation.name("name", kind.name)
     if inspect.iscoroutinefunction(fn) != soft:
-        raise WrongClientError(f"the function of flow type {name} does not fit this face", flow_type=name)
+        raise WrongClientError(f"flow {name} must be {'async def' if soft else 'def'} for this client", name=name)
     if registry.setdefault(name, kind) is not kind:
-        raise AlreadyExistsError(f"the flow type {name} has a function already", flow_type=name)
+        raise AlreadyExistsError(f"the flow {name} has a function already", name=name)

@@ -1,4 +1,4 @@
-"""What agents decide: a noun for each module of the runtime."""
+"""Flows and what guards them: the resources of the runtime, one declaration per method."""
 
 from collections.abc import Callable
 from typing import Any, Concatenate, Generic, ParamSpec, TypeVar
@@ -26,12 +26,12 @@ from holdproof.runtime import (
     audit,
     budgets,
     contexts,
-    decisions,
     escalations,
     exports,
     feedback,
     flow_queries,
     flows,
+    functions,
     idempotency,
     inbox,
     leases,
@@ -69,7 +69,7 @@ class Agents(Resource[Executor]):
 
 
 class Flows(Resource[Executor]):
-    """FlowFunction flows, and the workers that have them in hand."""
+    """Durable workflow runs, and the leases of their workers."""
 
     group = "Run"
 
@@ -84,18 +84,13 @@ class Flows(Resource[Executor]):
     )
     cancel = Writes(flows.cancel, example="0198a7c2-9c1e-7a3b-8d4e-5f6071829304 --reason 'no longer needed'")
     get = Reads(flows.get, agent=OWN_FLOW, tool=True, example="0198a7c2-9c1e-7a3b-8d4e-5f6071829304")
-    tree = Reads(flow_queries.tree, agent=owns(root="flow"), example="0198a7c2-9c1e-7a3b-8d4e-5f6071829304")
+    tree = Reads(flow_queries.tree, agent=OWN_FLOW, example="0198a7c2-9c1e-7a3b-8d4e-5f6071829304")
     list = Reads(
         flow_queries.list,
         agent=OWN_AGENT,
         tool=True,
         columns=("flow_id", "status", "flow_type", "agent_id", "created_at", "updated_at"),
         example="--status RUNNING --agent-id trader",
-    )
-    search = Reads(
-        flow_queries.search,
-        columns=("flow_id", "status", "flow_type", "agent_id", "created_at", "updated_at"),
-        example="trade --status FAILED",
     )
     transitions = Reads(flow_queries.transitions, agent=OWN_FLOW)
     timeline = Reads(
@@ -106,7 +101,7 @@ class Flows(Resource[Executor]):
     lease = Writes(leases.lease, agent=OWN_FLOW)
     heartbeat = Writes(leases.heartbeat, agent=OWN_FLOW)
     release = Writes(leases.release, agent=OWN_FLOW)
-    recover = RunsWith(decisions.recover, example="--register my_agents:register")
+    recover = RunsWith(functions.recover, example="--register my_agents:register")
     steps = Reads(
         steps.list,
         agent=OWN_FLOW,
@@ -125,18 +120,18 @@ class Flows(Resource[Executor]):
         return self._registry
 
     def run(self, agent_id: str | None = None, *, resume: str | None = None, **opening: Any) -> FlowBlock[Executor]:
-        """A new flow of an agent as a block, or one to resume; `opening` is what `flows.start` takes, and `lease_s`."""
+        """Open a flow of an agent as a block, or resume one; `opening` is what `flows.start` takes, and `lease_s`."""
         return FlowBlock(self._face, runs.enter(agent_id, resume=resume, **with_namespace(self._face, opening)))
 
 
 class Contexts(Resource[Executor]):
-    """What flows are given to decide with."""
+    """The inputs that flows decide with."""
 
     group = "Run"
 
     put = Writes(contexts.put, agent=OWN_FLOW, tool=True)
     update = Writes(contexts.update, agent=OWN_FLOW)
-    read = Reads(contexts.read, agent=OWN_FLOW, tool=True, example="0198a7c2-9c1e-7a3b-8d4e-5f6071829304")
+    get = Reads(contexts.get, agent=OWN_FLOW, tool=True, example="0198a7c2-9c1e-7a3b-8d4e-5f6071829304")
     versions = Reads(
         contexts.versions, columns=("ver", "at", "index", "commitment"), example="0198a7c2-9c1e-7a3b-8d4e-5f6071829304"
     )
@@ -150,27 +145,22 @@ class State(Resource[Executor]):
 
     put = Writes(state.put, agent=OWN_AGENT, tool=True)
     update = Writes(state.update, agent=OWN_AGENT, tool=True)
-    read = Reads(state.read, agent=OWN_AGENT, tool=True, example="trader")
+    get = Reads(state.get, agent=OWN_AGENT, tool=True, example="trader")
     versions = Reads(state.versions, columns=("ver", "at", "index", "commitment"), example="trader")
 
 
 class Feedback(Resource[Executor]):
-    """How decisions turned out."""
+    """How flows turned out."""
 
     group = "Inspect"
 
     record = Writes(feedback.record, tool=True)
-    trajectory = Reads(
-        feedback.trajectory,
+    list = Reads(
+        feedback.list,
         agent=OWN_AGENT,
         tool=True,
         columns=("id", "created_at", "status", "score", "source", "flow_id", "reason"),
-        example="trader --since 2026-01-01T00:00:00Z",
-    )
-    recent = Reads(
-        feedback.recent,
-        columns=("id", "created_at", "status", "score", "source", "flow_id", "reason"),
-        example="trader --limit 20",
+        example="--agent-id trader --since 2026-01-01T00:00:00Z",
     )
 
 
@@ -181,15 +171,10 @@ class Audit(Resource[Executor]):
 
     record = Writes(audit.record, agent=OWN_FLOW, tool=True)
     get = Reads(audit.get, example="4711")
-    for_flow = Reads(
-        audit.for_flow,
+    list = Reads(
+        audit.list,
         agent=OWN_FLOW,
         tool=True,
-        columns=("id", "created_at", "severity", "event_type", "flow_id", "step_id", "state"),
-        example="0198a7c2-9c1e-7a3b-8d4e-5f6071829304",
-    )
-    search = Reads(
-        audit.search,
         columns=("id", "created_at", "severity", "event_type", "flow_id", "step_id", "state"),
         example="--severity ERROR --since 2026-01-01T00:00:00Z",
     )
@@ -207,7 +192,7 @@ class Ledger(Resource[Executor]):
 
 
 class Locks(Resource[Executor]):
-    """Resources in the hands of flows."""
+    """Resources that flows hold."""
 
     group = "Run"
 
@@ -240,7 +225,7 @@ class Idempotency(Resource[Executor]):
     once = Runs(idempotency.once)
     get = Reads(idempotency.get)
     settle = Writes(idempotency.settle)
-    forget = Writes(idempotency.forget)
+    delete = Writes(idempotency.delete)
 
 
 class Retries(Resource[Executor]):
@@ -260,13 +245,13 @@ class Sagas(Resource[Executor]):
 
     mark_dirty = Writes(sagas.mark_dirty, agent=OWN_FLOW)
     get = Reads(sagas.get, agent=OWN_FLOW, example="0198a7c2-9c1e-7a3b-8d4e-5f6071829304")
-    list_dirty = Reads(sagas.list_dirty, columns=("flow_id", "failed_step", "created_at", "partial_state"))
+    list = Reads(sagas.list, columns=("flow_id", "failed_step", "created_at", "partial_state"))
     compensate = Runs(sagas.compensate)
     clear = Writes(sagas.clear, example="0198a7c2-9c1e-7a3b-8d4e-5f6071829304 --by ann", exit_code=exit_absent)
 
 
 class Escalations(Resource[Executor]):
-    """Questions to people."""
+    """Requests for human decisions."""
 
     group = "Approve"
 
@@ -276,30 +261,24 @@ class Escalations(Resource[Executor]):
         tool=True,
     )
     resolve = Writes(
-        escalations.resolve, example="17 APPROVED --by ann --comment 'within the limit'", files=("proposal",)
+        escalations.resolve, example="17 approve --by ann --comment 'within the limit'", files=("proposal",)
     )
     expire = Writes(escalations.expire)
     get = Reads(inbox.get, agent=OWN_ESCALATION, tool=True, example="17")
-    pending = Reads(
-        inbox.pending,
-        agent=OWN_AGENT,
-        tool=True,
-        columns=("id", "impact", "agent_id", "flow_id", "created_at", "deadline", "reason"),
-        example="--agent-id trader",
-    )
-    due = Reads(inbox.due, columns=("id", "impact", "agent_id", "flow_id", "created_at", "deadline", "reason"))
     list = Reads(
         inbox.list,
-        columns=("id", "status", "impact", "agent_id", "flow_id", "created_at", "resolved_at", "reason"),
-        example="--status APPROVED",
+        agent=OWN_AGENT,
+        tool=True,
+        columns=("id", "outcome", "impact", "agent_id", "flow_id", "created_at", "deadline", "reason"),
+        example="--status PENDING --order due",
     )
-    waiting = Reads(inbox.waiting)
-    budget = Reads(budgets.standing, example="trader")
+    count = Reads(inbox.count)
+    budget = Reads(budgets.get, example="trader")
     wait = Runs(inbox.wait, agent=OWN_ESCALATION, tool=True, tool_defaults={"timeout_s": 50.0})
 
 
 class Sweep(Resource[Executor]):
-    """What time has ended, put away."""
+    """Removal of what has expired."""
 
     group = "Operate"
 
@@ -307,7 +286,7 @@ class Sweep(Resource[Executor]):
 
 
 class RuntimeResources(Generic[Executor]):
-    """The nouns of the runtime, shown by a face."""
+    """The resources of the runtime, of a client."""
 
     def __init__(self, face: Executor) -> None:
         self._face: Executor = face
@@ -326,26 +305,26 @@ class RuntimeResources(Generic[Executor]):
         self.escalations = Escalations(face)
         self.sweep = Sweep(face)
 
-    def decision(
+    def flow(
         self,
         *,
-        flow_type: str,
+        name: str | None = None,
+        version: str = "1.0",
         agent: str | None = None,
-        flow_version: str = "1.0",
         lease_s: float = leases.LEASE_S,
         **opening: Any,
     ) -> Callable[[Callable[Concatenate[OpenFlow[Executor], P], R]], FlowFunction[P, R]]:
-        """Register a function that works on a flow, so that `flows.recover` can run it again on any worker.
+        """Register a function as a flow, so that `flows.recover` can run it again on any worker.
 
-        Its first parameter is the flow, the others are JSON; `opening` is what `flows.start` takes. Calling it opens a
-        flow of the agent and gives what the function gives.
+        Its first parameter is the open flow, the others are JSON; `opening` is what `flows.start` takes. Calling it
+        opens a flow of the agent and returns what the function returns. `name` is the function's unless it is given.
         """
         return lambda fn: register(
             self._registry,
             self._face,
             fn,
-            flow_type=flow_type,
-            flow_version=flow_version,
+            name=name or fn.__name__,
+            version=version,
             lease_s=lease_s,
             opening={"agent_id": agent, **opening},
         )

@@ -208,7 +208,7 @@ class _Link(Shape):
     def load(self, given: Any, at: str) -> CID:
         """See Shape."""
         if isinstance(given, dict) and given.keys() == {_LINK} and isinstance(given[_LINK], str):
-            return cids.given(given[_LINK])
+            return cids.parse_argument(given[_LINK])
         raise _wrong(at, f"a link is written {{{_LINK!r}: cid}}")
 
     def schema(self, named: Named) -> Schema:  # noqa: ARG002

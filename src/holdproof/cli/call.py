@@ -175,20 +175,18 @@ def _parameter(parameter: inspect.Parameter) -> click.Parameter:
     """Turn a parameter of a handler into one of click."""
     hint, about = get_args(parameter.annotation)
     required = parameter.default is parameter.empty
-    default = None if required else parameter.default
+    # Even None counts as a default for click: what is required is given none at all.
+    settings: dict[str, Any] = {"required": True} if required else {"default": parameter.default}
     kind, many = _kind(hint)
     if isinstance(about, Argument):
         metavar = about.metavar or parameter.name.upper()
-        argument = click.Argument(
-            [parameter.name], type=kind, required=required, default=default, metavar=metavar, nargs=-1 if many else 1
-        )
-        if about.complete is not None:
-            argument._custom_shell_complete = about.complete  # what click sets from `shell_complete`
-        return argument
-    settings = {"type": kind, "default": default, "required": required, "multiple": many, **about.settings}
+        settings |= {"metavar": metavar, "nargs": -1 if many else 1, "shell_complete": about.complete}
+        return click.Argument([parameter.name], type=kind, **{"required": False, **settings})
     if hint is bool:
-        settings = {"is_flag": True, "default": default, **about.settings}
-    return click.Option([*about.flags, parameter.name], **settings)
+        settings["is_flag"] = True
+    else:
+        settings |= {"type": kind, "multiple": many}
+    return click.Option([*about.flags, parameter.name], **{**settings, **about.settings})
 
 
 def _kind(hint: Any) -> tuple[Any, bool]:

@@ -21,13 +21,13 @@ from holdproof.cli.trust import written
 from holdproof.errors import HoldproofError, InvalidInputError, NotFoundError
 from holdproof.model.backup import Backup
 from holdproof.model.blobs import Blob
-from holdproof.model.flows import Recovered
+from holdproof.model.flows import Recovery
 from holdproof.model.imports import Imported, Takeover
 from holdproof.model.lisp import LispExported, LispImported
 from holdproof.model.memory import Archived, SnapshotsImported
 from holdproof.model.storage import TelemetryEvent
 from holdproof.model.threads import ThreadsImported
-from holdproof.runtime.logged_rows import BEGINNING
+from holdproof.model.times import BEGINNING
 from holdproof.upkeep.backups import backup_list
 
 COMMANDS: dict[str, click.Command] = {}
@@ -430,7 +430,7 @@ def recover(
     worker: Annotated[str | None, Option("--worker", help="The name to take flows in hand with.")] = None,
     limit: Annotated[int, Option("--limit", help="How many, at most.")] = 100,
     ns: Namespace = "main",
-) -> Recovered:
+) -> Recovery:
     """Run flows again whose worker is gone and whose function is registered; names those that are left."""
     registering = find_function(register)
     with call.open() as store:

@@ -1,1 +1,1 @@
-"""What is stored once, what is sealed for a person, and files handled with care."""
+"""Content-addressed blocks and values, encryption per subject, durable files, the Kubo client."""

@@ -1,10 +1,10 @@
-"""Blocks: bytes under their own hash, stored once, never changed.
+"""Blocks: immutable bytes under their own hash, stored once.
 
 Rules:
-- A block is hashed before it is written and after it is read: what comes back is what its CID names, or an error.
-- To write a block that is there already is no work and no error; two writers never fight over one.
-- A block has at most 1 MiB; what is larger is split by whoever puts it.
-- The key is the CID in bytes, so that whoever walks the table knows what each block is.
+- A block is hashed before it is written and after it is read: a reader gets what the CID names, or an error.
+- Writing a block that exists is a no-op; two writers of one block do not conflict.
+- A block has at most 1 MiB; callers split what is larger.
+- The key is the CID in bytes, so that a walk through the table knows the codec of each block.
 """
 
 import json
@@ -18,20 +18,25 @@ from holdproof.crypto.mst import Get
 from holdproof.db import Tx, sql
 from holdproof.errors import InvalidInputError, NotFoundError, ProofError
 
-_ASKED: Final = 500
+_BATCH: Final = 500
+"""How many CIDs one query of `missing` asks for."""
 
 _PUT = sql("INSERT INTO objects (h, data) VALUES (:h, :data) ON CONFLICT (h) DO NOTHING")
 
 
 def put(tx: Tx, blocks: Mapping[CID, bytes]) -> None:
-    """Write blocks that are not there yet, each hashed once more."""
+    """Store the blocks that are not stored yet; each is hashed once more before.
+
+    Raises InvalidInputError for a block that is too large or has no plain CID, ProofError for one that does not match.
+    """
     rows = []
     for cid, data in blocks.items():
         if len(data) > MAX_SIZE or not cid.plain:
             raise InvalidInputError("a block has at most 1 MiB and a plain CID", cid=str(cid), size=len(data))
         cids.verify(cid, data)
         rows.append({"h": cid.raw, "data": data})
-    rows.sort(key=_key)  # or two that write the same blocks might each wait for the other
+    # In one order everywhere: two transactions with the same blocks could otherwise deadlock.
+    rows.sort(key=_key)
     tx.many(_PUT, rows)
 
 
@@ -43,13 +48,16 @@ _GET = sql("SELECT data FROM objects WHERE h = :h")
 
 
 def find(tx: Tx, cid: CID) -> bytes | None:
-    """A block as it is stored, not hashed; None where there is none."""
+    """Return a block as it is stored, not verified; None where it is absent."""
     row = tx.one(_GET, h=cid.raw)
-    return None if row is None else row[0]
+    if row is None:
+        return None
+    (data,) = row
+    return data  # type: ignore[no-any-return]
 
 
 def get(tx: Tx, cid: CID) -> bytes:
-    """A block, hashed; NotFoundError where there is none, ProofError where it is another."""
+    """Return a verified block; NotFoundError where it is absent, ProofError where it does not match its CID."""
     data = find(tx, cid)
     if data is None:
         raise NotFoundError("no such block", cid=str(cid))
@@ -58,7 +66,7 @@ def get(tx: Tx, cid: CID) -> bytes:
 
 
 def require(get: Get, cid: CID) -> bytes:
-    """A block that must be wherever `get` looks, hashed; ProofError where it is missing or another."""
+    """Return a verified block that must exist; ProofError where it is missing or does not match its CID."""
     data = get(cid)
     if data is None:
         raise ProofError("a block is missing", cid=str(cid))
@@ -67,39 +75,44 @@ def require(get: Get, cid: CID) -> bytes:
 
 
 def getter(tx: Tx) -> Get:
-    """What trees and lists read their blocks with; they hash them themselves."""
+    """Return the `get` of trees and lists, which verify the blocks themselves."""
     return lambda cid: find(tx, cid)
 
 
 _FIND_ALL = sql(
-    "SELECT h, data FROM objects WHERE h IN (SELECT unhex(value) FROM json_each(:wanted))",
+    "SELECT h, data FROM objects WHERE h IN (SELECT unhex(value) FROM json_each(:keys))",
     postgres="SELECT h, data FROM objects WHERE h IN"
-    " (SELECT decode(value, 'hex') FROM json_array_elements_text(CAST(:wanted AS JSON)))",
+    " (SELECT decode(value, 'hex') FROM json_array_elements_text(CAST(:keys AS JSON)))",
 )
 
 
-def find_all(tx: Tx, wanted: Iterable[CID]) -> dict[CID, bytes]:
-    """Those of some blocks that are there, as they are stored, not hashed: a quarter of the price of one by one."""
-    rows = tx.all(_FIND_ALL, wanted=json.dumps([cid.raw.hex() for cid in wanted]))
+def find_all(tx: Tx, blocks: Iterable[CID]) -> dict[CID, bytes]:
+    """Return those of the blocks that exist, as they are stored, not verified; a quarter of the cost of `find` each."""
+    rows = tx.all(_FIND_ALL, keys=_keys(blocks))
     return {CID(raw): data for raw, data in rows}
 
 
-_HELD = sql(
-    "SELECT h FROM objects WHERE h IN (SELECT unhex(value) FROM json_each(:wanted))",
+def _keys(blocks: Iterable[CID]) -> str:
+    """Encode CIDs as the JSON list of hex texts that both databases unpack in one parameter."""
+    return json.dumps([cid.raw.hex() for cid in blocks])
+
+
+_EXISTING = sql(
+    "SELECT h FROM objects WHERE h IN (SELECT unhex(value) FROM json_each(:keys))",
     postgres="SELECT h FROM objects WHERE h IN"
-    " (SELECT decode(value, 'hex') FROM json_array_elements_text(CAST(:wanted AS JSON)))",
+    " (SELECT decode(value, 'hex') FROM json_array_elements_text(CAST(:keys AS JSON)))",
 )
 
 
-def missing(tx: Tx, wanted: Iterable[CID]) -> list[CID]:
-    """Which of these blocks are not there, each once, in their order."""
-    asked = list(dict.fromkeys(wanted))
-    lacking: list[CID] = []
-    for start in range(0, len(asked), _ASKED):
-        part = asked[start : start + _ASKED]
-        held = {row[0] for row in tx.all(_HELD, wanted=json.dumps([cid.raw.hex() for cid in part]))}
-        lacking += [cid for cid in part if cid.raw not in held]
-    return lacking
+def missing(tx: Tx, blocks: Iterable[CID]) -> list[CID]:
+    """Return those of the blocks that do not exist, each once, in order."""
+    distinct = list(dict.fromkeys(blocks))
+    absent: list[CID] = []
+    for start in range(0, len(distinct), _BATCH):
+        batch = distinct[start : start + _BATCH]
+        existing = {raw for (raw,) in tx.all(_EXISTING, keys=_keys(batch))}
+        absent += [cid for cid in batch if cid.raw not in existing]
+    return absent
 
 
 class BlockPage(NamedTuple):
@@ -109,6 +122,7 @@ class BlockPage(NamedTuple):
     last: int | bytes | None
 
 
+# The cheapest order to read: by row on SQLite, whose table is not clustered by hash, by key on PostgreSQL.
 _PAGE = sql(
     "SELECT rowid, h, data FROM objects WHERE rowid > :after ORDER BY rowid LIMIT :limit",
     postgres="SELECT h, h, data FROM objects WHERE h > :after ORDER BY h LIMIT :limit",
@@ -117,6 +131,12 @@ _FIRST: Final[dict[str, int | bytes]] = {"sqlite": -1, "postgres": b""}
 
 
 def page(tx: Tx, after: int | bytes | None = None, limit: int = 200) -> BlockPage:
-    """Every block there is, a few at a time, in the order that is cheapest to read."""
+    """Return the next page of all blocks; start without `after`, continue with `last` of the page before."""
     rows = tx.all(_PAGE, after=_FIRST[tx.dialect] if after is None else after, limit=limit)
-    return BlockPage([(row[1], row[2]) for row in rows], rows[-1][0] if len(rows) == limit else None)
+    last = None
+    blocks = []
+    for position, raw, data in rows:
+        blocks.append((raw, data))
+        last = position
+    # A short page is the last one.
+    return BlockPage(blocks, last if len(rows) == limit else None)

@@ -1,4 +1,4 @@
-"""Addresses on the web, without what opens them: a URL is in logs and messages, a password is in neither."""
+"""Split user name and password off a URL, so that the URL can appear in logs and messages."""
 
 from urllib.parse import unquote, urlsplit, urlunsplit
 
@@ -9,13 +9,15 @@ Credentials = tuple[str, str]
 
 
 def split_credentials(url: str) -> tuple[str, Credentials | None]:
-    """The URL without name and password, and these two, if it has them; one that is no URL comes back redacted."""
+    """Return the URL without credentials, and the credentials if it has any; a malformed URL is returned redacted."""
     try:
         parts = urlsplit(url)
-        name, password = parts.username, parts.password
+        name = parts.username
+        password = parts.password
     except ValueError:
         return redact(url), None
     if name is None and password is None:
         return url, None
-    bare = urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2]))
-    return bare, (unquote(name or ""), unquote(password or ""))
+    # From the last @: a password may contain one.
+    _, _, host = parts.netloc.rpartition("@")
+    return urlunsplit(parts._replace(netloc=host)), (unquote(name or ""), unquote(password or ""))

@@ -1,4 +1,4 @@
-"""Files, copied and removed with care: hashed on the way, durable when a call returns, errors typed."""
+"""Durable file operations: synced when a call returns, hashed while copied, system errors as typed errors."""
 
 import errno
 import fcntl
@@ -18,13 +18,13 @@ from holdproof.model.backup import Entry
 
 _CHUNK = 1 << 20
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-"""What a system says where no room is left: on the disk, for the user, or for the file."""
+"""The errors for lack of space: on the disk, in the user's quota, or in the file."""
 _CLOSED = (errno.EACCES, errno.EPERM, errno.EROFS)
 
 
 @contextmanager
 def translated(path: Path | str) -> Iterator[None]:
-    """Our errors for the system's."""
+    """Raise DiskFullError, ReadOnlyError or UnavailableError for an OSError inside the block."""
     try:
         yield
     except OSError as error:
@@ -34,7 +34,8 @@ def translated(path: Path | str) -> Iterator[None]:
 
 
 def open_file(path: Path) -> BinaryIO:
-    """A regular file, to read from: whatever else is there, a pipe or a device, is an OSError and makes nobody wait."""
+    """Open a regular file for reading; OSError for a pipe or a device, without waiting for it."""
+    # Without O_NONBLOCK, opening a pipe waits for a writer.
     handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     try:
         if not stat.S_ISREG(os.fstat(handle).st_mode):
@@ -46,7 +47,7 @@ def open_file(path: Path) -> BinaryIO:
 
 
 def read(path: Path, most: int, *, regular: bool = False) -> bytes:
-    """A whole file of bounded size; `regular` refuses whatever could make the reader wait."""
+    """Read a whole file of at most `most` bytes; `regular` refuses pipes and devices. OSError if it is larger."""
     with open_file(path) if regular else path.open("rb") as file:
         data = file.read(most + 1)
     if len(data) > most:
@@ -55,21 +56,21 @@ def read(path: Path, most: int, *, regular: bool = False) -> bytes:
 
 
 def write(path: Path, data: bytes, *, mode: int = 0o600) -> None:
-    """A new file, durable; an existing one is replaced as a whole or not at all, and nothing else is left behind."""
+    """Write a file durably; an existing one is replaced atomically, and a failure leaves no temporary file.
+
+    Only for one writer at a time: the temporary name is fixed, so that a crash leaves one such file at most.
+    """
     aside = path.with_name(f".{path.name}.new")
-    _placed(os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode), str(aside), path, data)
+    _fill_and_rename(os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode), str(aside), path, data)
 
 
 def exchange(path: Path, data: bytes) -> None:
-    """The same where several may do so at once; for the owner only."""
-    _placed(*tempfile.mkstemp(prefix=f".{path.name}-", dir=path.parent), path, data)
+    """Write a file durably, as `write` does, safe for several writers at once; readable by the owner only."""
+    _fill_and_rename(*tempfile.mkstemp(prefix=f".{path.name}-", dir=path.parent), path, data)
 
 
-def _placed(handle: int, aside: str, path: Path, data: bytes) -> None:
-    """Fill a file that lies aside, and let it take its place; durable when it returns.
-
-    If only the name cannot be made durable the file stays: what it took the place of is gone already.
-    """
+def _fill_and_rename(handle: int, aside: str, path: Path, data: bytes) -> None:
+    """Write data to a temporary file and rename it to `path`; durable when it returns."""
     try:
         with os.fdopen(handle, "wb") as file:
             file.write(data)
@@ -80,17 +81,18 @@ def _placed(handle: int, aside: str, path: Path, data: bytes) -> None:
         with suppress(OSError):
             os.unlink(aside)
         raise
+    # If only this fails the file stays: the one it replaced is gone already.
     folders.sync(path.parent)
 
 
 def private(name: str, flags: int) -> int:
-    """An `opener`: what it makes is for the owner only."""
+    """Open a file as the `opener` of `open()`; new files are readable by the owner only."""
     return os.open(name, flags, 0o600)
 
 
 @contextmanager
 def locked(path: Path) -> Iterator[None]:
-    """Nobody else, thread or process, is past this point with the same lock file."""
+    """Hold an exclusive lock on a lock file during the block, against other threads and processes."""
     folders.make(path.parent)
     handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
     try:
@@ -101,7 +103,7 @@ def locked(path: Path) -> Iterator[None]:
 
 
 def create(path: Path, data: bytes) -> None:
-    """A new file, synced; its folder is left to the caller."""
+    """Create a file and sync its content; OSError if it exists. Syncing the folder is up to the caller."""
     folders.make(path.parent)
     handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     with os.fdopen(handle, "wb") as file:
@@ -111,10 +113,14 @@ def create(path: Path, data: bytes) -> None:
 
 
 def deliver(path: Path, pieces: Iterable[bytes]) -> int:
-    """Bytes to a file that is whole or not there, for the owner only; how many. A device or a pipe takes them as is."""
+    """Write pieces to a file atomically, readable by the owner only; returns the number of bytes.
+
+    A device or a pipe is written to directly.
+    """
     if path.exists() and not path.is_file():
         with path.open("wb") as file:
             return sum(file.write(piece) for piece in pieces)
+    # A name has at most 255 bytes: a long one is cut, so that the temporary name still fits.
     handle, name = tempfile.mkstemp(prefix=f".{path.name[:100]}-", dir=path.parent)
     try:
         with os.fdopen(handle, "wb") as file:
@@ -127,24 +133,27 @@ def deliver(path: Path, pieces: Iterable[bytes]) -> int:
 
 
 def copy(source: Path, target: Path) -> Entry:
-    """Copy a file durably; hash and length are those of the bytes written."""
+    """Copy a file durably; returns hash and length of the bytes written. OSError if the target exists."""
     folders.make(target.parent)
-    digest, size = sha256(), 0
-    with source.open("rb") as reading:
+    digest = sha256()
+    size = 0
+    with source.open("rb") as reader:
         handle = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-        with os.fdopen(handle, "wb") as writing:
-            while chunk := reading.read(_CHUNK):
-                writing.write(chunk)
+        with os.fdopen(handle, "wb") as writer:
+            # Hashed from the same read as written: the source may change meanwhile, the entry still fits the copy.
+            while chunk := reader.read(_CHUNK):
+                writer.write(chunk)
                 digest.update(chunk)
                 size += len(chunk)
-            writing.flush()
-            os.fsync(writing.fileno())
+            writer.flush()
+            os.fsync(writer.fileno())
     return Entry(digest.hexdigest(), size)
 
 
 def entry(path: Path) -> Entry:
-    """Hash and length of a file."""
-    digest, size = sha256(), 0
+    """Return hash and length of a file."""
+    digest = sha256()
+    size = 0
     with path.open("rb") as file:
         while chunk := file.read(_CHUNK):
             digest.update(chunk)
@@ -153,28 +162,28 @@ def entry(path: Path) -> Entry:
 
 
 def files(folder: Path, *, hidden: bool = False) -> list[Path]:
-    """Every file below a folder, sorted; hidden ones are temporary and left out unless asked for."""
-    found = (path for path in folder.rglob("*") if path.is_file() and not path.is_symlink())
+    """Return every file below a folder, sorted; hidden ones, which are temporary, only if `hidden` is set."""
+    paths = (path for path in folder.rglob("*") if path.is_file() and not path.is_symlink())
     if hidden:
-        return sorted(found)
-    return sorted(path for path in found if not any(part.startswith(".") for part in path.relative_to(folder).parts))
+        return sorted(paths)
+    return sorted(path for path in paths if not any(part.startswith(".") for part in path.relative_to(folder).parts))
 
 
 def sync_tree(folder: Path) -> None:
-    """Make every folder below this one durable."""
+    """Sync every folder below this one, and the folder itself."""
     for path, _, _ in os.walk(folder):
         folders.sync(Path(path))
 
 
 def remove_tree(folder: Path) -> None:
-    """Remove a folder and all in it, as far as possible."""
+    """Remove a folder and its content; errors are ignored."""
     shutil.rmtree(folder, ignore_errors=True)
 
 
 def shred(path: Path) -> None:
     """Overwrite a file and remove it; on copy-on-write disks the overwriting reaches only new blocks."""
     try:
-        if path.is_symlink():  # what it leads to is not ours
+        if path.is_symlink():  # overwriting would destroy the file it points to
             path.unlink()
             return
         with path.open("r+b") as file:

@@ -1,16 +1,16 @@
-"""Sealing: what belongs to a person is encrypted under a key of that person, so that destroying the key erases it.
+"""Encryption per subject: a person's content is encrypted under a key of that person; destroying the key erases it.
 
 The envelope: `HFS` ‖ version 0x01 ‖ handle (16) ‖ nonce (12) ‖ AES-256-GCM ciphertext ‖ tag (16); magic, version and
 handle are bound as associated data.
 
 Rules:
 - A subject has one random handle and one random key; the handle is all that envelopes, labels and leaves show.
-- The name is kept only as HMAC-SHA-256 under a secret of the store (`store_facts`), enough to find the subject again.
-- Erasing destroys key and hash and leaves a tombstone; what was sealed answers ErasedError from then on, everywhere.
-- The same name seen again after its erasure is a new subject.
-- Keys stand in no leaf, and backups leave keys and secret out unless asked for (`forget_keys`): then destroying a key
-  here erases what it sealed in every backup as well.
-- A changed, cut or foreign envelope is refused, never opened in part.
+- The name is stored only as HMAC-SHA-256 under a secret of the store (`store_facts`), enough to find the subject again.
+- Erasing destroys key and hash and leaves a tombstone; reading the content raises ErasedError from then on.
+- The same name used again after its erasure is a new subject.
+- Keys are in no leaf, and backups omit keys and secret by default (`forget_keys`): destroying a key here then
+  erases its content in every backup as well.
+- A changed, truncated or foreign envelope is refused as a whole.
 """
 
 import hmac
@@ -24,14 +24,18 @@ from holdproof.db import Row, Tx, sql
 from holdproof.errors import ErasedError, FormatError, InvalidInputError, NotFoundError
 
 MAGIC: Final = b"HFS\x01"
-_HANDLE, _NONCE, _TAG, _KEY = 16, 12, 16, 32
+# Lengths in bytes.
+_HANDLE = 16
+_NONCE = 12
+_TAG = 16
+_KEY = 32
 _HEAD = len(MAGIC) + _HANDLE
 SECRET: Final = "subject_secret"  # noqa: S105 (the name of a fact)
 TOPIC: Final = "subject"
 
 
 class SubjectRecord(NamedTuple):
-    """A person as the store knows one: no name."""
+    """A subject as it is stored: without a name."""
 
     handle: str
     created_at: str
@@ -39,20 +43,22 @@ class SubjectRecord(NamedTuple):
 
 
 def seal(tx: Tx, subject: str, plaintext: bytes, *, ns: str = "main") -> bytes:
-    """Encrypt content under the key of the named subject, who is made known at first sight."""
+    """Encrypt content under the key of the named subject; creates the subject if it is new."""
     return seal_for(tx, label(tx, subject, ns=ns), plaintext)
 
 
 def seal_for(tx: Tx, handle: str, plaintext: bytes) -> bytes:
-    """Encrypt content under the key of a subject known by its handle."""
-    head, nonce = MAGIC + bytes.fromhex(handle), tx.random(_NONCE)
+    """Encrypt content under the key of the subject with this handle; ErasedError if it was erased."""
+    head = MAGIC + bytes.fromhex(handle)
+    nonce = tx.random(_NONCE)
     return head + nonce + AESGCM(_key(tx, handle)).encrypt(nonce, plaintext, head)
 
 
 def open(tx: Tx, sealed: bytes) -> bytes:
-    """The content of an envelope; ErasedError once its key is destroyed."""
+    """Decrypt an envelope; ErasedError once its subject was erased, FormatError if it was changed."""
     handle = subject_of(sealed)
-    head, nonce = sealed[:_HEAD], sealed[_HEAD : _HEAD + _NONCE]
+    head = sealed[:_HEAD]
+    nonce = sealed[_HEAD : _HEAD + _NONCE]
     try:
         return AESGCM(_key(tx, handle)).decrypt(nonce, sealed[_HEAD + _NONCE :], head)
     except InvalidTag as error:
@@ -60,18 +66,18 @@ def open(tx: Tx, sealed: bytes) -> bytes:
 
 
 def is_sealed(data: bytes) -> bool:
-    """Whether bytes are an envelope of ours."""
+    """Return whether bytes look like an envelope."""
     return data.startswith(MAGIC) and len(data) >= _HEAD + _NONCE + _TAG
 
 
 def subject_of(sealed: bytes) -> str:
-    """The handle of the subject that an envelope belongs to."""
+    """Return the handle of the subject that an envelope belongs to."""
     if not is_sealed(sealed):
         raise FormatError("not sealed content, or of an unknown version", length=len(sealed))
     return sealed[len(MAGIC) : _HEAD].hex()
 
 
-# FOR SHARE: an erasure under way is waited for, and waits for whoever labels or seals right now.
+# FOR SHARE: waits for a running erasure of the subject; an erasure waits for transactions that label or encrypt.
 _FIND = sql(
     "SELECT handle FROM subjects WHERE ns = :ns AND name_hash = :hash",
     postgres="SELECT handle FROM subjects WHERE ns = :ns AND name_hash = :hash FOR SHARE",
@@ -79,9 +85,12 @@ _FIND = sql(
 
 
 def find(tx: Tx, subject: str, *, ns: str = "main") -> str | None:
-    """The handle of a subject, None for one that is not known (or was erased)."""
+    """Return the handle of a subject, None if it is unknown or was erased."""
     row = tx.one(_FIND_READING, ns=ns, hash=_hash(_secret(tx), subject))
-    return row[0] if row else None
+    if row is None:
+        return None
+    (handle,) = row
+    return str(handle)
 
 
 _FIND_READING = sql("SELECT handle FROM subjects WHERE ns = :ns AND name_hash = :hash")
@@ -92,7 +101,7 @@ _ADD = sql(
 
 
 def label(tx: Tx, subject: str, *, ns: str = "main") -> str:
-    """The handle that rows of a subject carry; a new subject gets its key here and its leaf at the commit."""
+    """Return the handle that rows of a subject carry; a new subject gets its key here, its leaf at the commit."""
     digest = _hash(_make_secret(tx), subject)
     row = tx.one(_FIND, ns=ns, hash=digest)
     if row is None:
@@ -100,15 +109,18 @@ def label(tx: Tx, subject: str, *, ns: str = "main") -> str:
         if tx.count(_ADD, handle=handle, ns=ns, hash=digest, key=tx.random(_KEY), now=tx.now):
             tx.note(TOPIC, handle)
             return handle
+        # Another transaction created the subject in between, and has committed: the insert waited for it.
         row = tx.one(_FIND, ns=ns, hash=digest)
-    assert row is not None, "somebody was faster"
-    return str(row[0])
+    assert row is not None, "the subject exists now"
+    (existing,) = row
+    return str(existing)
 
 
 _KEY_OF = sql("SELECT key, erased_at FROM subjects WHERE handle = :handle")
 
 
 def _key(tx: Tx, handle: str) -> bytes:
+    """Return the key of a subject; ErasedError or NotFoundError without one."""
     row = tx.one(_KEY_OF, handle=handle)
     if row is None:
         raise NotFoundError("the subject of this content is not known here", subject=handle)
@@ -127,12 +139,12 @@ _GET = sql("SELECT handle, created_at, erased_at FROM subjects WHERE handle = :h
 
 
 def destroy(tx: Tx, handle: str) -> bool:
-    """Destroy a subject's key and hash; False if that was done before or there is no such subject."""
+    """Destroy a subject's key and hash; returns False if it was erased before or does not exist."""
     return tx.count(_DESTROY, handle=handle, now=tx.now) == 1
 
 
 def get(tx: Tx, handle: str) -> SubjectRecord:
-    """What is known of a subject."""
+    """Return the record of a subject; NotFoundError if there is none."""
     row = tx.one(_GET, handle=handle)
     if row is None:
         raise NotFoundError("no such subject", subject=handle)
@@ -146,15 +158,16 @@ _LIVES = sql(
 
 
 def check_alive(tx: Tx, handle: str) -> None:
-    """ErasedError if the subject was erased since it was labelled: nothing new may carry its handle."""
+    """Raise ErasedError if the subject was erased since it was labelled: nothing new may carry its handle."""
     row = tx.one(_LIVES, handle=handle)
     if row is None:
         raise NotFoundError("the subject of this content is not known here", subject=handle)
-    if row[0] is not None:
+    (erased_at,) = row
+    if erased_at is not None:
         raise ErasedError("the subject was erased meanwhile", subject=handle)
 
 
-# --- what is sealed ------------------------------------------------------------------------------------------------
+# --- which blocks are encrypted ------------------------------------------------------------------------------------
 
 _MARK = sql(
     "INSERT INTO sealed_blocks (subject, cid, what) VALUES (:subject, :cid, :what)"
@@ -164,29 +177,29 @@ _MARKED = sql("SELECT what, count(*) FROM sealed_blocks WHERE subject = :subject
 
 
 def mark(tx: Tx, handle: str, cid: str, what: str) -> None:
-    """Say that a block is sealed for a subject, so that its erasure can tell what became unreadable."""
+    """Record that a block is encrypted for a subject, so that its erasure can report what became unreadable."""
     tx.execute(_MARK, subject=handle, cid=cid, what=what)
 
 
 def marked(tx: Tx, handle: str) -> dict[str, int]:
-    """How much is sealed for a subject, by what it is."""
+    """Count the blocks encrypted for a subject, by kind."""
     return {what: int(count) for what, count in tx.all(_MARKED, subject=handle)}
 
 
-# --- keys on their way into and out of backups -------------------------------------------------------------------
+# --- keys in backups ---------------------------------------------------------------------------------------------
 
 _FORGET_KEYS = sql("UPDATE subjects SET key = NULL, name_hash = NULL WHERE key IS NOT NULL OR name_hash IS NOT NULL")
 _FORGET_SECRET = sql("DELETE FROM store_facts WHERE key = :key")
 
 
 def forget_keys(tx: Tx) -> int:
-    """Blank every key, hash and the secret, in the copy a backup is made of; how many subjects that concerns."""
+    """Remove all keys, hashes and the secret from the copy that becomes a backup; returns the number of subjects."""
     tx.execute(_FORGET_SECRET, key=SECRET)
     return tx.count(_FORGET_KEYS)
 
 
 class SubjectKeys(NamedTuple):
-    """Every living key of a store, as a restore takes it over."""
+    """All keys of a store's subjects, as a restore copies them."""
 
     secret: str | None
     rows: list[Row]
@@ -196,9 +209,8 @@ _LIVING = sql("SELECT handle, name_hash, key FROM subjects WHERE key IS NOT NULL
 
 
 def keys(tx: Tx) -> SubjectKeys:
-    """Every living key."""
-    found = _secret(tx)
-    return SubjectKeys(found.hex() or None, tx.all(_LIVING))
+    """Return the keys of all subjects that were not erased."""
+    return SubjectKeys(_secret(tx).hex() or None, tx.all(_LIVING))
 
 
 _TAKE = sql(
@@ -207,11 +219,12 @@ _TAKE = sql(
 
 
 def take_over(tx: Tx, living: SubjectKeys) -> None:
-    """Give subjects their keys back where this copy has none."""
-    mine = _secret(tx).hex() or None
-    if mine is None and living.secret is not None:
+    """Restore the keys of subjects that have none in this store and were not erased."""
+    own_secret = _secret(tx).hex() or None
+    if own_secret is None and living.secret is not None:
         tx.execute(_KEEP_SECRET, key=SECRET, value=living.secret, now=tx.now)
-    if mine in (None, living.secret):  # hashes under another secret would find nobody
+    # Name hashes under another secret would match no name.
+    if own_secret in (None, living.secret):
         tx.many(_TAKE, [{"handle": handle, "hash": digest, "key": key} for handle, digest, key in living.rows])
 
 
@@ -219,7 +232,7 @@ _KEYLESS = sql("SELECT count(*) FROM subjects WHERE key IS NULL AND erased_at IS
 
 
 def keyless(tx: Tx) -> int:
-    """How many subjects have lost their key though nobody erased them."""
+    """Count the subjects that have no key although they were not erased."""
     [(count,)] = tx.all(_KEYLESS)
     return int(count)
 
@@ -232,21 +245,29 @@ _KEEP_SECRET = sql(
 
 
 def _make_secret(tx: Tx) -> bytes:
-    if not (found := _secret(tx)):
+    """Return the store's secret; creates it at first use."""
+    secret = _secret(tx)
+    if not secret:
         tx.execute(_KEEP_SECRET, key=SECRET, value=tx.random(_KEY).hex(), now=tx.now)
-        found = _secret(tx)
-    return found
+        # Read again: another transaction's secret may have been first, and then counts.
+        secret = _secret(tx)
+    return secret
 
 
 _SECRET = sql("SELECT value FROM store_facts WHERE key = :key")
 
 
 def _secret(tx: Tx) -> bytes:
+    """Return the store's secret, empty before its first use."""
     row = tx.one(_SECRET, key=SECRET)
-    return bytes.fromhex(row[0]) if row else b""
+    if row is None:
+        return b""
+    (value,) = row
+    return bytes.fromhex(value)
 
 
 def _hash(secret: bytes, subject: str) -> str:
     if not subject.strip() or len(subject) > 1024:
         raise InvalidInputError("a subject is a text that is not empty, 1,024 characters at most")
+    # Without a secret there is no subject yet: any hash will do, it matches none.
     return hmac.new(secret or b"none", subject.encode(), sha256).hexdigest()

@@ -1,11 +1,11 @@
-"""A small client of the Kubo RPC, the HTTP interface of an IPFS node.
+"""A small client of the Kubo RPC, the HTTP API of an IPFS node.
 
 Rules:
-- Every call ends: 2 s to connect, `idle_s` without a byte, `budget_s` altogether if there is one; then, and for an
-  answer that is none or has no end, a typed error.
-- What an answer depends on (CID version, leaves, chunker, hash) is always said, never left to the node.
-- A name and a password in its URL open it, and are in no message.
-- What the node gives is not trusted: callers compare it with a hash they know.
+- Every call ends: 2 s to connect, `idle_s` without a byte, `budget_s` in total if set; a timeout, a malformed and an
+  endless response are UnreachableError.
+- Settings that a result depends on (CID version, leaves, chunker, hash) are always sent, never left to the node.
+- User name and password in the URL are used to authenticate, and appear in no message.
+- Content from the node is not trusted: callers compare it with a hash they know.
 """
 
 import json
@@ -13,19 +13,16 @@ import math
 import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
-from typing import IO, TYPE_CHECKING, Any, Final
+from typing import IO, Any, Final
+
+import httpx
 
 from holdproof.content.credentials import split_credentials
 from holdproof.errors import UnreachableError
-from holdproof.lazy import lazy_module
-
-if TYPE_CHECKING:
-    import httpx
-else:  # loaded at the first request: it costs more than all the rest at start
-    httpx = lazy_module("httpx")
 
 _CONNECT_S: Final = 2.0
 _MOST_ANSWER: Final = 1 << 24
+# The same file must get the same CID from every node, whatever its defaults.
 _SHAPE: Final = {
     "cid-version": 1,
     "cid-base": "base32",
@@ -34,6 +31,7 @@ _SHAPE: Final = {
     "hash": "sha2-256",
     "wrap-with-directory": "false",
 }
+# Kubo has no error codes: only the text tells an absent file from other failures.
 _GONE: Final = ("not found", "could not find", "no link named")
 _UNPINNED: Final = "not pinned"
 
@@ -49,60 +47,63 @@ class Kubo:
         idle_s: float = 30.0,
         budget_s: float | None = None,
     ) -> None:
-        bare, opens = split_credentials(url)
-        self.url, self._budget_s = bare.rstrip("/"), budget_s
+        bare, credentials = split_credentials(url)
+        self.url = bare.rstrip("/")
+        self._budget_s = budget_s
         headers = {} if token is None else {"authorization": f"Bearer {token}"}
-        patience = httpx.Timeout(idle_s, connect=_CONNECT_S)
-        with self._translated():
-            self._client = httpx.Client(base_url=f"{self.url}/api/v0/", headers=headers, auth=opens, timeout=patience)
+        timeout = httpx.Timeout(idle_s, connect=_CONNECT_S)
+        base = f"{self.url}/api/v0/"
+        with self._translate_errors():
+            self._client = httpx.Client(base_url=base, headers=headers, auth=credentials, timeout=timeout)
 
     def version(self) -> str:
-        """The version the node says it has."""
-        return self._told("version", "Version")
+        """Return the version of the node."""
+        return self._call_for("version", "Version")
 
     def add(self, content: bytes | IO[bytes], *, pin: bool) -> str:
-        """Give the node a file; its CID. Unless pinned, the node may forget it."""
-        return self._told("add", "Hash", files={"file": ("blob", content)}, pin=_word(pin), **_SHAPE)
+        """Add a file to the node and return its CID; unless pinned, the node may delete it."""
+        return self._call_for("add", "Hash", files={"file": ("blob", content)}, pin=_word(pin), **_SHAPE)
 
     def dag_import(self, content: bytes | IO[bytes]) -> list[str]:
-        """Give the node the blocks of a CAR; the roots it says it took. Nothing is pinned by that."""
-        asked = {"pin-roots": "false", "silent": "false", "stats": "false", "allow-big-block": "false"}
+        """Add the blocks of a CAR file to the node, unpinned; returns the roots that the node reports."""
+        options = {"pin-roots": "false", "silent": "false", "stats": "false", "allow-big-block": "false"}
         roots: list[str] = []
-        for line in self._lines("dag/import", files={"path": ("archive.car", content)}, **asked):
-            told = line.get("Root")
-            if isinstance(told, dict):
-                if told.get("PinErrorMsg"):  # under status 200
-                    raise UnreachableError(f"{self.url}: {str(told['PinErrorMsg'])[:200]}", url=self.url)
-                named = told.get("Cid")
-                roots.append(str(named.get("/") if isinstance(named, dict) else named))
+        for line in self._lines("dag/import", files={"path": ("archive.car", content)}, **options):
+            root = line.get("Root")
+            if isinstance(root, dict):
+                # Kubo reports this error in a line of a response with status 200.
+                if root.get("PinErrorMsg"):
+                    raise UnreachableError(f"{self.url}: {str(root['PinErrorMsg'])[:200]}", url=self.url)
+                cid = root.get("Cid")
+                roots.append(str(cid.get("/") if isinstance(cid, dict) else cid))
         return roots
 
     def dag_export(self, cid: str) -> "Cat":
-        """All blocks below a CID as a CAR, as they come; FileNotFoundError where the node knows that there are none."""
+        """Stream all blocks below a CID as a CAR file; FileNotFoundError if the node reports that there are none."""
         return self._stream("dag/export", cid)
 
     def cat(self, cid: str) -> "Cat":
-        """The bytes of a file, as they come; FileNotFoundError where the node knows that there is none."""
+        """Stream the bytes of a file; FileNotFoundError if the node reports that there is none."""
         return self._stream("cat", cid)
 
     def _stream(self, call: str, cid: str) -> "Cat":
-        until = self._until()
-        with self._translated():
+        until = self._deadline()
+        with self._translate_errors():
             request = self._client.build_request("POST", call, params={"arg": cid})
             answer = self._client.send(request, stream=True)
             if answer.status_code != httpx.codes.OK:
                 with closing(answer):
-                    self._refuse(answer.status_code, self._whole(answer, until))
+                    self._refuse(answer.status_code, self._read_all(answer, until))
         return Cat(self, answer, until)
 
     def pin(self, cid: str) -> None:
-        """Let the node never forget it."""
-        self._ask("pin/add", arg=cid)
+        """Pin a CID, so that the node does not delete it."""
+        self._call("pin/add", arg=cid)
 
     def unpin(self, cid: str) -> None:
-        """Let the node forget it; nothing happens where it is not pinned."""
+        """Unpin a CID; does nothing where it is not pinned."""
         try:
-            self._ask("pin/rm", arg=cid)
+            self._call("pin/rm", arg=cid)
         except UnreachableError as error:
             if _UNPINNED not in error.message:
                 raise
@@ -111,45 +112,46 @@ class Kubo:
         """Close the connections; may be called twice."""
         self._client.close()
 
-    def _told(self, call: str, member: str, **asked: Any) -> str:
-        """One member of an answer."""
-        answer = self._ask(call, **asked)
+    def _call_for(self, call: str, member: str, **params: Any) -> str:
+        """Call the node and return one text member of the response."""
+        answer = self._call(call, **params)
         if not isinstance(answer.get(member), str):
             raise UnreachableError(f"{self.url}: {call} gave no {member}", url=self.url)
         return str(answer[member])
 
-    def _ask(self, call: str, *, files: Any = None, **params: Any) -> dict[str, Any]:
-        """One call; its answer is the last of its lines."""
-        told = self._lines(call, files=files, **params)
-        if not told:
+    def _call(self, call: str, *, files: Any = None, **params: Any) -> dict[str, Any]:
+        """Call the node and return the last line of the response: those before it only report progress."""
+        lines = self._lines(call, files=files, **params)
+        if not lines:
             raise UnreachableError(f"{self.url}: {call} gave no JSON", url=self.url)
-        return told[-1]
+        return lines[-1]
 
     def _lines(self, call: str, *, files: Any = None, **params: Any) -> list[dict[str, Any]]:
-        """One call, and every line of its answer."""
-        until = self._until()
-        with self._translated(), self._client.stream("POST", call, params=params, files=files) as answer:
-            data = self._whole(answer, until)
+        """Call the node and return every line of the response, parsed."""
+        until = self._deadline()
+        with self._translate_errors(), self._client.stream("POST", call, params=params, files=files) as answer:
+            data = self._read_all(answer, until)
             if answer.status_code != httpx.codes.OK:
                 self._refuse(answer.status_code, data)
         try:
-            told = [json.loads(line) for line in data.decode().splitlines() if line.strip()]
+            lines = [json.loads(line) for line in data.decode().splitlines() if line.strip()]
         except ValueError as error:
             raise UnreachableError(f"{self.url}: {call} gave no JSON", url=self.url) from error
-        if not all(isinstance(line, dict) for line in told):
+        if not all(isinstance(line, dict) for line in lines):
             raise UnreachableError(f"{self.url}: {call} gave no object", url=self.url)
-        return told
+        return lines
 
-    def _until(self) -> float:
+    def _deadline(self) -> float:
         return math.inf if self._budget_s is None else time.monotonic() + self._budget_s
 
     def check(self, until: float) -> None:
-        """Return if there is time left."""
+        """Raise UnreachableError if the deadline has passed."""
         if time.monotonic() > until:
             raise UnreachableError(f"{self.url}: took longer than {self._budget_s:g} s", url=self.url)
 
-    def _whole(self, answer: "httpx.Response", until: float) -> bytes:
-        """An answer of bounded length, in bounded time."""
+    def _read_all(self, answer: httpx.Response, until: float) -> bytes:
+        """Read a response, limited in length and time."""
+        # httpx limits the time between two pieces only: a slow trickle would go on for ever.
         data = bytearray()
         for piece in answer.iter_bytes():
             data += piece
@@ -159,6 +161,7 @@ class Kubo:
         return bytes(data)
 
     def _refuse(self, status: int, data: bytes) -> None:
+        """Raise the error of a response that is not 200: FileNotFoundError or UnreachableError."""
         try:
             message = str(json.loads(data)["Message"])
         except (ValueError, KeyError, TypeError):
@@ -168,7 +171,8 @@ class Kubo:
         raise UnreachableError(f"{self.url}: {message}", url=self.url, status=status)
 
     @contextmanager
-    def _translated(self) -> Iterator[None]:
+    def _translate_errors(self) -> Iterator[None]:
+        """Raise UnreachableError for an error of httpx inside the block."""
         try:
             yield
         except (httpx.HTTPError, httpx.InvalidURL) as error:
@@ -176,30 +180,32 @@ class Kubo:
 
 
 class Cat:
-    """A file of a node, read as it comes."""
+    """A file of a node, read while it is received."""
 
-    def __init__(self, kubo: Kubo, answer: "httpx.Response", until: float) -> None:
-        self._kubo, self._answer, self._until = kubo, answer, until
+    def __init__(self, kubo: Kubo, answer: httpx.Response, until: float) -> None:
+        self._kubo = kubo
+        self._answer = answer
+        self._until = until
         self._pieces = answer.iter_bytes()
         self._rest = b""
 
     def read(self, size: int, /) -> bytes:
-        """At most that many further bytes; none at the end."""
-        gathered = [self._rest]
+        """Return at most `size` further bytes; none at the end."""
+        pieces = [self._rest]
         length = len(self._rest)
-        with self._kubo._translated():
+        with self._kubo._translate_errors():
             while length < size and (piece := next(self._pieces, b"")):
-                gathered.append(piece)
+                pieces.append(piece)
                 length += len(piece)
                 self._kubo.check(self._until)
-        data = b"".join(gathered)
+        data = b"".join(pieces)
         self._rest = data[size:]
         return data[:size]
 
     def close(self) -> None:
-        """Let go of it; may be called twice."""
+        """Close the response; may be called twice."""
         self._answer.close()
 
 
-def _word(truth: bool) -> str:
-    return "true" if truth else "false"
+def _word(flag: bool) -> str:
+    return "true" if flag else "false"

@@ -1,15 +1,15 @@
-"""Values: anything DAG-CBOR can say, stored once under its CID; lists and long texts grow at the price of their end.
+"""Values: anything DAG-CBOR can represent, stored once under its CID; appending to a list costs only its end.
 
 Rules:
 - The same value has the same CID, wherever and however often it is put.
 - A list is a Merkle list: an append writes O(log n) small blocks, and every older CID stays what it was.
-- Text and bytes of more than 256 KiB are cut into a Merkle list of pieces; they are read whole again.
+- Text and bytes of more than 256 KiB are stored as a Merkle list of pieces, and read as one value.
 - A value is one block `{value}`, or `{list}`, `{text}` or `{bytes}` with a link to a Merkle list: its kind is part of
   it, so that a list never passes for something else.
-- What belongs to a subject is sealed first, `{sealed}` or, where it is long, `{sealed-pieces}`; of a list each element,
-  `{sealed-list}`, so that it grows as others do. It has another CID each time, and is gone when the subject is erased.
-- Floats are kept, unlike in records; anything DAG-CBOR has no word for is refused before anything is written.
-- Nothing removes values: whoever keeps a CID keeps the value.
+- A subject's value is encrypted first, `{sealed}` or, where it is long, `{sealed-pieces}`; of a list each element,
+  `{sealed-list}`, so that it can grow. Its CID differs each time, and it is unreadable once the subject is erased.
+- Floats are allowed, unlike in records; what DAG-CBOR cannot represent is refused before anything is written.
+- Nothing removes values: a CID stays valid.
 """
 
 from collections.abc import Iterable, Iterator
@@ -32,7 +32,7 @@ Kind = Literal["value", "list", "text", "bytes", "sealed", "sealed-pieces", "sea
 
 
 def put(tx: Tx, value: Value, *, subject: str | None = None) -> str:
-    """Store a value; its CID. A list becomes one that can grow. What is put for a `subject` goes with its erasure."""
+    """Store a value and return its CID; a list can be appended to. A `subject`'s value is erased with the subject."""
     if subject is not None:
         return _seal(tx, value, encryption.label(tx, subject))
     if type(value) is list:
@@ -48,14 +48,15 @@ def put(tx: Tx, value: Value, *, subject: str | None = None) -> str:
 
 
 def get(tx: Tx, cid: str) -> Value:
-    """A whole value, every block of it hashed."""
-    kind, found = _open(tx, cid)
+    """Return a whole value; every block of it is verified."""
+    kind, content = _open(tx, cid)
     if kind == "value":
-        return found
+        return content
     if kind == "sealed":
-        return _unsealed(tx, cast("bytes", found))
-    items = list(mlist.walk(blocks.getter(tx), cast("CID", found)))
+        return _unsealed(tx, cast("bytes", content))
+    items = list(mlist.walk(blocks.getter(tx), cast("CID", content)))
     if kind == "sealed-list":
+        # The first element only names the subject.
         return _elements(tx, items[1:])
     if kind == "sealed-pieces":
         return _unsealed(tx, b"".join(cast("list[bytes]", items)))
@@ -66,26 +67,27 @@ def get(tx: Tx, cid: str) -> Value:
 
 
 def append(tx: Tx, cid: str, items: Iterable[Value]) -> str:
-    """The list with more elements at its end; the CID of the longer one, the old one stays."""
+    """Append elements to a list and return the CID of the longer list; the old CID stays valid."""
     kind, root = _list(tx, cid)
     get = blocks.getter(tx)
     if kind == "list":
         return _store(tx, kind, mlist.append(get, root, items))
     [first] = mlist.walk(get, root, 0, 1)
     handle = encryption.subject_of(cast("bytes", first))
+    # Also locks the subject against an erasure until the commit.
     encryption.check_alive(tx, handle)
     sealed = [encryption.seal_for(tx, handle, _bytes(item)) for item in items]
     return _store(tx, kind, mlist.append(get, root, sealed))
 
 
 def length(tx: Tx, cid: str) -> int:
-    """How many elements a list has, from its top block alone."""
+    """Return the number of elements of a list; reads its top block alone."""
     kind, root = _list(tx, cid)
     return mlist.length(blocks.getter(tx), root) - (kind == "sealed-list")
 
 
 def slice(tx: Tx, cid: str, start: int = 0, end: int | None = None) -> list[Value]:
-    """Some elements of a list; blocks outside the range are not even read."""
+    """Return a range of a list; blocks outside the range are not read."""
     kind, root = _list(tx, cid)
     get = blocks.getter(tx)
     if kind == "list":
@@ -94,24 +96,26 @@ def slice(tx: Tx, cid: str, start: int = 0, end: int | None = None) -> list[Valu
 
 
 def parse(text: str) -> CID:
-    """A CID that somebody gave; InvalidInputError where it is none of ours."""
-    found = cids.given(text)
-    if not found.raw.startswith(cids.CBOR_PREFIX):
+    """Parse the CID of a value; InvalidInputError for any other text or kind of CID."""
+    cid = cids.parse_argument(text)
+    if not cid.raw.startswith(cids.CBOR_PREFIX):
         raise InvalidInputError("the CID names no dag-cbor block of SHA-256", cid=text)
-    return found
+    return cid
 
 
-def _store(tx: Tx, kind: Kind, made: mlist.List) -> str:
-    block = dagcbor_fast.encode({kind: made.root})
+def _store(tx: Tx, kind: Kind, elements: mlist.List) -> str:
+    """Store a Merkle list and the block that names its kind; returns the CID of that block."""
+    block = dagcbor_fast.encode({kind: elements.root})
     cid = cids.of(block)
-    blocks.put(tx, {**made.blocks, cid: block})
+    blocks.put(tx, {**elements.blocks, cid: block})
     return str(cid)
 
 
 def _open(tx: Tx, cid: str) -> tuple[Kind, Value]:
-    found = dagcbor_fast.decode(blocks.get(tx, parse(cid)))
-    if isinstance(found, dict) and len(found) == 1:
-        [(kind, value)] = found.items()
+    """Read the top block of a value; returns its kind and its content, or the link to a list."""
+    top = dagcbor_fast.decode(blocks.get(tx, parse(cid)))
+    if isinstance(top, dict) and len(top) == 1:
+        [(kind, value)] = top.items()
         inline = kind == "value" or (kind == "sealed" and isinstance(value, bytes))
         if inline or (kind in _LINKED and isinstance(value, CID)):
             return cast("Kind", kind), value
@@ -122,6 +126,7 @@ _LINKED: Final = frozenset({"list", "text", "bytes", "sealed-pieces", "sealed-li
 
 
 def _list(tx: Tx, cid: str) -> tuple[Kind, CID]:
+    """Return kind and root of a list; InvalidInputError for any other value."""
     kind, root = _open(tx, cid)
     if kind not in ("list", "sealed-list"):
         raise InvalidInputError(f"the value is no list ({kind})", cid=cid)
@@ -143,8 +148,9 @@ def _pieces(data: bytes) -> Iterator[Value]:
 
 
 def _seal(tx: Tx, value: Value, handle: str) -> str:
-    """A value under its subject's key; of a list, a first element without content says whose it is."""
+    """Store a value encrypted under its subject's key."""
     if type(value) is list:
+        # A first, empty element names the subject, so that an empty list can be appended to as well.
         sealed = [encryption.seal_for(tx, handle, data) for data in (b"", *map(_bytes, value))]
         return _marked(tx, handle, _store(tx, "sealed-list", mlist.build(sealed)))
     envelope = encryption.seal_for(tx, handle, dagcbor_fast.encode(value, max_size=_MOST))
@@ -174,5 +180,5 @@ def _elements(tx: Tx, sealed: Iterable[Value]) -> list[Value]:
 
 
 def _shifted(start: int, end: int | None) -> tuple[int, int | None]:
-    """Where elements are behind the first one, which has none of the list's."""
+    """Shift a range by the first stored element, which is not part of the list."""
     return start + 1 if start >= 0 else start, end if end is None or end < 0 else end + 1

@@ -33,6 +33,11 @@ def dumps(value: Json) -> bytes:
         raise InvalidInputError("no canonical JSON: nested too deeply", kind=type(value).__name__) from error
 
 
+def dump_text(value: Json) -> str:
+    """Return a value as canonical JSON text, as columns hold it; InvalidInputError where it has none."""
+    return dumps(value).decode()
+
+
 def loads(data: bytes) -> Json:
     """Parse JSON from untrusted bytes; FormatError where they are malformed or ambiguous."""
     try:

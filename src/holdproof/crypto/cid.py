@@ -146,7 +146,7 @@ def parse_at(data: bytes, at: int) -> tuple[CID, int]:
     return CID(bytes(data[at:end])), end
 
 
-def given(text: object) -> CID:
+def parse_argument(text: object) -> CID:
     """Parse a CID from a caller's argument; InvalidInputError where it is none."""
     try:
         return parse_text(text)  # type: ignore[arg-type]

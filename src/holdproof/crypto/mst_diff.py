@@ -103,6 +103,7 @@ def steps(get: Get, old: CID, new: CID) -> Iterator[TreeChange | CID]:
         # The higher subtree is opened first: only at one layer can two subtrees turn out to be equal.
         elif old_subtree and (not new_subtree or old_subtree.bounds.layer >= new_subtree.bounds.layer):
             before.descend(old_subtree)
+            # Two different subtrees of one layer are opened together, so that their children are compared in pairs.
             if new_subtree and new_subtree.bounds.layer == old_subtree.bounds.layer:
                 yield new_subtree.cid
                 after.descend(new_subtree)

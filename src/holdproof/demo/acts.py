@@ -49,10 +49,12 @@ def asking(scene: Scene) -> None:
     act = "asking"
     store = scene.store
     # The demonstration may run on a store where other questions wait already.
-    known_ids = {each.id for each in store.escalations.pending().escalations}
+    known_ids = {each.id for each in store.escalations.list(status="PENDING").items}
     deciding = Background(lambda: scene.large_order({"item": "chairs", "amount": 900}))
     escalation = scene.until(
-        lambda: next((each for each in store.escalations.pending().escalations if each.id not in known_ids), None)
+        lambda: next(
+            (each for each in store.escalations.list(status="PENDING").items if each.id not in known_ids), None
+        )
     )
     scene.say(
         act, f"buyer asks: {escalation.reason}, it wants {escalation.proposal['amount']}", escalation=escalation.id
@@ -60,7 +62,7 @@ def asking(scene: Scene) -> None:
     waiting = store.flows.get(escalation.flow_id)
     scene.say(act, f"its flow waits for an answer: {waiting.status}", flow_id=escalation.flow_id)
     less = {"item": "chairs", "amount": 400}
-    store.escalations.resolve(escalation.id, "APPROVED", by="ann", proposal=less, comment="four hundred is enough")
+    store.escalations.resolve(escalation.id, "approve", by="ann", proposal=less, comment="four hundred is enough")
     done = deciding.result()
     scene.say(act, f"ann approves {less['amount']} instead; the flow goes on and orders {done['amount']}", order=done)
     scene.facts["asked"] = escalation.flow_id
@@ -98,7 +100,7 @@ def killed(scene: Scene) -> None:
 
 def _recovered(scene: Scene) -> Flow | None:
     """Return the flow of the dead worker, once its lease has run out and it was ended here."""
-    again = scene.store.flows.recover().again
+    again = scene.store.flows.recover().reruns
     return next((each.flow for each in again if each.flow.flow_type == shipping.FLOW), None)
 
 

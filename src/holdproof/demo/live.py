@@ -15,5 +15,5 @@ def live(store: sync.Holdproof, tell: Tell, stopping: threading.Event, *, pause_
             return
         act(scene)
     Background(lambda: scene.large_order({"item": "desks", "amount": 800}))
-    scene.until(lambda: store.escalations.pending().escalations or None)
+    scene.until(lambda: store.escalations.list(status="PENDING").items or None)
     scene.say("asking", "buyer asks once more, for desks: this one waits for you, in the inbox")

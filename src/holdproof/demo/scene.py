@@ -63,9 +63,9 @@ class Scene:
         # Registered here too, so that this process can take up what the killed worker began.
         self.ship = shipping.register(store, self.shop)
 
-        @store.decision(flow_type="large order", agent="buyer")
+        @store.flow(name="large order", agent="buyer")
         def large_order(flow: OpenFlow[SyncExecutor], order: dict[str, Any]) -> dict[str, Any]:
-            answer = flow.ask("over the limit of 500", proposal=order, impact="HIGH_IMPACT", deadline_s=600)
+            answer = flow.approve("over the limit of 500", proposal=order, impact="HIGH_IMPACT", deadline_s=600)
             approved_order: dict[str, Any] = answer.answer or order
             return flow.step("order", self.shop.order, **approved_order)  # type: ignore[no-any-return]
 

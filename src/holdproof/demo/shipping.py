@@ -54,7 +54,7 @@ class Shop:
 def register(store: sync.Holdproof, shop: Shop) -> FlowFunction[[str], str]:
     """Return the function that ships parcels, so that what one worker began any other can end."""
 
-    @store.decision(flow_type=FLOW, agent="shipper", lease_s=LEASE_S)
+    @store.flow(name=FLOW, agent="shipper", lease_s=LEASE_S)
     def ship(flow: OpenFlow[SyncExecutor], parcel: str) -> str:
         flow.lock({f"parcel:{parcel}": 1})
         flow.step("print label", shop.label, parcel)

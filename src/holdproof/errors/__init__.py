@@ -1,8 +1,8 @@
-"""The whole error tree, a page a domain.
+"""All error classes, one module per domain.
 
-Every error carries a stable `code` (for programs), an HTTP `status`, a command-line `exit_code` and the facts of the
-case as `fields`. Its docstring is what a person can do about it, and is shown beside the message at every face.
-Foreign errors are translated at the border, always `from` their cause.
+Every error has a stable `code` (for programs), an HTTP `status`, a command-line `exit_code` and details as `fields`.
+Its docstring tells the user what to do; Python, CLI, HTTP and MCP show it beside the message. Errors of libraries and
+of the system are translated where they occur, always `from` their cause.
 """
 
 from holdproof.errors.access import (

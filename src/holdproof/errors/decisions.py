@@ -1,72 +1,79 @@
-"""What the runtime raises."""
+"""Errors of the runtime: agents, flows, locks, idempotency, escalations, sagas."""
 
 from holdproof.errors.root import ConflictError, HoldproofError
 
-# --- decisions ---------------------------------------------------------------------------------------------------
+# --- agents and flows --------------------------------------------------------------------------------------------
 
 
 class VersionMismatchError(HoldproofError):
-    """VERSION_MISMATCH: run the agent in a version inside the supported range; nothing was stored."""
+    """VERSION_MISMATCH: run a version of the agent inside the supported range; nothing was stored."""
 
-    code, status, exit_code = "agent.version_mismatch", 409, 4
+    code = "agent.version_mismatch"
+    status = 409
+    exit_code = 4
 
 
 class AuthenticationError(HoldproofError):
     """Agent and token do not belong together; register again for a new token."""
 
-    code, status, exit_code = "agent.unauthenticated", 401, 5
+    code = "agent.unauthenticated"
+    status = 401
+    exit_code = 5
 
 
 class AgentInactiveError(HoldproofError):
-    """Only the kernel changes an agent's status: have an operator set it to ACTIVE, if that is right."""
+    """The agent is not active: ask an operator to set its status to ACTIVE."""
 
-    code, status, exit_code = "agent.inactive", 403, 5
+    code = "agent.inactive"
+    status = 403
+    exit_code = 5
 
 
 class IllegalTransitionError(ConflictError):
-    """A flow does not go that way; read its status and choose a legal next one. Nothing was recorded."""
+    """The flow cannot change to that status; read its status and choose a legal next one. Nothing was recorded."""
 
     code = "flow.illegal_transition"
 
 
 class FlowEndedError(ConflictError):
-    """The flow has ended and takes no more work; start another."""
+    """The flow has ended and accepts no more work; start another one."""
 
     code = "flow.ended"
 
 
 class LeaseLostError(ConflictError):
-    """Another worker has the flow in hand by now: stop, and change nothing more."""
+    """Another worker has the lease of this flow now: stop, and change nothing more."""
 
     code = "flow.lease_lost"
 
 
 class StaleVersionError(ConflictError):
-    """It was changed since you read it; read it again and decide anew."""
+    """It was changed since you read it; read it again, then retry."""
 
     code = "conflict.stale_version"
 
 
 class ContextTakenError(ConflictError):
-    """The context was to be read once and has been; put a new one."""
+    """The context can be read only once, and was read already; put a new one."""
 
     code = "context.taken"
 
 
 class InsufficientCapacityError(ConflictError):
-    """More is asked for than the resource has at all; ask for less."""
+    """The request exceeds the whole capacity of the resource; ask for less."""
 
     code = "locks.capacity"
 
 
 class ContentionTimeoutError(ConflictError):
-    """Others held the resource for the whole time; try again later, or with more patience."""
+    """Others held the resource during the whole wait; try again later, or wait longer."""
 
-    code, status = "locks.timeout", 503
+    code = "locks.timeout"
+    status = 503
 
 
 class LockLostError(ConflictError):
-    """The flow does not hold that lock, or no longer: stop using the resource, then acquire it again."""
+    """The flow does not hold that lock (any more): stop using the resource, then acquire it again."""
 
     code = "locks.lost"
 
@@ -78,36 +85,40 @@ class IdempotencyConflictError(ConflictError):
 
 
 class ReplayedError(ConflictError):
-    """The first call with this key failed, and was to be remembered as failed; use a new key to try again."""
+    """The first call with this key failed, and its failure is final; use a new key to try again."""
 
     code = "idempotency.failed"
 
 
 class UnknownOutcomeError(ConflictError):
-    """It was begun and never finished: find out what happened, then settle it, or let it run again."""
+    """It was started and never confirmed: find out what happened, then settle it, or let it run again."""
 
     code = "outcome.unknown"
 
 
 class BudgetExhaustedError(HoldproofError):
-    """The agent asked for help too often: it is suspended and the flow cancelled, until an operator decides."""
+    """The agent escalated too often: it is suspended and the flow cancelled, until an operator activates it again."""
 
-    code, status, exit_code = "escalations.budget_exhausted", 429, 5
+    code = "escalations.budget_exhausted"
+    status = 429
+    exit_code = 5
 
 
 class AlreadyResolvedError(ConflictError):
-    """Somebody resolved it before; their answer stands."""
+    """The escalation was resolved before, and that decision stands; read it."""
 
     code = "escalations.resolved"
 
 
 class DeadlinePassedError(AlreadyResolvedError):
-    """The deadline passed first, and its default stands."""
+    """The deadline passed before, and the default decision stands; read it."""
 
     code = "escalations.deadline"
 
 
 class CompensationFailedError(HoldproofError):
-    """The flow is still dirty and keeps its locks: mend the cause, then compensate again."""
+    """The flow is still dirty and keeps its locks: fix the cause, then compensate again."""
 
-    code, status, exit_code = "sagas.compensation_failed", 500, 6
+    code = "sagas.compensation_failed"
+    status = 500
+    exit_code = 6

@@ -108,6 +108,7 @@ class AsyncExecutor:
         def wake() -> None:
             loop.call_soon_threadsafe(woken.set)
 
+        # False: the topic was signalled since the last look, so there is nothing to wait for.
         if not self.database.topics.subscribe(topic, since, wake):
             return True
         try:

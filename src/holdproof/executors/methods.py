@@ -92,6 +92,7 @@ class Method(ABC, Generic[P, T]):
     @overload
     def __get__(self, resource: Resource[SyncExecutor], owner: type) -> Callable[P, T]: ...
     def __get__(self, resource: Any, owner: type) -> Any:
+        # Cached on the resource: the next access does not come here.
         bound = resource.__dict__[self.name] = BoundMethod(self, self.bind(resource))
         return bound
 
@@ -157,8 +158,9 @@ class Writes(Method[P, T]):
         super().__init__(fn, **facts)
 
     def bind(self, resource: Any) -> Callable[..., Any]:
-        """Each call is a transaction that writes."""
-        fn, write = self.scoped(resource), resource._face.write
+        """Return a function whose every call is a writing transaction."""
+        fn = self.scoped(resource)
+        write = resource._face.write
         return lambda *args, **kwargs: write(lambda tx: fn(tx, *args, **kwargs))
 
 
@@ -174,8 +176,9 @@ class WritesWith(Method[P, T]):
         super().__init__(fn, **facts)
 
     def bind(self, resource: Any) -> Callable[..., Any]:
-        """Each call is a transaction that writes."""
-        fn, face = self.scoped(resource), resource._face
+        """Return a function whose every call is a writing transaction."""
+        fn = self.scoped(resource)
+        face = resource._face
 
         def call(*args: Any, **kwargs: Any) -> Any:
             try:
@@ -196,8 +199,9 @@ class Reads(Method[P, T]):
         super().__init__(fn, reads=True, **facts)
 
     def bind(self, resource: Any) -> Callable[..., Any]:
-        """Each call reads one snapshot."""
-        fn, read = self.scoped(resource), resource._face.read
+        """Return a function whose every call reads one snapshot."""
+        fn = self.scoped(resource)
+        read = resource._face.read
         return lambda *args, **kwargs: read(lambda tx: fn(tx, *args, **kwargs))
 
 
@@ -208,8 +212,9 @@ class Runs(Method[P, T]):
         super().__init__(fn, **facts)
 
     def bind(self, resource: Any) -> Callable[..., Any]:
-        """Each call drives the work to its end."""
-        fn, run = self.scoped(resource), resource._face.run
+        """Return a function whose every call drives the work to its end."""
+        fn = self.scoped(resource)
+        run = resource._face.run
         return lambda *args, **kwargs: run(fn(*args, **kwargs))
 
 
@@ -222,8 +227,9 @@ class Awaits(Method[P, T]):
         super().__init__(fn, **facts)
 
     def bind(self, resource: Any) -> Callable[..., Any]:
-        """Each call waits for its answer."""
-        fn, hear = self.scoped(resource), resource._face.wait_for
+        """Return a function that waits for the result."""
+        fn = self.scoped(resource)
+        hear = resource._face.wait_for
         return lambda *args, **kwargs: hear(fn(resource.held, *args, **kwargs))
 
 
@@ -236,8 +242,9 @@ class RunsWith(Method[P, T]):
         super().__init__(fn, **facts)
 
     def bind(self, resource: Any) -> Callable[..., Any]:
-        """Each call drives the work to its end."""
-        fn, run = self.scoped(resource), resource._face.run
+        """Return a function whose every call drives the work to its end."""
+        fn = self.scoped(resource)
+        run = resource._face.run
         return lambda *args, **kwargs: run(fn(resource.held, *args, **kwargs))
 
 
@@ -283,6 +290,7 @@ class StreamsWith(Method[P, T]):
         return super().__get__(resource, owner)
 
     def bind(self, resource: Any) -> Callable[..., Any]:
-        """Each call is an iterator that drives the work as far as it is asked."""
-        fn, stream = self.scoped(resource), resource._face.stream
+        """Return a function that returns an iterator; each step drives the work to its next value."""
+        fn = self.scoped(resource)
+        stream = resource._face.stream
         return lambda *args, **kwargs: stream(fn(resource.held, *args, **kwargs))

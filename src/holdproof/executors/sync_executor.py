@@ -39,6 +39,7 @@ class SyncExecutor:
     def read(self, fn: Callable[[Tx], T]) -> T:
         """Run a reading function on a snapshot that includes everything acknowledged before this call."""
         refuse_running_loop()
+        # Most reads are short: on this thread they cost no switch to another.
         result = self.database.peek(fn, _INLINE_READ_S)
         if result is not NOTHING:
             return result
@@ -84,6 +85,7 @@ class SyncExecutor:
                     return
                 yield value
         finally:
+            # Also when the consumer stops early: the work must run its `finally` blocks now.
             complete(values.aclose())
 
     def open_then(self, opening: Callable[[], S], then: Callable[[S], T]) -> T:

@@ -23,27 +23,15 @@ from typing import Any, Final
 from holdproof.db import Call, Query, Row, Tx, Work, ask, sql
 from holdproof.db.sqlite.readonly import foreign_tables
 from holdproof.errors import ContentionTimeoutError, FormatError
+from holdproof.evidence.tables import IMPORTED, TABLES, numbered
 from holdproof.importers import driver, import_records
 from holdproof.importers.dir_rows import COLUMNS, OLD_TABLES, RowPlan, column_kinds, plan
 from holdproof.importers.driver import Progress
 from holdproof.model.flows import TERMINAL
 from holdproof.model.imports import TakenRow, Takeover
+from holdproof.model.namespaces import MAIN
 from holdproof.model.times import later
-from holdproof.runtime import (
-    agents,
-    audit,
-    autocreate,
-    checks,
-    contexts,
-    escalation_rows,
-    feedback,
-    flows,
-    ledger,
-    locks,
-    logged_rows,
-    state,
-)
-from holdproof.runtime.logged_rows import MAIN
+from holdproof.runtime import autocreate, checks, locks
 from holdproof.store.context import Context
 
 _YEAR_S: Final = 365 * 86_400.0
@@ -236,7 +224,7 @@ class _Writer:
     def _settle(self, tx: Tx, dfid: str) -> None:
         """Set status and times of a flow as its transitions imply."""
         [(created_at,)] = tx.all(_CREATED, dfid=dfid)
-        stands = checks.standing(created_at, tx.all(_MOVES, dfid=dfid))
+        stands = checks.expected_state(created_at, [checks.TransitionRow(*row) for row in tx.all(_MOVES, dfid=dfid)])
         times = {"started_at": stands.started_at, "completed_at": stands.completed_at, "updated_at": stands.updated_at}
         tx.execute(_STAND, dfid=dfid, status=stands.status, **times, expect=1)
 
@@ -258,20 +246,7 @@ class _Writer:
 
 # --- statements --------------------------------------------------------------------------------------------------
 
-_RECORDS: Final = {
-    each.table: each
-    for each in (
-        agents.AGENTS,
-        flows.FLOWS,
-        flows.TRANSITIONS,
-        contexts.CONTEXT,
-        state.STATE,
-        feedback.FEEDBACK,
-        escalation_rows.ESCALATIONS,
-        ledger.LEDGER,
-        audit.AUDIT,
-    )
-}
+_RECORDS: Final = {table.name: table for table in TABLES if table.name in COLUMNS}
 """Tables under the log: their rows are written with a leaf."""
 _MORE: Final = {"decision_flows": ("updated_at",), "idempotency_cache": ("state",)}
 _UNIQUE: Final = {
@@ -285,19 +260,14 @@ _UNIQUE: Final = {
 
 
 def _insert(table: str) -> Query:
-    projection = _RECORDS.get(table)
-    leaf = ("leaf_id", "leaf_ver", "leaf_salt") if projection else ()
-    named = projection.columns if projection else (*(name for name, _ in column_kinds(table)), "ns")
-    columns = (*named, *_MORE.get(table, ()), *leaf)
+    if table in _RECORDS:
+        return sql(_RECORDS[table].insert(*_MORE.get(table, ())))
+    columns = (*(name for name, _ in column_kinds(table)), "ns", *_MORE.get(table, ()))
     return sql(f"INSERT INTO {table} ({', '.join(columns)}) VALUES ({', '.join(f':{each}' for each in columns)})")  # noqa: S608
 
 
 _ADD: Final = {table: _insert(table) for table in COLUMNS if table != "resource_locks"}
-_NEXT: Final = {
-    table: logged_rows.numbered("SELECT {id}", table)
-    for table, projection in _RECORDS.items()
-    if "id" in projection.columns
-}
+_NEXT: Final = {name: numbered("SELECT {id}", name) for name, table in _RECORDS.items() if table.key == "id"}
 _EXISTS: Final = {
     table: sql(f"SELECT 1 FROM {table} WHERE {name} = :{name}{' AND ns = :ns' * (name == 'idempotency_key')}")  # noqa: S608
     for table, name in _UNIQUE.items()
@@ -314,11 +284,11 @@ _STAND = sql(
 
 def _put(tx: Tx, table: str, row: dict[str, Any]) -> None:
     """Write a row under the log."""
-    projection = _RECORDS[table]
+    logged = _RECORDS[table]
     if table in _NEXT:
         [(row["id"],)] = tx.all(_NEXT[table])
-    columns = (*projection.columns, *_MORE.get(table, ()))
-    logged_rows.add(tx, _ADD[table], logged_rows.IMPORTED, projection, {name: row.get(name) for name in columns})
+    columns = (*logged.projection.columns, *_MORE.get(table, ()))
+    logged.add(tx, _ADD[table], {name: row.get(name) for name in columns}, kind=IMPORTED)
 
 
 def _row_key(table: str, written: Mapping[str, Any] | None) -> str:
@@ -404,7 +374,7 @@ def _lock(tx: Tx, row: Mapping[str, Any]) -> None:
     amounts = {row["resource_id"]: row["amount"]}
     # DIR does not record capacities, so none is checked: its manager granted the amount.
     try:
-        locks.reserve(tx, row["dfid"], amounts, seen=dict.fromkeys(amounts, inf), ns=row["ns"])
+        locks.reserve(tx, row["dfid"], amounts, expected=dict.fromkeys(amounts, inf), ns=row["ns"])
     except ContentionTimeoutError as error:
         raise _NoPlaceError(str(error)) from error
     tx.execute(_DATED, **key, acquired_at=row["acquired_at"], expires_at=row["expires_at"], expect=1)

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from math import isfinite
 from typing import Any, Final, NamedTuple
 
+from holdproof import validation
 from holdproof.errors import InvalidInputError
 from holdproof.importers import driver
 from holdproof.model.agents import STATUSES as AGENT_STATUSES
@@ -19,7 +20,6 @@ from holdproof.model.coordination import POLICIES
 from holdproof.model.flows import STATUSES as FLOW_STATUSES
 from holdproof.model.records import SEVERITIES, SOURCES
 from holdproof.model.times import utc
-from holdproof.runtime import logged_rows
 
 OLD_TABLES: Final = {"context_session": "flow_context", "context_state": "agent_state"}
 OLD_COLUMNS: Final = {"key": "idempotency_key"}
@@ -129,11 +129,11 @@ def _text(value: Any) -> str:
 
 
 def _json(value: Any) -> str:
-    return logged_rows.given("it", _text(value))
+    return validation.json_text("it", _text(value))
 
 
 def _key(value: Any) -> str:
-    return logged_rows.name("it", value)
+    return validation.name("it", value)
 
 
 def _time(value: Any) -> str:

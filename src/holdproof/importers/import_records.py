@@ -4,25 +4,23 @@ import json
 from typing import Any, Final
 
 from holdproof import paging
-from holdproof.db import Row, Tx, sql
-from holdproof.evidence.leaves import Projection
+from holdproof.db import Tx, sql
+from holdproof.evidence.tables import IMPORTED, Table, numbered
+from holdproof.model import jsontext
 from holdproof.model.imports import ImportRecord
+from holdproof.model.namespaces import MAIN
 from holdproof.model.page import Page
-from holdproof.runtime import logged_rows
-from holdproof.runtime.logged_rows import MAIN
 
-IMPORTED_ROWS: Final = logged_rows.register(
-    Projection(
-        "imported_rows",
-        1,
-        (
-            *("id", "source_key", "importer", "source", "source_table", "source_id", "row_key", "verdict", "note"),
-            *("beside", "imported_at", "ns"),
-        ),
-    ),
-    kind=logged_rows.IMPORTED,
+IMPORTED_ROWS: Final = Table(
+    "imported_rows",
+    ImportRecord,
+    kind=IMPORTED,
     key="id",
-    first=-1,
+    logged=(
+        *("id", "source_key", "importer", "source", "source_table", "source_id", "row_key", "verdict", "note"),
+        *("beside", "imported_at", "ns"),
+    ),
+    loads={"beside": jsontext.load},
 )
 
 _FIND = sql("SELECT verdict, note FROM imported_rows WHERE source_key = :key")
@@ -37,13 +35,8 @@ def find(tx: Tx, key: str, *, ns: str) -> tuple[str, str] | None:
     return verdict, note
 
 
-_NEXT = logged_rows.numbered("SELECT {id}", "imported_rows")
-_ADD = sql(
-    "INSERT INTO imported_rows (id, source_key, importer, source, source_table, source_id, row_key, verdict, note,"
-    " beside, imported_at, ns, leaf_id, leaf_ver, leaf_salt) VALUES (:id, :source_key, :importer, :source,"
-    " :source_table, :source_id, :row_key, :verdict, :note, :beside, :imported_at, :ns, :leaf_id, :leaf_ver,"
-    " :leaf_salt)"
-)
+_NEXT = numbered("SELECT {id}", "imported_rows")
+_ADD = sql(IMPORTED_ROWS.insert())
 
 
 def add(tx: Tx, key: str, columns: dict[str, Any], beside: dict[str, Any], *, ns: str) -> None:
@@ -52,14 +45,15 @@ def add(tx: Tx, key: str, columns: dict[str, Any], beside: dict[str, Any], *, ns
     [(id,)] = tx.all(_NEXT)
     row = {"id": id, "source_key": f"{ns}/{key}", **columns, "imported_at": tx.now, "ns": ns}
     row["beside"] = json.dumps(beside, sort_keys=True)
-    logged_rows.add(tx, _ADD, logged_rows.IMPORTED, IMPORTED_ROWS, row)
+    IMPORTED_ROWS.add(tx, _ADD, row)
 
 
 # CAST: PostgreSQL cannot infer the type of a bare parameter in IS NULL.
 _LIST = sql(
-    "SELECT id, importer, source, source_table, source_id, row_key, verdict, note, beside, imported_at, ns"
-    " FROM imported_rows WHERE ns = :ns AND id < :before AND (CAST(:verdict AS TEXT) IS NULL OR verdict = :verdict)"
-    " AND (CAST(:table AS TEXT) IS NULL OR source_table = :table) ORDER BY id DESC LIMIT :limit"
+    IMPORTED_ROWS.select(
+        "WHERE ns = :ns AND id < :before AND (CAST(:verdict AS TEXT) IS NULL OR verdict = :verdict)"
+        " AND (CAST(:table AS TEXT) IS NULL OR source_table = :table) ORDER BY id DESC LIMIT :limit"
+    )
 )
 
 
@@ -75,13 +69,8 @@ def list(
     """List what was imported row by row, the newest first: its verdict, and the values its row here cannot hold."""
     before = paging.last_id(cursor)
     rows = tx.all(_LIST, verdict=verdict, table=table, ns=ns, before=before, limit=paging.fetch(limit))
-    return paging.page(map(_record, rows), limit, _sort_key)
+    return paging.page(map(IMPORTED_ROWS.from_row, rows), limit, _sort_key)
 
 
 def _sort_key(record: ImportRecord) -> tuple[int]:
     return (record.id,)
-
-
-def _record(row: Row) -> ImportRecord:
-    *before, beside, imported_at, ns = row
-    return ImportRecord(*(*before, logged_rows.load(beside), imported_at, ns))

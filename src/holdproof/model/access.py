@@ -1,4 +1,4 @@
-"""Who may act at the server: tokens, logins, and what happened at the door."""
+"""Access to the server: tokens, logins, and the access log."""
 
 from dataclasses import dataclass, field
 from typing import Final
@@ -6,13 +6,14 @@ from typing import Final
 from holdproof.model.value import Value
 
 ROLES: Final = frozenset({"operator", "auditor", "agent"})
-EVERY: Final = "*"
-"""Every namespace, and the duties of the whole store."""
 
 
 @dataclass(frozen=True, slots=True)
 class Token(Value):
-    """What its holder may do, and until when; `nouns` narrows an operator or an auditor, and widens an agent."""
+    """What its holder may do, and until when.
+
+    `nouns` names resources: those an operator or an auditor is limited to, or those an agent has beside its own flows.
+    """
 
     token_id: str
     name: str
@@ -37,16 +38,8 @@ class NewToken(Value):
 
 
 @dataclass(frozen=True, slots=True)
-class TokenPage(Value):
-    """Some tokens, oldest first; `next` is where the following page begins."""
-
-    tokens: tuple[Token, ...]
-    next: str | None
-
-
-@dataclass(frozen=True, slots=True)
 class Login(Value):
-    """A link to log in by, or the session it was exchanged for; with a `token_id` it ends with that token."""
+    """A login link, or the session it was exchanged for; with a `token_id` it ends with that token."""
 
     login_id: str
     kind: str
@@ -69,16 +62,8 @@ class NewLogin(Value):
 
 
 @dataclass(frozen=True, slots=True)
-class LoginPage(Value):
-    """Some links and sessions, oldest first; `next` is where the following page begins."""
-
-    logins: tuple[Login, ...]
-    next: str | None
-
-
-@dataclass(frozen=True, slots=True)
 class AccessEvent(Value):
-    """Something that happened at the door; `count` is how often within a minute."""
+    """A refused or accepted access; `count` is how often within a minute."""
 
     id: int
     event: str
@@ -91,11 +76,3 @@ class AccessEvent(Value):
     detail: str
     count: int
     created_at: str
-
-
-@dataclass(frozen=True, slots=True)
-class AccessPage(Value):
-    """Some events, oldest first; `next` is where the following page begins."""
-
-    events: tuple[AccessEvent, ...]
-    next: int | None

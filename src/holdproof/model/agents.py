@@ -26,16 +26,8 @@ class Agent(Value):
 
 
 @dataclass(frozen=True, slots=True)
-class Session(Value):
-    """What a handshake gives: the agent, and its token, which is shown this once."""
+class Registration(Value):
+    """What registering gives: the agent, and its session token, which is shown this once."""
 
     agent: Agent
     token: str = field(repr=False)
-
-
-@dataclass(frozen=True, slots=True)
-class AgentPage(Value):
-    """Some agents, by name; `next` is where the following page begins."""
-
-    agents: tuple[Agent, ...]
-    next: str | None

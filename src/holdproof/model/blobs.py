@@ -42,8 +42,8 @@ def check_key(key: object) -> str:
     """A key that is a name; BlobKeyError for one that is a path, too long, reserved, or no text."""
     fault = _fault(key) if isinstance(key, str) else "it is no text"
     if fault is not None:
-        shown = str(key)[:100].encode(errors="backslashreplace").decode()
-        raise BlobKeyError(f"no key for a blob: {shown!r}, {fault}", key=shown, fault=fault)
+        excerpt = str(key)[:100].encode(errors="backslashreplace").decode()
+        raise BlobKeyError(f"no key for a blob: {excerpt!r}, {fault}", key=excerpt, fault=fault)
     return str(key)
 
 

@@ -1,4 +1,4 @@
-"""What is new: changes of flows and of escalations, for whoever follows them."""
+"""The change feed: transitions of flows, new escalations and their resolutions."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -8,24 +8,25 @@ from holdproof.model.value import Value
 
 @dataclass(frozen=True, slots=True)
 class Cursor:
-    """How far somebody has followed: the last transition, the last question, the last answer."""
+    """How far a consumer has read: the last transition, the last escalation, the last resolution."""
 
+    # Rows are numbered, resolutions are not: those are followed by time and number.
     transition: int = 0
-    asked: int = 0
-    answered_at: str = ""
-    answered: int = 0
-    open: int = 0
-    """Questions up to this one are all answered, and told."""
+    escalation: int = 0
+    resolved_at: str = ""
+    resolution: int = 0
+    resolved_up_to: int = 0
+    """Escalations up to this number are all resolved, and their resolutions delivered."""
 
     def __str__(self) -> str:
-        """The place on one line, for `parse`."""
-        return f"{self.transition}.{self.asked}.{self.answered}.{self.open}.{self.answered_at}"
+        """The cursor as text, for `parse`."""
+        return f"{self.transition}.{self.escalation}.{self.resolution}.{self.resolved_up_to}.{self.resolved_at}"
 
     @classmethod
     def parse(cls, text: str) -> "Cursor":
-        """A place as it was written; ValueError if it was not."""
-        transition, asked, answered, open, at = text.split(".", 4)
-        return cls(int(transition), int(asked), at, int(answered), int(open))
+        """Read a cursor from text; ValueError where it is none."""
+        transition, escalation, resolution, resolved_up_to, at = text.split(".", 4)
+        return cls(int(transition), int(escalation), at, int(resolution), int(resolved_up_to))
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""What guards hand out: locks, retries, claims, dirty flows, escalations."""
+"""What coordinates agents: locks, retries, idempotency keys, dirty flows, escalations."""
 
 from dataclasses import dataclass
 from typing import Any, Final
@@ -8,17 +8,11 @@ from holdproof.model.value import Value
 POLICIES: Final = frozenset({"EXPONENTIAL_BACKOFF", "LINEAR", "NONE"})
 STRATEGIES: Final = frozenset({"REVERT", "CLOSE_ALL", "ALERT_HUMAN", "NOOP"})
 IMPACTS: Final = frozenset({"LOW_IMPACT", "HIGH_IMPACT"})
-DECISIONS: Final = {
-    "APPROVED": frozenset({"OVERRIDE", "MODIFY"}),
-    "REJECTED": frozenset({"ABORT"}),
-    "CANCELLED": frozenset({"ABORT"}),
-}
-"""Which decisions go with which resolution of an escalation."""
 
 
 @dataclass(frozen=True, slots=True)
 class Lock(Value):
-    """A resource, or an amount of it, in the hands of a flow; hand the fence to whatever the resource is."""
+    """A resource, or an amount of it, held by a flow; pass the fence to the resource, which can refuse older ones."""
 
     resource_id: str
     flow_id: str
@@ -31,7 +25,7 @@ class Lock(Value):
 
     @property
     def exclusive(self) -> bool:
-        """Whether nobody else may have any of it."""
+        """Whether it excludes every other holder."""
         return self.capacity is None
 
 
@@ -55,8 +49,8 @@ class Retry(Value):
 
 
 @dataclass(frozen=True, slots=True)
-class Entry(Value):
-    """A key of the idempotency cache."""
+class IdempotencyEntry(Value):
+    """A key of the idempotency cache, and the result of its call."""
 
     key: str
     request_hash: str
@@ -69,7 +63,7 @@ class Entry(Value):
 
 
 @dataclass(frozen=True, slots=True)
-class Dirty(Value):
+class DirtyFlow(Value):
     """A flow that failed half way and has something to undo."""
 
     flow_id: str
@@ -81,7 +75,7 @@ class Dirty(Value):
 
 @dataclass(frozen=True, slots=True)
 class Escalation(Value):
-    """A question to a person, and the answer once there is one."""
+    """A request for a human decision, and its resolution once there is one."""
 
     id: int
     flow_id: str
@@ -108,35 +102,28 @@ class Escalation(Value):
         """Whether the flow may go on."""
         return self.status == "APPROVED"
 
-
-@dataclass(frozen=True, slots=True)
-class EscalationPage(Value):
-    """Some escalations, oldest first; `next` is where the following page begins."""
-
-    escalations: tuple[Escalation, ...]
-    next: int | None
-
-
-@dataclass(frozen=True, slots=True)
-class DuePage(Value):
-    """Questions that wait, the most urgent first; `next` is where the following page begins."""
-
-    escalations: tuple[Escalation, ...]
-    next: str | None
+    @property
+    def outcome(self) -> str:
+        """How it ended, in plain words; `pending` while nobody has decided."""
+        if self.resolved_by == "deadline":
+            return "expired"
+        if self.status == "APPROVED":
+            return "approved with changes" if self.human_decision == "MODIFY" else "approved as proposed"
+        return self.status.lower()
 
 
 @dataclass(frozen=True, slots=True)
-class Waiting(Value):
-    """How many questions wait, how many of them are of high impact, and how many are past their deadline."""
+class EscalationCounts(Value):
+    """How many escalations there are, how many of them are of high impact, and how many are past their deadline."""
 
-    pending: int
-    high: int
+    total: int
+    high_impact: int
     overdue: int
 
 
 @dataclass(frozen=True, slots=True)
 class Budget(Value):
-    """What an agent has spent of its escalations within the window, and when the oldest of them counts no more."""
+    """What an agent has spent of its escalations within the window, and when the oldest of them leaves the window."""
 
     agent_id: str
     spent: int
@@ -146,13 +133,13 @@ class Budget(Value):
 
     @property
     def left(self) -> int:
-        """How many questions it may still ask."""
+        """How many escalations it may still request."""
         return max(self.budget - self.spent, 0)
 
 
 @dataclass(frozen=True, slots=True)
-class Swept(Value):
-    """What a sweep put away, and what it left for somebody to look after."""
+class SweepResult(Value):
+    """How much a sweep removed or resolved, and how much needs an operator or a worker."""
 
     locks: int
     keys: int

@@ -37,8 +37,8 @@ class Evaluation(Value):
     @property
     def facts(self) -> dict[str, Any]:
         """What the import found about a legacy row; empty for our own."""
-        found: dict[str, Any] = json.loads(self.legacy) if self.legacy else {}
-        return found
+        facts: dict[str, Any] = json.loads(self.legacy) if self.legacy else {}
+        return facts
 
     def to_dict(self) -> dict[str, Any]:
         """The row as every face prints it."""

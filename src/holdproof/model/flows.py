@@ -1,4 +1,4 @@
-"""Decision flows and the only ways they may go.
+"""Flows and their legal transitions.
 
 CREATED → RUNNING | CANCELLED; RUNNING → WAITING_ESCALATION | COMPLETED | FAILED | CANCELLED | COMPENSATING;
 WAITING_ESCALATION → RUNNING | FAILED | CANCELLED; FAILED | CANCELLED → COMPENSATING;
@@ -9,7 +9,7 @@ is a label, and moves nothing.
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from holdproof.model.value import Value
@@ -27,11 +27,11 @@ EDGES: Final[Mapping[str, frozenset[str]]] = {
 STATUSES: Final = frozenset(EDGES)
 TERMINAL: Final = frozenset({"COMPLETED", "FAILED", "CANCELLED", "COMPENSATED"})
 OPEN: Final = ("CREATED", "RUNNING", "WAITING_ESCALATION", "COMPENSATING")
-"""Where a flow has not come to its end, in the order it gets there."""
+"""The statuses of a flow that has not ended, in the order it gets there."""
 UNDOABLE: Final = frozenset({"FAILED", "CANCELLED"})
-"""Ends after which what was done may still be undone."""
+"""Ends after which steps may still be undone."""
 WORKED_ON: Final = frozenset({"RUNNING", "COMPENSATING"})
-"""Where a worker must be alive, else the flow is an orphan."""
+"""The statuses in which a flow needs a worker, else it is an orphan."""
 
 
 DIR_WORDS: Final = {
@@ -44,28 +44,28 @@ DIR_WORDS: Final = {
 WORDS: Final[Mapping[str, str]] = {**DIR_WORDS, **{status: status for status in STATUSES}}
 """The status that a word stands for."""
 _ENDS: Final = {("COMPENSATING", "CLOSED"): "COMPENSATED", ("CREATED", "ABORTED"): "CANCELLED"}
-"""DIR has two words for an end, we have four."""
+"""Where DIR's words for an end mean another status: DIR has two such words, we have four statuses."""
 
 
-def legal(before: str, after: str) -> bool:
-    """Whether a flow may go from one status to the other."""
+def is_legal(before: str, after: str) -> bool:
+    """Return whether a flow may go from one status to the other."""
     return after in EDGES[before]
 
 
-def onward(before: str, word: str) -> str | None:
-    """The status that a word leads to from another; None for a label, which leads nowhere."""
+def status_after(before: str, word: str) -> str | None:
+    """Return the status that a word leads to from a status; None for a label, which changes nothing."""
     return _ENDS.get((before, word), WORDS.get(word))
 
 
-def goes(before: str, word: str) -> bool:
-    """Whether a word may be said of a flow with that status: a label, a legal edge, or more of the same work."""
-    after = onward(before, word)
-    return after is None or legal(before, after) or (after == before and after not in TERMINAL)
+def may_say(before: str, word: str) -> bool:
+    """Return whether a word may be recorded for a flow: a label, a legal transition, or more of the same work."""
+    after = status_after(before, word)
+    return after is None or is_legal(before, after) or (after == before and after not in TERMINAL)
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
-    """What of a flow follows from its transitions."""
+class FlowState:
+    """The columns of a flow that follow from its transitions."""
 
     status: str
     started_at: str | None
@@ -73,22 +73,23 @@ class Standing:
     updated_at: str
 
 
-def follow(created_at: str, moves: Iterable[tuple[str | None, str, str]]) -> Standing:
-    """Where transitions (from, to, when), in their order, lead a flow; each is believed where it says it comes from."""
-    status, started, completed, updated = "CREATED", None, None, created_at
-    for before, word, at in moves:
-        after = onward(WORDS.get(before or "", status), word)
-        updated = at
-        if after is None:
+def replay(created_at: str, transitions: Iterable[tuple[str | None, str, str]]) -> FlowState:
+    """Return the state that transitions (from, to, when) lead a flow to; each is believed where it says it started."""
+    state = FlowState("CREATED", None, None, created_at)
+    for before, word, at in transitions:
+        after = status_after(WORDS.get(before or "", state.status), word)
+        state = replace(state, updated_at=at)
+        if after is None:  # a label
             continue
-        status, completed = after, at if after in TERMINAL else None
-        started = at if after == "RUNNING" and started is None else started
-    return Standing(status, started, completed, updated)
+        completed = at if after in TERMINAL else None
+        started = at if after == "RUNNING" and state.started_at is None else state.started_at
+        state = FlowState(after, started, completed, at)
+    return state
 
 
 @dataclass(frozen=True, slots=True)
 class Flow(Value):
-    """A decision flow as it stands."""
+    """A durable workflow run."""
 
     flow_id: str
     root_flow_id: str
@@ -110,14 +111,6 @@ class Flow(Value):
     def ended(self) -> bool:
         """Whether it takes no more work."""
         return self.status in TERMINAL
-
-
-@dataclass(frozen=True, slots=True)
-class FlowPage(Value):
-    """Some flows in the order asked for; `next` is where the following page begins."""
-
-    flows: tuple[Flow, ...]
-    next: str | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,7 +139,7 @@ class Transition(Value):
 
 @dataclass(frozen=True, slots=True)
 class Pace(Value):
-    """What happened to flows in one minute (`2026-01-31T12:00`)."""
+    """How many transitions there were in one minute (`2026-01-31T12:00`)."""
 
     minute: str
     transitions: int
@@ -156,7 +149,7 @@ class Pace(Value):
 
 @dataclass(frozen=True, slots=True)
 class Step(Value):
-    """The n-th step of its name in a flow: STARTED, DONE, FAILED, or UNKNOWN while a person is asked about it."""
+    """The n-th step of its name in a flow: STARTED, DONE, FAILED, or UNKNOWN (in doubt) while a person decides."""
 
     step_id: str
     flow_id: str
@@ -183,7 +176,7 @@ class FlowRecord(Value):
 
 @dataclass(frozen=True, slots=True)
 class Lease(Value):
-    """A flow in the hands of one worker until a moment; the token tells an older holder from a newer."""
+    """A worker's exclusive right to work on a flow until a moment; tokens grow, so an older holder can be told."""
 
     flow_id: str
     worker: str
@@ -195,7 +188,7 @@ class Lease(Value):
 
 @dataclass(frozen=True, slots=True)
 class Rerun(Value):
-    """A flow whose function ran again, as it stands now, and what the function raised."""
+    """A recovered flow after its function ran again, and what the function raised."""
 
     flow: Flow
     error: str | None
@@ -203,20 +196,20 @@ class Rerun(Value):
 
 @dataclass(frozen=True, slots=True)
 class Orphan(Value):
-    """A flow whose worker is gone: who had it until when, and what it runs if that is a registered function."""
+    """A flow whose lease has expired: its last worker, and the registered function that it runs, if any."""
 
     flow_id: str
     worker: str
     expires_at: str
     name: str | None
     version: str | None
-    asked_by: str | None = None
-    """The agent that asked for that function at the server, if one did."""
+    called_by: str | None = None
+    """The agent that called that function at the server, if one did."""
 
 
 @dataclass(frozen=True, slots=True)
-class Recovered(Value):
-    """What a recovery did, and the orphans that no function registered here can run."""
+class Recovery(Value):
+    """The flows that ran again, and the orphans that no function registered here can run."""
 
-    again: tuple[Rerun, ...]
-    left: tuple[Flow, ...]
+    reruns: tuple[Rerun, ...]
+    orphans: tuple[Flow, ...]

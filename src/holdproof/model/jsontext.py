@@ -1,4 +1,4 @@
-"""JSON as compact text, as fast as the standard library can."""
+"""JSON as compact text, as fast as the standard library can; canonical JSON is crypto/canonical.py."""
 
 import json
 from collections.abc import Callable
@@ -6,14 +6,20 @@ from typing import Any
 
 
 def encoder(*, ascii: bool) -> Callable[[Any], str]:
-    """What turns a value into text: TypeError, ValueError or RecursionError for one that is no JSON, NaN among them.
+    """Return a function that encodes a value as compact JSON text.
 
-    The standard library makes its encoder anew for each call; made once, it takes half the time.
+    It raises TypeError, ValueError or RecursionError for a value that JSON cannot represent, NaN among them.
     """
     plain = json.JSONEncoder(ensure_ascii=ascii, allow_nan=False, separators=(",", ":"))
+    # `json.dumps` builds its C encoder anew for each call; building it once halves the time of small values.
     make = getattr(json.encoder, "c_make_encoder", None)
     if make is None:
         return plain.encode
     text = json.encoder.encode_basestring_ascii if ascii else json.encoder.encode_basestring
     encode = make(None, plain.default, text, None, ":", ",", False, False, False)
     return lambda value: "".join(encode(value, 0))
+
+
+def load(text: str | None) -> Any:
+    """Return the value of a JSON column; None for NULL."""
+    return None if text is None else json.loads(text)

@@ -1,4 +1,4 @@
-"""What is recorded about decisions: audit events, ledger entries, contexts, state, feedback."""
+"""What is recorded about flows: audit events, ledger entries, contexts, state, feedback."""
 
 from dataclasses import dataclass
 from typing import Any, Final
@@ -28,14 +28,6 @@ class AuditEvent(Value):
 
 
 @dataclass(frozen=True, slots=True)
-class AuditPage(Value):
-    """Some events in the order they came; `next` is where the following page begins."""
-
-    events: tuple[AuditEvent, ...]
-    next: int | None
-
-
-@dataclass(frozen=True, slots=True)
 class LedgerEntry(Value):
     """The one verified intent of a flow."""
 
@@ -52,14 +44,6 @@ class LedgerEntry(Value):
 
 
 @dataclass(frozen=True, slots=True)
-class LedgerPage(Value):
-    """Some entries in the order they came; `next` is where the following page begins."""
-
-    entries: tuple[LedgerEntry, ...]
-    next: int | None
-
-
-@dataclass(frozen=True, slots=True)
 class Document(Value):
     """A flow's context or an agent's state: its value and its version."""
 
@@ -73,18 +57,18 @@ class Document(Value):
 
 @dataclass(frozen=True, slots=True)
 class DocumentVersion(Value):
-    """One leaf of a document: a write, or its being taken; where it stands in the log, and what it commits to."""
+    """One leaf of a document, for a write or for a context that was taken: its index in the log, and its commitment."""
 
     ver: int
     index: int | None
-    """None while the log has not taken it up."""
+    """None while the leaf waits for its index."""
     at: str
     commitment: str
 
 
 @dataclass(frozen=True, slots=True)
 class Feedback(Value):
-    """How a decision turned out."""
+    """How a flow of an agent turned out."""
 
     id: int
     agent_id: str

@@ -15,13 +15,13 @@ _RANGE = re.compile(rf"{_PART}(?:\.(?:[xX*]|{_PART}))?(?:\.(?:[xX*]|{_PART}))?")
 
 
 def accepts(supported: str, version: str) -> bool:
-    """Whether a version is inside the supported range."""
-    wanted = _RANGE.fullmatch(supported)
-    if wanted is None:
+    """Return whether a version is inside the supported range."""
+    range_parts = _RANGE.fullmatch(supported)
+    if range_parts is None:
         raise InvalidInputError(f"{supported!r} is no range of versions; write 1.x or 1.4", supported=supported)
-    given = _VERSION.fullmatch(version)
-    if given is None:
+    version_parts = _VERSION.fullmatch(version)
+    if version_parts is None:
         return False
-    major, minor, patch = (int(part or 0) for part in wanted.groups())
-    have = [int(part or 0) for part in given.groups()]
+    major, minor, patch = (int(part or 0) for part in range_parts.groups())
+    have = [int(part or 0) for part in version_parts.groups()]
     return have[0] == major and have[1:] >= [minor, patch]

@@ -16,7 +16,8 @@ from typing import Any
 
 Vector = Sequence[float]
 
-_WIDTH, _HEIGHT = 64, 16
+_WIDTH = 64
+_HEIGHT = 16
 _BINS = 10
 _ROUNDS = 60
 
@@ -82,11 +83,11 @@ def _unit(vector: Vector) -> list[float]:
 
 
 def _skipped(vectors: Mapping[str, Vector], width: int) -> dict[str, int]:
-    found = {"empty": 0, "other_length": 0}
+    counts = {"empty": 0, "other_length": 0}
     for vector in vectors.values():
         if len(vector) != width or not vector:
-            found["other_length" if vector else "empty"] += 1
-    return found
+            counts["other_length" if vector else "empty"] += 1
+    return counts
 
 
 def _histogram(values: Sequence[float]) -> list[int]:
@@ -166,6 +167,7 @@ def _eigenvector(matrix: Sequence[Vector], others: Sequence[Vector]) -> list[flo
 
 
 def _places(values: Vector, size: int) -> list[int]:
-    low, high = min(values), max(values)
+    low = min(values)
+    high = max(values)
     span = (high - low) or 1.0
     return [min(size - 1, int((value - low) / span * size)) for value in values]

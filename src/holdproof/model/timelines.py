@@ -1,4 +1,4 @@
-"""A flow as a story: the flows below it, their steps, and what happened, in order."""
+"""Timelines: a flow with its sub-flows, their steps, and what happened, in order."""
 
 from dataclasses import dataclass
 
@@ -7,8 +7,8 @@ from holdproof.model.value import Value
 
 
 @dataclass(frozen=True, slots=True)
-class Happening(Value):
-    """Something that happened in a flow; `ref` is the id of the record that tells of it."""
+class TimelineEvent(Value):
+    """Something that happened in a flow; `ref` is the id of its record."""
 
     at: str
     kind: str
@@ -21,9 +21,12 @@ class Happening(Value):
 
 @dataclass(frozen=True, slots=True)
 class Timeline(Value):
-    """A flow, all flows below it with their steps, and a page of what happened; `next` is where the next one begins."""
+    """A flow, all flows below it with their steps, and a page of what happened, oldest first.
+
+    `next_cursor` is the cursor of the page that follows; None on the last page.
+    """
 
     tree: FlowTree
     steps: tuple[Step, ...]
-    happened: tuple[Happening, ...]
-    next: str | None
+    events: tuple[TimelineEvent, ...]
+    next_cursor: str | None

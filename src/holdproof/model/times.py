@@ -2,19 +2,24 @@
 
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
+from typing import Final
 
+BEGINNING: Final = "0001-01-01T00:00:00.000000Z"
+"""Before everything: where a listing has no lower bound."""
+END: Final = "9999-12-31T23:59:59.999999Z"
+"""After everything: where a listing has no upper bound, and the deadline of what has none."""
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
 
 
 def to_text(micros: int) -> str:
-    """The text of a moment given in microseconds since 1970."""
+    """Return a moment, given in microseconds since 1970, as text."""
     moment = _EPOCH + timedelta(microseconds=micros)
     return moment.replace(tzinfo=None).isoformat(timespec="microseconds") + "Z"
 
 
 def to_micros(text: str) -> int:
-    """Microseconds since 1970 of a moment given as text; raises ValueError on anything without a zone."""
+    """Return a moment, given as text, in microseconds since 1970; ValueError where the text has no time zone."""
     moment = datetime.fromisoformat(text)
     if moment.tzinfo is None:
         raise ValueError(f"a time needs its zone, as in 2026-01-31T12:00:00Z: {text!r}")
@@ -22,13 +27,14 @@ def to_micros(text: str) -> int:
 
 
 def utc(text: str) -> str:
-    """A moment as others write it, as it is stored here; without a zone it is UTC."""
+    """Convert a moment written by another program to our format; one without a time zone is UTC."""
     moment = datetime.fromisoformat(text)
     zoned = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
     return to_text((zoned - _EPOCH) // _MICROSECOND)
 
 
-@lru_cache(maxsize=256)  # all that is committed together has one moment, and most spans are the usual ones
+# All operations of one commit share a moment, and most of them add one of a few usual spans: nearly every call hits.
+@lru_cache(maxsize=256)
 def later(text: str, seconds: float) -> str:
-    """The moment that many seconds after the given one."""
+    """Return the moment that many seconds after another; negative seconds give an earlier one."""
     return to_text(to_micros(text) + round(seconds * 1_000_000))

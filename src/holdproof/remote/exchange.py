@@ -7,10 +7,10 @@ from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Generic, TypeVar
 
+from holdproof import validation
 from holdproof.api import problems, wire
 from holdproof.api.catalogue import MethodSpec
 from holdproof.errors import ConnectionLostError, InvalidInputError, OutcomeUnknownError, RemoteError
-from holdproof.runtime import logged_rows
 
 T = TypeVar("T")
 Functions = Mapping[str, Callable[..., Any]]
@@ -117,7 +117,7 @@ def _called(functions: Functions, asked: Mapping[str, Any], raised: dict[str, Ex
         value = yield Local(functions[asked["fn"]], args, kwargs)
     except Exception as error:
         raised[asked["id"]] = error
-        how: dict[str, Any] = {"error": logged_rows.words(error)}
+        how: dict[str, Any] = {"error": validation.error_text(error)}
     else:
         how = _sayable(value)
     yield Send(f"/v1/exchanges/{asked['exchange']}/{asked['id']}", how)

@@ -10,12 +10,12 @@ from functools import partial
 from types import TracebackType
 from typing import Any, Final, Generic, TypeVar
 
+from holdproof import validation
 from holdproof.api import problems, wire
 from holdproof.errors import HoldproofError, InvalidInputError
 from holdproof.model.coordination import Escalation, Lock
 from holdproof.remote.exchange import Exchange, Loads, Send, converse
 from holdproof.remote.transport import AsyncTransport, SyncTransport
-from holdproof.runtime import logged_rows
 
 Wire = TypeVar("Wire", bound=AsyncTransport | SyncTransport, covariant=True)  # noqa: PLC0105
 
@@ -33,7 +33,7 @@ def _loads(kind: Any) -> Loads:
 
 FLOW: Final[dict[str, Loads]] = {
     "lock": _loads(tuple[Lock, ...]),
-    "ask": _loads(Escalation),
+    "approve": _loads(Escalation),
     "heartbeat": _loads(None),
 }
 """The verbs of a flow in hand beside `step`, and how their answers are read."""
@@ -105,14 +105,14 @@ class Inside(Generic[Wire]):
         if isinstance(error, HoldproofError):
             body["problem"] = problems.problem(error)
         elif error is not None:
-            body["error"] = logged_rows.words(error)
+            body["error"] = validation.error_text(error)
         yield Send(f"/v1/blocks/{self._block}/leave", body, lines=True)
         yield from converse(self.undoing, _anything)
 
 
 _FIRST: Final = {
     "lock": ("resources",),
-    "ask": ("reason",),
+    "approve": ("reason",),
     **dict.fromkeys(("execute", "executemany", "fetch_all", "fetch_one"), ("query", "params")),
     "executemany": ("query", "rows"),
 }

@@ -15,13 +15,13 @@ from holdproof.api.catalogue import MethodSpec, entries
 from holdproof.api.flow_functions import FlowFunction
 from holdproof.errors import RemoteError
 from holdproof.executors import AsyncExecutor, SyncExecutor
+from holdproof.model.namespaces import MAIN
 from holdproof.model.status import Check, Status
 from holdproof.remote.exchange import Exchange, Send, call
 from holdproof.remote.flow_functions import Registered, Registry
 from holdproof.remote.remote_contexts import FLOW, TRANSACTION, Block, Wire
 from holdproof.remote.transport import AsyncTransport, SyncTransport
 from holdproof.runtime.leases import LEASE_S
-from holdproof.runtime.logged_rows import MAIN
 
 
 class RemoteVerb(Generic[Wire]):
@@ -106,18 +106,18 @@ class Nouns(Generic[Wire]):
 
     read = scan = begin = hear = run = stream = write
 
-    def decision(
+    def flow(
         self,
         *,
-        flow_type: str,
+        name: str | None = None,
+        version: str = "1.0",
         agent: str | None = None,
-        flow_version: str = "1.0",
         lease_s: float = LEASE_S,
         **opening: Any,
     ) -> Callable[[Callable[..., Any]], FlowFunction[..., Any]]:
-        """Register a function that works on a flow, so that `flows.recover` can run it again on any worker."""
+        """Register a function as a flow, so that `flows.recover` can run it again on any worker."""
         begun = {"agent_id": agent, **opening}
-        return lambda fn: self._registry.register(Registered(flow_type, flow_version, lease_s, agent, fn), begun)
+        return lambda fn: self._registry.register(Registered(name or fn.__name__, version, lease_s, agent, fn), begun)
 
 
 if TYPE_CHECKING:

@@ -3,17 +3,20 @@
 Rules:
 - A version outside the supported range is refused with VERSION_MISMATCH, and nothing is stored.
 - Registering again renews token and contract, and keeps state, budget, history and a suspension.
-- A token is 256 random bits, shown once, stored as a hash, compared in constant time. One that another kernel made is
-  stored as it was given.
+- A token is 256 random bits, shown once, stored as a hash, compared in constant time. A token that another kernel
+  issued is stored as that kernel gave it.
 - Only the kernel changes a status (`set_status`); every change is another leaf of the agent's record.
 """
 
 import hmac
 from base64 import urlsafe_b64encode
+from collections.abc import Mapping
 from hashlib import sha256
 from typing import Any, Final
 
-from holdproof.db import Row, Tx, lock_exclusive, sql
+from holdproof import paging, validation
+from holdproof.crypto import canonical
+from holdproof.db import Tx, lock_exclusive, sql
 from holdproof.errors import (
     AlreadyExistsError,
     AuthenticationError,
@@ -21,42 +24,35 @@ from holdproof.errors import (
     NotFoundError,
     VersionMismatchError,
 )
-from holdproof.evidence.leaves import Projection
-from holdproof.model import semver
-from holdproof.model.agents import STATUSES, Agent, AgentPage, Session
-from holdproof.runtime import logged_rows
-from holdproof.runtime.logged_rows import MAIN
+from holdproof.evidence.tables import Record, Table
+from holdproof.model import jsontext, semver
+from holdproof.model.agents import STATUSES, Agent, Registration
+from holdproof.model.namespaces import MAIN
+from holdproof.model.page import Page
 
-AGENTS: Final = logged_rows.register(
-    Projection(
-        "agent_registry",
-        1,
-        (
-            *("agent_id", "contract", "priority", "status", "agent_version", "session_token", "suspension_reason"),
-            *("registered_at", "updated_at", "ns"),
-        ),
-    ),
+AGENTS: Final = Table(
+    "agent_registry",
+    Agent,
     kind="agent",
     key="agent_id",
+    logged=(
+        *("agent_id", "contract", "priority", "status", "agent_version", "session_token", "suspension_reason"),
+        *("registered_at", "updated_at", "ns"),
+    ),
+    loads={"contract": jsontext.load},
 )
 _TOKEN_BYTES: Final = 32
-_HASHED: Final = "sha256:"
+_HASH_PREFIX: Final = "sha256:"
 
-_FIND = sql(
-    "SELECT agent_id, contract, priority, status, agent_version, session_token, suspension_reason, registered_at,"
-    " updated_at, ns, leaf_id, leaf_ver FROM agent_registry WHERE agent_id = :agent_id"
-)
-_ADD = sql(
-    "INSERT INTO agent_registry (agent_id, contract, priority, status, agent_version, session_token, suspension_reason,"
-    " registered_at, updated_at, ns, leaf_id, leaf_ver, leaf_salt) VALUES (:agent_id, :contract, :priority, :status,"
-    " :agent_version, :session_token, :suspension_reason, :registered_at, :updated_at, :ns, :leaf_id, :leaf_ver,"
-    " :leaf_salt)"
-)
+# Ids of agents are unique across namespaces; callers compare the namespace of what they find.
+_FIND = sql(AGENTS.select("WHERE agent_id = :agent_id", leaf=True))
+_ADD = sql(AGENTS.insert())
+# `leaf_ver - 1`: the version that was read is the one that is replaced, or the transaction fails.
 _CHANGE = sql(
-    "UPDATE agent_registry SET contract = :contract, priority = :priority, status = :status,"
-    " agent_version = :agent_version, session_token = :session_token, suspension_reason = :suspension_reason,"
-    " updated_at = :updated_at, leaf_id = :leaf_id, leaf_ver = :leaf_ver, leaf_salt = :leaf_salt"
-    " WHERE agent_id = :agent_id AND ns = :ns AND leaf_ver = :leaf_ver - 1"
+    AGENTS.update(
+        *("contract", "priority", "status", "agent_version", "session_token", "suspension_reason", "updated_at"),
+        where="agent_id = :agent_id AND ns = :ns AND leaf_ver = :leaf_ver - 1",
+    )
 )
 
 
@@ -69,98 +65,119 @@ def register(
     priority: int = 0,
     supported: str = "1.x",
     ns: str = MAIN,
-) -> Session:
-    """The handshake: store the contract and give a new session token, which is shown this once."""
-    logged_rows.name("agent_id", agent_id)
+) -> Registration:
+    """Register an agent or renew its registration; return it with a new session token, which is shown this once.
+
+    Raises VersionMismatchError where `version` is outside the `supported` range.
+    """
+    validation.name("agent_id", agent_id)
     if not semver.accepts(supported, version):
         raise VersionMismatchError(
             f"VERSION_MISMATCH: {version!r} is not in {supported}", version=version, supported=supported
         )
     token = urlsafe_b64encode(tx.random(_TOKEN_BYTES)).decode().rstrip("=")
-    given = {"contract": logged_rows.dump(contract or {}), "priority": priority, "agent_version": version}
-    given["session_token"] = digest(token)
-    return Session(enroll(tx, agent_id, given, ns=ns), token)
+    columns = {
+        "contract": canonical.dump_text(contract or {}),
+        "priority": priority,
+        "agent_version": version,
+        "session_token": digest(token),
+    }
+    return Registration(enroll(tx, agent_id, columns, ns=ns), token)
 
 
-def enroll(tx: Tx, agent_id: str, given: dict[str, Any], *, ns: str) -> Agent:
-    """Write what a handshake brings: a new agent, or the next version of a known one."""
+def enroll(tx: Tx, agent_id: str, columns: Mapping[str, Any], *, ns: str) -> Agent:
+    """Write a registration, by column: a new agent, or the next version of one that exists."""
+    # Two handshakes of a new agent must not both find that it is new.
     lock_exclusive(tx, f"agent:{agent_id}")
-    known = tx.one(_FIND, agent_id=agent_id)
-    if known is None:
-        row = {"agent_id": agent_id, "status": "ACTIVE", "suspension_reason": None, "registered_at": tx.now}
-        row |= {**given, "updated_at": tx.now, "ns": ns}
-        logged_rows.add(tx, _ADD, "agent", AGENTS, row)
-        return _agent(row)
-    if known[9] != ns:
-        raise AlreadyExistsError(f"the name {agent_id} is taken", agent_id=agent_id)
-    return _change(tx, known, given)
+    row = tx.one(_FIND, agent_id=agent_id)
+    if row is None:
+        new = {
+            "agent_id": agent_id,
+            "status": "ACTIVE",
+            "suspension_reason": None,
+            "registered_at": tx.now,
+            **columns,
+            "updated_at": tx.now,
+            "ns": ns,
+        }
+        AGENTS.add(tx, _ADD, new)
+        return AGENTS.from_columns(new)
+    record = AGENTS.record(row)
+    if record.value.ns != ns:
+        raise AlreadyExistsError(f"the name {agent_id} is taken in another namespace", agent_id=agent_id)
+    return _change(tx, record, columns)
 
 
-def _change(tx: Tx, known: Row, given: dict[str, Any]) -> Agent:
-    row = dict(zip(AGENTS.columns, known, strict=False)) | given | {"updated_at": tx.now}
-    logged_rows.change(tx, _CHANGE, "agent", AGENTS, row, leaf_id=known[10], leaf_ver=known[11])
-    return _agent(row)
+def _change(tx: Tx, record: Record[Agent], changes: Mapping[str, Any]) -> Agent:
+    return AGENTS.change(tx, _CHANGE, record, {**changes, "updated_at": tx.now})
 
 
 def digest(token: str) -> str:
-    """What is stored of a token."""
-    return _HASHED + sha256(token.encode()).hexdigest()
+    """Return the hash of a session token, as it is stored."""
+    return _HASH_PREFIX + sha256(token.encode()).hexdigest()
 
 
 def set_status(tx: Tx, agent_id: str, status: str, *, reason: str | None = None, ns: str = MAIN) -> Agent:
-    """Change what an agent may do, and say why."""
-    logged_rows.one_of("status", status, STATUSES)
+    """Change what an agent may do, and record why."""
+    validation.one_of("status", status, STATUSES)
     lock_exclusive(tx, f"agent:{agent_id}")
-    return _change(tx, _known(tx, agent_id, ns), {"status": status, "suspension_reason": reason})
+    return _change(tx, _record(tx, agent_id, ns), {"status": status, "suspension_reason": reason})
 
 
 def get(tx: Tx, agent_id: str, *, ns: str = MAIN) -> Agent:
-    """One agent."""
-    return _agent(dict(zip(AGENTS.columns, _known(tx, agent_id, ns), strict=False)))
+    """Return one agent."""
+    return _record(tx, agent_id, ns).value
 
 
 def token(tx: Tx, agent_id: str, *, ns: str = MAIN) -> str | None:
-    """What is stored of an agent's token: the hash of one of ours, another kernel's own as it was given."""
-    stored: str | None = _known(tx, agent_id, ns)[5]
+    """Return an agent's token as it is stored: the hash of one of ours, another kernel's own text."""
+    stored: str | None = _record(tx, agent_id, ns).columns["session_token"]
     return stored
 
 
-def _known(tx: Tx, agent_id: str, ns: str) -> Row:
+def _record(tx: Tx, agent_id: str, ns: str) -> Record[Agent]:
     row = tx.one(_FIND, agent_id=agent_id)
-    if row is None or row[9] != ns:
+    record = None if row is None else AGENTS.record(row)
+    if record is None or record.value.ns != ns:
         raise NotFoundError(f"there is no agent {agent_id}", agent_id=agent_id)
-    return row
+    return record
 
 
 def authenticate(tx: Tx, agent_id: str, token: str, *, ns: str = MAIN) -> Agent:
-    """The agent that a token belongs to; AuthenticationError tells nobody which of the two was wrong."""
+    """Return the agent that a session token belongs to.
+
+    Raises AuthenticationError without saying whether the agent or the token was wrong.
+    """
     if not isinstance(token, str):
-        raise InvalidInputError("a token is a text")
+        raise InvalidInputError("a token is a text", field="token")
     row = tx.one(_FIND, agent_id=agent_id)
-    stored = row[5] if row is not None and row[9] == ns and row[5] else digest("")
-    hashed = stored if stored.startswith(_HASHED) else digest(stored)
+    record = None if row is None else AGENTS.record(row)
+    agent = record.value if record is not None and record.value.ns == ns else None
+    stored = record.columns["session_token"] if record is not None and agent is not None else None
+    # An unknown agent is compared too, with a hash that no token has: the answer takes as long either way.
+    stored = stored or digest("")
+    # A token of another kernel is stored as it is, and hashed here so that both sides have one length.
+    hashed = stored if stored.startswith(_HASH_PREFIX) else digest(stored)
     same = hmac.compare_digest(hashed.encode(), digest(token).encode())
-    if row is None or row[9] != ns or not same or not token:
+    if agent is None or not same or not token:
         raise AuthenticationError("agent and token do not belong together", agent_id=agent_id)
-    return _agent(dict(zip(AGENTS.columns, row, strict=False)))
+    return agent
 
 
 _LIST = sql(
-    "SELECT agent_id, contract, priority, status, agent_version, session_token, suspension_reason, registered_at,"
-    " updated_at, ns FROM agent_registry WHERE agent_id > :after AND ns = :ns"
-    " AND (CAST(:status AS TEXT) IS NULL OR status = :status) ORDER BY agent_id LIMIT :limit"
+    AGENTS.select(
+        "WHERE agent_id > :after AND ns = :ns AND (CAST(:status AS TEXT) IS NULL OR status = :status)"
+        " ORDER BY agent_id LIMIT :limit"
+    )
 )
 
 
-def list(tx: Tx, *, status: str | None = None, ns: str = MAIN, after: str = "", limit: int = 100) -> AgentPage:
-    """Agents by name, a page at a time: pass `next` of a page as `after` for the one that follows."""
-    found = tx.all(_LIST, status=status, ns=ns, after=after, limit=logged_rows.limited(limit))
-    agents, following = logged_rows.paged(
-        found, limit, lambda row: _agent(dict(zip(AGENTS.columns, row, strict=True))), lambda agent: agent.agent_id
-    )
-    return AgentPage(agents, following)
-
-
-def _agent(row: dict[str, Any]) -> Agent:
-    shown = {column: row[column] for column in AGENTS.columns if column != "session_token"}
-    return Agent(**shown | {"contract": logged_rows.load(row["contract"])})
+def list(
+    tx: Tx, *, status: str | None = None, cursor: str | None = None, limit: int = 100, ns: str = MAIN
+) -> Page[Agent]:
+    """List agents by id."""
+    if status is not None:
+        validation.one_of("status", status, STATUSES)
+    (after,) = paging.decode(cursor, "")
+    rows = tx.all(_LIST, status=status, ns=ns, after=after, limit=paging.fetch(limit))
+    return paging.page(map(AGENTS.from_row, rows), limit, lambda agent: (agent.agent_id,))

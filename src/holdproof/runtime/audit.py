@@ -1,44 +1,40 @@
-"""Audit: what happened in a flow, in the order it happened; rows are only added.
+"""Audit: what happened in a flow; rows are only added.
 
 Rules:
-- An unknown severity is an error, never another one.
+- An unknown severity is an error, never replaced by another one.
 - Every event has a leaf of its own.
 """
 
 from collections.abc import Mapping
 from typing import Any, Final
 
-from holdproof.db import Row, Tx
-from holdproof.db.sql import sql
+from holdproof import paging, validation
+from holdproof.crypto import canonical
+from holdproof.db import Tx, sql
 from holdproof.errors import NotFoundError
-from holdproof.evidence.leaves import Projection
-from holdproof.model.records import SEVERITIES, AuditEvent, AuditPage
-from holdproof.runtime import logged_rows
-from holdproof.runtime.logged_rows import BEGINNING, MAIN
+from holdproof.evidence.tables import Table, numbered
+from holdproof.model import jsontext
+from holdproof.model.namespaces import MAIN
+from holdproof.model.page import Page
+from holdproof.model.records import SEVERITIES, AuditEvent
+from holdproof.model.times import BEGINNING
 
-AUDIT: Final = logged_rows.register(
-    Projection(
-        "decision_audit_events",
-        1,
-        (
-            *("id", "dfid", "root_dfid", "event_type", "severity", "correlation_id", "causation_id", "step_id"),
-            *("state", "detail_json", "created_at", "ns"),
-        ),
-    ),
+AUDIT: Final = Table(
+    "decision_audit_events",
+    AuditEvent,
     kind="audit",
     key="id",
-    first=-1,
+    logged=(
+        *("id", "dfid", "root_dfid", "event_type", "severity", "correlation_id", "causation_id", "step_id"),
+        *("state", "detail_json", "created_at", "ns"),
+    ),
+    columns={"detail": "detail_json"},
+    loads={"detail_json": jsontext.load},
 )
 
-_ROOT = logged_rows.numbered(
-    "SELECT root_dfid, {id} FROM decision_flows WHERE dfid = :dfid AND ns = :ns", "decision_audit_events"
-)
-_ADD = sql(
-    "INSERT INTO decision_audit_events (id, dfid, root_dfid, event_type, severity, correlation_id, causation_id,"
-    " step_id, state, detail_json, created_at, ns, leaf_id, leaf_ver, leaf_salt) VALUES (:id, :dfid, :root_dfid,"
-    " :event_type, :severity, :correlation_id, :causation_id, :step_id, :state, :detail_json, :created_at, :ns,"
-    " :leaf_id, :leaf_ver, :leaf_salt)"
-)
+# One read for both: the root of the flow, which must exist, and the number of the new row.
+_ROOT = numbered("SELECT root_dfid, {id} FROM decision_flows WHERE dfid = :dfid AND ns = :ns", "decision_audit_events")
+_ADD = sql(AUDIT.insert())
 
 
 def record(
@@ -55,80 +51,106 @@ def record(
     ns: str = MAIN,
 ) -> AuditEvent:
     """Add an event to a flow."""
-    logged_rows.name("event_type", event_type)
-    logged_rows.one_of("severity", severity, SEVERITIES)
-    said = {"severity": severity, "correlation_id": correlation_id, "causation_id": causation_id}
-    said |= {"step_id": step_id, "state": state, "detail_json": logged_rows.dump({} if detail is None else detail)}
-    return write(tx, flow_id, said | {"event_type": event_type}, ns=ns)
+    columns = {
+        "event_type": validation.name("event_type", event_type),
+        "severity": validation.one_of("severity", severity, SEVERITIES),
+        "correlation_id": correlation_id,
+        "causation_id": causation_id,
+        "step_id": step_id,
+        "state": state,
+        "detail_json": canonical.dump_text({} if detail is None else detail),
+    }
+    return write(tx, flow_id, columns, ns=ns)
 
 
-def write(tx: Tx, flow_id: str, said: Mapping[str, Any], *, ns: str) -> AuditEvent:
-    """Write an event in full, in columns; `said` may name another root than the flow's."""
+def write(tx: Tx, flow_id: str, columns: Mapping[str, Any], *, ns: str) -> AuditEvent:
+    """Write an event, given by column; `columns` may name another root than the flow's."""
     flow = tx.one(_ROOT, dfid=flow_id, ns=ns)
     if flow is None:
         raise NotFoundError(f"there is no flow {flow_id}", flow_id=flow_id)
-    known = {"id": flow[1], "dfid": flow_id, "root_dfid": flow[0], "created_at": tx.now, "ns": ns}
-    row = {**dict.fromkeys(AUDIT.columns), **known, **said}
-    logged_rows.add(tx, _ADD, "audit", AUDIT, row)
-    return _event(tuple(row.values()))
+    root, number = flow
+    # Every logged column has a value before the leaf is made; what nobody names is NULL.
+    row = {
+        **dict.fromkeys(AUDIT.columns),
+        "id": number,
+        "dfid": flow_id,
+        "root_dfid": root,
+        "created_at": tx.now,
+        "ns": ns,
+        **columns,
+    }
+    AUDIT.add(tx, _ADD, row)
+    return AUDIT.from_columns(row)
 
 
-_GET = sql(
-    "SELECT id, dfid, root_dfid, event_type, severity, correlation_id, causation_id, step_id, state, detail_json,"
-    " created_at, ns FROM decision_audit_events WHERE id = :id AND ns = :ns"
-)
+_GET = sql(AUDIT.select("WHERE id = :id AND ns = :ns"))
 
 
 def get(tx: Tx, id: int, *, ns: str = MAIN) -> AuditEvent:
-    """One event."""
+    """Return one event."""
     row = tx.one(_GET, id=id, ns=ns)
     if row is None:
         raise NotFoundError(f"there is no event {id}", id=id)
-    return _event(row)
+    return AUDIT.from_row(row)
 
 
-_FOR_FLOW = sql(
-    "SELECT id, dfid, root_dfid, event_type, severity, correlation_id, causation_id, step_id, state, detail_json,"
-    " created_at, ns FROM decision_audit_events WHERE dfid = :dfid AND ns = :ns AND id > :after"
-    " ORDER BY id LIMIT :limit"
+_FILTERS: Final = (
+    "ns = :ns AND (CAST(:event_type AS TEXT) IS NULL OR event_type = :event_type)"
+    " AND (CAST(:severity AS TEXT) IS NULL OR severity = :severity) AND created_at >= :since"
 )
+_NEWEST: Final = f"{_FILTERS} AND id < :before ORDER BY id DESC LIMIT :limit"
+_OLDEST: Final = f"{_FILTERS} AND id > :after ORDER BY id LIMIT :limit"
+# Two texts rather than one with an optional flow: "flow is NULL or equal" would keep both databases from the index.
+_LIST = sql(AUDIT.select(f"WHERE {_NEWEST}"))
+_LIST_OF_FLOW = sql(AUDIT.select(f"WHERE dfid = :dfid AND {_NEWEST}"))
 
 
-def for_flow(tx: Tx, flow_id: str, *, ns: str = MAIN, after: int = 0, limit: int = 100) -> AuditPage:
-    """The events of one flow, oldest first, a page at a time."""
-    found = tx.all(_FOR_FLOW, dfid=flow_id, ns=ns, after=after, limit=logged_rows.limited(limit))
-    return AuditPage(*logged_rows.paged(found, limit, _event, lambda event: event.id))
-
-
-_SEARCH = sql(
-    "SELECT id, dfid, root_dfid, event_type, severity, correlation_id, causation_id, step_id, state, detail_json,"
-    " created_at, ns FROM decision_audit_events WHERE ns = :ns AND id > :after"
-    " AND (CAST(:event_type AS TEXT) IS NULL OR event_type = :event_type)"
-    " AND (CAST(:severity AS TEXT) IS NULL OR severity = :severity) AND created_at >= :since ORDER BY id LIMIT :limit"
-)
-
-
-def search(
+def list(
     tx: Tx,
     *,
+    flow_id: str | None = None,
     event_type: str | None = None,
     severity: str | None = None,
     since: str = BEGINNING,
+    cursor: str | None = None,
+    limit: int = 100,
     ns: str = MAIN,
+) -> Page[AuditEvent]:
+    """List events of one flow or of all, newest first."""
+    query = _LIST if flow_id is None else _LIST_OF_FLOW
+    filters = _filters(event_type, severity, since)
+    rows = tx.all(query, **filters, dfid=flow_id, ns=ns, before=paging.last_id(cursor), limit=paging.fetch(limit))
+    return paging.page(map(AUDIT.from_row, rows), limit, lambda event: (event.id,))
+
+
+def _filters(event_type: str | None, severity: str | None, since: str) -> dict[str, str | None]:
+    # A severity that does not exist would find nothing, which reads like "nothing happened".
+    if severity is not None:
+        validation.one_of("severity", severity, SEVERITIES)
+    return {"event_type": event_type, "severity": severity, "since": validation.moment("since", since)}
+
+
+_SCAN = sql(AUDIT.select(f"WHERE {_OLDEST}"))
+_SCAN_OF_FLOW = sql(AUDIT.select(f"WHERE dfid = :dfid AND {_OLDEST}"))
+
+
+def scan(
+    tx: Tx,
+    *,
+    flow_id: str | None = None,
+    event_type: str | None = None,
+    severity: str | None = None,
+    since: str = BEGINNING,
     after: int = 0,
     limit: int = 100,
-) -> AuditPage:
-    """Events of all flows, oldest first, a page at a time: pass `next` of a page as `after`.
+    ns: str = MAIN,
+) -> tuple[AuditEvent, ...]:
+    """Return the next events, oldest first, for exports and adapters; `after` is the id of the last one read.
 
-    On PostgreSQL an event may come to light after one with a larger number, since transactions end in another order
-    than they begin: whoever follows events as they come asks again from a moment before, and drops what is known.
+    On PostgreSQL transactions commit in another order than they take their numbers: whoever follows events as they are
+    written reads again from a moment before, and drops those it has.
     """
-    if severity is not None:
-        logged_rows.one_of("severity", severity, SEVERITIES)
-    filters = {"event_type": event_type, "severity": severity, "since": logged_rows.moment("since", since)}
-    found = tx.all(_SEARCH, **filters, ns=ns, after=after, limit=logged_rows.limited(limit))
-    return AuditPage(*logged_rows.paged(found, limit, _event, lambda event: event.id))
-
-
-def _event(row: Row) -> AuditEvent:
-    return AuditEvent(*(*row[:9], logged_rows.load(row[9]), *row[10:]))
+    query = _SCAN if flow_id is None else _SCAN_OF_FLOW
+    filters = _filters(event_type, severity, since)
+    rows = tx.all(query, **filters, dfid=flow_id, ns=ns, after=after, limit=validation.limited(limit))
+    return tuple(map(AUDIT.from_row, rows))

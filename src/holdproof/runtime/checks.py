@@ -1,58 +1,73 @@
 """What must hold between the rows of the runtime, beyond their own leaves.
 
 The log covers what never changes of a flow, and every transition; the rest of a flow follows from its transitions. A
-status, or a time of a flow, that does not follow was changed behind the kernel's back. Each transition begins where the
-one before ended, but for those that an import took over as they were, and the first of a flow that DIR had under way.
+status, or a time of a flow, that does not follow was changed outside the kernel. Each transition starts where the one
+before ended, except imported ones, which are stored as they were, and the first of a flow that DIR had under way.
 """
 
 from collections.abc import Iterator
 from itertools import groupby
-from operator import itemgetter
-from typing import Final
+from operator import attrgetter
+from typing import Final, NamedTuple
 
-from holdproof.db import Row, Tx, sql
-from holdproof.model.flows import DIR_WORDS, WORDS, Standing, follow, onward
+from holdproof.db import Tx, sql
+from holdproof.model.flows import DIR_WORDS, WORDS, FlowState, replay, status_after
 
 IMPORTED: Final = "imported"
-"""The reason of a transition that was taken over as it was."""
+"""The reason of a transition that was imported."""
 
 _FLOWS = sql(
-    "SELECT dfid, status, started_at, completed_at, updated_at, created_at FROM decision_flows"
+    "SELECT dfid, created_at, status, started_at, completed_at, updated_at FROM decision_flows"
     " WHERE dfid > :after ORDER BY dfid LIMIT :limit"
 )
-_MOVES = sql(
+_TRANSITIONS = sql(
     "SELECT dfid, id, from_status, to_status, created_at, reason FROM flow_transitions"
     " WHERE dfid > :after AND dfid <= :last ORDER BY dfid, id"
 )
 
 
+class TransitionRow(NamedTuple):
+    """What of a transition its flow follows from."""
+
+    flow_id: str
+    id: int
+    from_status: str | None
+    to_status: str
+    created_at: str
+    reason: str | None
+
+
 def flows(tx: Tx, *, after: str = "", limit: int = 500) -> tuple[list[str], str | None]:
-    """Findings among one page of flows, and where the next page begins: None at the end."""
+    """Check one page of flows; return the findings, and the id after which the next page starts (None at the end)."""
     page = tx.all(_FLOWS, after=after, limit=limit)
     if not page:
         return [], None
-    moves = {
-        flow_id: [*rows] for flow_id, rows in groupby(tx.all(_MOVES, after=after, last=page[-1][0]), itemgetter(0))
-    }
-    found: list[str] = []
-    for flow_id, status, started, completed, updated, created in page:
-        if Standing(status, started, completed, updated) != standing(created, moves.get(flow_id, [])):
-            found.append(f"flow {flow_id} is {status}, which does not follow from its transitions")
-        found += _broken(moves.get(flow_id, []))
-    return found, page[-1][0] if len(page) == limit else None
+    last, *_ = page[-1]
+    # One query for the whole page; groupby needs them in the order of flows, which the query gives.
+    rows = (TransitionRow(*row) for row in tx.all(_TRANSITIONS, after=after, last=last))
+    transitions = {flow_id: [*group] for flow_id, group in groupby(rows, attrgetter("flow_id"))}
+    findings: list[str] = []
+    for flow_id, created_at, *state in page:
+        of_flow = transitions.get(flow_id, [])
+        stored = FlowState(*state)
+        if stored != expected_state(created_at, of_flow):
+            findings.append(f"flow {flow_id} is {stored.status}, which does not follow from its transitions")
+        findings += _gaps(of_flow)
+    return findings, last if len(page) == limit else None
 
 
-def standing(created_at: str, moves: list[Row]) -> Standing:
-    """What of a flow follows from the rows of its transitions."""
-    return follow(created_at, ((row[2], row[3], row[4]) for row in moves))
+def expected_state(created_at: str, transitions: list[TransitionRow]) -> FlowState:
+    """Return the state of a flow that follows from its transitions."""
+    return replay(created_at, ((each.from_status, each.to_status, each.created_at) for each in transitions))
 
 
-def _broken(moves: list[Row]) -> Iterator[str]:
-    """Transitions that do not begin where the one before ended."""
-    stood = "CREATED"
-    for place, (flow_id, number, before, word, _, reason) in enumerate(moves):
-        entered = place == 0 and before in DIR_WORDS
-        begun = WORDS.get(before or "", stood)
-        if reason != IMPORTED and not entered and begun != stood:
-            yield f"transition {number} of flow {flow_id} does not follow the one before"
-        stood = onward(begun, word) or stood
+def _gaps(transitions: list[TransitionRow]) -> Iterator[str]:
+    """Transitions that do not start where the one before ended."""
+    status = "CREATED"
+    for place, each in enumerate(transitions):
+        # The first transition that DIR records may start in the middle: DIR opened the flow elsewhere.
+        came_from_dir = place == 0 and each.from_status in DIR_WORDS
+        before = WORDS.get(each.from_status or "", status)
+        if each.reason != IMPORTED and not came_from_dir and before != status:
+            yield f"transition {each.id} of flow {each.flow_id} does not follow the one before"
+        status = status_after(before, each.to_status) or status

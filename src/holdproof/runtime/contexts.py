@@ -1,77 +1,79 @@
-"""Context: what a flow is given to decide with.
+"""Contexts: the input that a flow decides with.
 
 Rules: those of documents.py, and
-- A context that was taken is not given again, neither by `take` nor by `read`, until a new one is put.
+- A context that was taken is not returned again, neither by `take` nor by `get`, until a new one is put.
 """
 
 from typing import Any, Final
 
+from holdproof.crypto import canonical
 from holdproof.db import Tx, lock_exclusive, sql
 from holdproof.errors import ContextTakenError
-from holdproof.evidence.leaves import Projection
+from holdproof.evidence.tables import Table
+from holdproof.model.namespaces import MAIN
+from holdproof.model.page import Page
 from holdproof.model.records import Document, DocumentVersion
-from holdproof.runtime import documents, logged_rows
-from holdproof.runtime.documents import Shelf
-from holdproof.runtime.logged_rows import MAIN
+from holdproof.runtime import documents
+from holdproof.runtime.documents import DocumentKind, StoredDocument
 
-CONTEXT: Final = logged_rows.register(
-    Projection("flow_context", 1, ("dfid", "data", "version", "updated_at", "taken_at", "ns")),
+CONTEXT: Final = Table(
+    "flow_context",
+    StoredDocument,
     kind="context",
     key="dfid",
+    logged=("dfid", "data", "version", "updated_at", "taken_at", "ns"),
+    columns={"key": "dfid"},
 )
-SHELF: Final = Shelf(
-    kind="context",
-    key="dfid",
+CONTEXTS: Final = DocumentKind(
+    table=CONTEXT,
     owner="flow",
-    projection=CONTEXT,
     find=sql(
-        "SELECT c.data, c.version, c.updated_at, c.leaf_id, c.leaf_ver, c.taken_at FROM decision_flows f"
+        "SELECT c.data, c.version, c.updated_at, c.taken_at, c.leaf_id, c.leaf_ver FROM decision_flows f"
         " LEFT JOIN flow_context c ON c.dfid = f.dfid AND c.ns = f.ns WHERE f.dfid = :key AND f.ns = :ns"
     ),
-    add=sql(
-        "INSERT INTO flow_context (dfid, data, version, updated_at, taken_at, ns, leaf_id, leaf_ver, leaf_salt)"
-        " VALUES (:dfid, :data, :version, :updated_at, :taken_at, :ns, :leaf_id, :leaf_ver, :leaf_salt)"
-    ),
+    add=sql(CONTEXT.insert()),
     change=sql(
-        "UPDATE flow_context SET data = :data, version = :version, updated_at = :updated_at, taken_at = :taken_at,"
-        " leaf_id = :leaf_id, leaf_ver = :leaf_ver, leaf_salt = :leaf_salt"
-        " WHERE dfid = :dfid AND ns = :ns AND leaf_ver = :leaf_ver - 1"
+        CONTEXT.update(
+            *("data", "version", "updated_at", "taken_at"),
+            where="dfid = :dfid AND ns = :ns AND leaf_ver = :leaf_ver - 1",
+        )
     ),
 )
 
 
 def put(tx: Tx, flow_id: str, data: Any, *, ns: str = MAIN) -> Document:
-    """Give a flow its context, whatever it had before."""
-    return documents.put(tx, SHELF, flow_id, logged_rows.dump(data), expected=None, ns=ns, taken_at=None)
+    """Set the context of a flow, whatever it had before."""
+    return documents.put(tx, CONTEXTS, flow_id, canonical.dump_text(data), expected=None, ns=ns)
 
 
 def update(tx: Tx, flow_id: str, data: Any, *, expected_version: int, ns: str = MAIN) -> Document:
-    """Replace the context that was read as that version; 0 means there was none."""
-    return documents.put(tx, SHELF, flow_id, logged_rows.dump(data), expected=expected_version, ns=ns, taken_at=None)
+    """Replace the context that was read as that version (0: there was none); StaleVersionError where it changed."""
+    return documents.put(tx, CONTEXTS, flow_id, canonical.dump_text(data), expected=expected_version, ns=ns)
 
 
-def read(tx: Tx, flow_id: str, *, ns: str = MAIN) -> Document:
-    """The context of a flow."""
-    row = documents.find(tx, SHELF, flow_id, ns)
-    if row[5] is not None:
+def get(tx: Tx, flow_id: str, *, ns: str = MAIN) -> Document:
+    """Return the context of a flow; ContextTakenError where it was taken."""
+    document, stored = documents.get(tx, CONTEXTS, flow_id, ns)
+    if stored.taken_at is not None:
         raise ContextTakenError(
-            f"the context of flow {flow_id} was taken at {row[5]}", flow_id=flow_id, taken_at=row[5]
+            f"the context of flow {flow_id} was taken at {stored.taken_at}", flow_id=flow_id, taken_at=stored.taken_at
         )
-    return documents.shown(flow_id, row)
+    return document
 
 
 def take(tx: Tx, flow_id: str, *, ns: str = MAIN) -> Document:
-    """Read the context for the only time."""
+    """Return the context of a flow once; afterwards it is taken."""
+    # Of two who take a context at once the second finds it taken.
     lock_exclusive(tx, f"flow:{flow_id}")
-    document = read(tx, flow_id, ns=ns)
-    text, version, updated, leaf_id, leaf_ver, _ = documents.find(tx, SHELF, flow_id, ns)
-    row = {"dfid": flow_id, "data": text, "version": version, "updated_at": updated, "taken_at": tx.now, "ns": ns}
-    logged_rows.change(tx, SHELF.change, "context", CONTEXT, row, leaf_id=leaf_id, leaf_ver=leaf_ver)
+    document = get(tx, flow_id, ns=ns)
+    _, stored = documents.get(tx, CONTEXTS, flow_id, ns)
+    # Taking is not another version of the document, but another leaf: the log shows when it was taken.
+    CONTEXT.change(tx, CONTEXTS.change, documents.record(CONTEXTS, flow_id, stored, ns), {"taken_at": tx.now})
     return document
 
 
 def versions(
-    tx: Tx, flow_id: str, *, before: int | None = None, limit: int = 100, ns: str = MAIN
-) -> tuple[DocumentVersion, ...]:
-    """What the log knows of the context of a flow, the newest first."""
-    return documents.versions(tx, SHELF, flow_id, before=before, limit=limit, ns=ns)
+    tx: Tx, flow_id: str, *, cursor: str | None = None, limit: int = 100, ns: str = MAIN
+) -> Page[DocumentVersion]:
+    """List what the log holds of a flow's context, newest first."""
+    return documents.versions(tx, CONTEXTS, flow_id, cursor=cursor, limit=limit, ns=ns)

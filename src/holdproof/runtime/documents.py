@@ -1,80 +1,136 @@
-"""Values with a version: what contexts of flows and states of agents have in common.
+"""Versioned documents: what contexts of flows and states of agents have in common.
 
 Rules:
 - A version grows by one with every write, and every version is a leaf.
-- `update` writes only over the version that was read; else StaleVersionError, and nothing changes.
+- `update` replaces only the version that its caller read; else StaleVersionError, and nothing changes.
 - The snapshot id is the first 16 hex digits of SHA-256 of the canonical JSON, in whatever text the value is stored; of
   the text itself where the value has no canonical JSON.
 """
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
+from holdproof import paging
 from holdproof.crypto import canonical
-from holdproof.db import Query, Row, Tx, lock_exclusive, sql
+from holdproof.db import Query, Tx, lock_exclusive, sql
 from holdproof.errors import InvalidInputError, NotFoundError, StaleVersionError
-from holdproof.evidence.leaves import Projection
+from holdproof.evidence.tables import Record, Table
+from holdproof.model import jsontext
+from holdproof.model.page import Page
 from holdproof.model.records import Document, DocumentVersion
-from holdproof.runtime import logged_rows
 
 
 @dataclass(frozen=True, slots=True)
-class Shelf:
-    """A table of documents: `find` gives data, version, updated_at, leaf_id, leaf_ver and what else there is.
+class StoredDocument:
+    """A row of a table of documents; `key` is the column of its owner's id, `taken_at` is of contexts only."""
 
-    A row of NULLs says that the owner has no document, no row that there is no owner.
+    key: str
+    data: str
+    version: int
+    updated_at: str
+    taken_at: str | None
+    ns: str
+
+
+@dataclass(frozen=True, slots=True)
+class DocumentKind:
+    """A table of documents and its queries.
+
+    `find` joins the owner with its document: a row of NULLs says that the owner has no document, no row that there is
+    no owner.
     """
 
-    kind: str
-    key: str
+    table: Table[StoredDocument]
     owner: str
     """What the key names: "flow" or "agent"."""
-    projection: Projection
     find: Query
     add: Query
     change: Query
 
+    @property
+    def key(self) -> str:
+        """The column of the owner's id."""
+        return self.table.key
 
-def put(tx: Tx, shelf: Shelf, key: str, text: str, *, expected: int | None, ns: str, **more: Any) -> Document:
-    """Write the next version; over `expected` only, if that is given."""
-    lock_exclusive(tx, f"{shelf.owner}:{key}")
-    known = tx.one(shelf.find, key=key, ns=ns)
-    if known is None:
-        raise NotFoundError(f"there is no {shelf.owner} {key}", key=key)
-    version = known[1] or 0
+
+class _Stored(NamedTuple):
+    """A row of `DocumentKind.find`."""
+
+    data: str | None
+    version: int | None
+    updated_at: str | None
+    taken_at: str | None
+    leaf_id: str | None
+    leaf_ver: int | None
+
+
+def put(tx: Tx, kind: DocumentKind, key: str, text: str, *, expected: int | None, ns: str) -> Document:
+    """Write the next version; with `expected` only over that one."""
+    # Alone with the document until the commit: its version is read here and written below.
+    lock_exclusive(tx, f"{kind.owner}:{key}")
+    stored = _find(tx, kind, key, ns)
+    version = stored.version or 0
     if expected is not None and expected != version:
         raise StaleVersionError(
-            f"version {expected} was to be replaced, but it is {version} now", expected=expected, version=version
+            f"version {expected} was to be replaced, but the current version is {version}: read it and try again",
+            expected=expected,
+            version=version,
         )
-    row = {shelf.key: key, "data": text, "version": version + 1, "updated_at": tx.now, "ns": ns, **more}
-    if not version:
-        logged_rows.add(tx, shelf.add, shelf.kind, shelf.projection, row)
+    row = {kind.key: key, "data": text, "version": version + 1, "updated_at": tx.now, "taken_at": None, "ns": ns}
+    if version:
+        kind.table.change(tx, kind.change, record(kind, key, stored, ns), row)
     else:
-        logged_rows.change(tx, shelf.change, shelf.kind, shelf.projection, row, leaf_id=known[3], leaf_ver=known[4])
-    return shown(key, (text, version + 1, tx.now))
+        kind.table.add(tx, kind.add, row)
+    return _document(key, text, version + 1, tx.now)
 
 
-def find(tx: Tx, shelf: Shelf, key: str, ns: str) -> Row:
-    """The row of a document that must be there."""
-    row = tx.one(shelf.find, key=key, ns=ns)
-    if row is None or row[0] is None:
-        raise NotFoundError(f"nothing is kept for {shelf.owner} {key}", key=key)
-    return row
+def _find(tx: Tx, kind: DocumentKind, key: str, ns: str) -> _Stored:
+    row = tx.one(kind.find, key=key, ns=ns)
+    if row is None:
+        raise NotFoundError(f"there is no {kind.owner} {key}", key=key)
+    return _Stored(*row)
 
 
-def shown(key: str, row: Row) -> Document:
-    """A row as a value."""
-    value = logged_rows.load(row[0])
-    return Document(key, value, row[1], row[2], canonical.sha256_hex(_canonical(row[0], value))[:16])
+def get(tx: Tx, kind: DocumentKind, key: str, ns: str) -> tuple[Document, _Stored]:
+    """Return a document that must be there, and its row."""
+    row = tx.one(kind.find, key=key, ns=ns)
+    stored = None if row is None else _Stored(*row)
+    if stored is None or stored.data is None:
+        raise NotFoundError(f"{kind.owner} {key} has no document", key=key)
+    assert stored.version is not None, "the columns of a document are not NULL"
+    assert stored.updated_at is not None, "the columns of a document are not NULL"
+    return _document(key, stored.data, stored.version, stored.updated_at), stored
+
+
+def record(kind: DocumentKind, key: str, stored: _Stored, ns: str) -> Record[StoredDocument]:
+    """Return a stored document as its table's descriptor changes it."""
+    row = StoredDocument(key, stored.data or "", stored.version or 0, stored.updated_at or "", stored.taken_at, ns)
+    columns = {
+        kind.key: key,
+        "data": row.data,
+        "version": row.version,
+        "updated_at": row.updated_at,
+        "taken_at": row.taken_at,
+        "ns": ns,
+    }
+    assert stored.leaf_id is not None, "what is stored has its leaf"
+    assert stored.leaf_ver is not None, "what is stored has its leaf"
+    return Record(row, columns, stored.leaf_id, stored.leaf_ver)
+
+
+def _document(key: str, text: str, version: int, updated_at: str) -> Document:
+    value = jsontext.load(text)
+    return Document(key, value, version, updated_at, canonical.sha256_hex(_canonical(text, value))[:16])
 
 
 def _canonical(text: str, value: Any) -> bytes:
     try:
         return canonical.dumps(value)
-    except InvalidInputError:  # another kernel's text may hold numbers that JCS has not
+    except InvalidInputError:  # another kernel's text may hold numbers that canonical JSON has not
         return text.encode()
 
 
+# On PostgreSQL a leaf waits in `log_pending` until the sequencer gives it its index.
 _VERSIONS = sql(
     "SELECT ver, idx, leaf FROM log_leaves WHERE id = :id AND ver < :before ORDER BY ver DESC LIMIT :limit",
     postgres="SELECT ver, idx, leaf FROM (SELECT ver, idx, leaf FROM log_leaves WHERE id = :id UNION ALL"
@@ -83,12 +139,15 @@ _VERSIONS = sql(
 )
 
 
-def versions(tx: Tx, shelf: Shelf, key: str, *, before: int | None, limit: int, ns: str) -> tuple[DocumentVersion, ...]:
-    """What the log knows of a document, the newest first; of older versions only the commitment is left."""
-    row = tx.one(shelf.find, key=key, ns=ns)
-    if row is None:
-        raise NotFoundError(f"there is no {shelf.owner} {key}", key=key)
-    until = logged_rows.LAST if before is None else logged_rows.position("before", before)
-    found = [] if row[3] is None else tx.all(_VERSIONS, id=row[3], before=until, limit=logged_rows.limited(limit))
-    said = [(ver, idx, logged_rows.load(leaf)) for ver, idx, leaf in found]
-    return tuple(DocumentVersion(ver, idx, leaf["ts"], leaf["h"]) for ver, idx, leaf in said)
+def versions(tx: Tx, kind: DocumentKind, key: str, *, cursor: str | None, limit: int, ns: str) -> Page[DocumentVersion]:
+    """List what the log holds of a document, newest first; of older versions only the commitment remains."""
+    stored = _find(tx, kind, key, ns)
+    before = paging.last_id(cursor)  # the cursor of this listing is a version
+    most = paging.fetch(limit)
+    rows = [] if stored.leaf_id is None else tx.all(_VERSIONS, id=stored.leaf_id, before=before, limit=most)
+    return paging.page((_version(*row) for row in rows), limit, lambda version: (version.ver,))
+
+
+def _version(ver: int, index: int | None, text: str) -> DocumentVersion:
+    leaf = jsontext.load(text)
+    return DocumentVersion(ver, index, leaf["ts"], leaf["h"])

@@ -1,82 +1,69 @@
-"""The rows of `escalation_requests`: asked once, answered once; every version is a leaf.
+"""The rows of `escalation_requests`: opened once, resolved once; every version is a leaf.
 
-The rules of escalations are in escalations.py; here a row is written, settled, and withdrawn.
+The rules of escalations are in escalations.py. This module stands below flows.py, which withdraws the escalations of a
+flow that goes on without their answers.
 """
 
+from collections.abc import Mapping
 from typing import Any, Final
 
-from holdproof.db import Row, Tx, sql
-from holdproof.evidence.leaves import Projection
+from holdproof.db import Tx, sql
+from holdproof.evidence.tables import Record, Table
+from holdproof.model import jsontext
 from holdproof.model.coordination import Escalation
-from holdproof.runtime import logged_rows
 
-ESCALATIONS: Final = logged_rows.register(
-    Projection(
-        "escalation_requests",
-        1,
-        (
-            *("id", "dfid", "root_dfid", "agent_id", "reason", "context_json", "proposal_json", "impact", "status"),
-            *("human_decision", "created_at", "resolved_at", "deadline", "on_deadline", "opened_by", "resolved_by"),
-            *("comment", "answer_json", "ns"),
-        ),
-    ),
+ESCALATIONS: Final = Table(
+    "escalation_requests",
+    Escalation,
     kind="escalation",
     key="id",
-    first=-1,
+    logged=(
+        *("id", "dfid", "root_dfid", "agent_id", "reason", "context_json", "proposal_json", "impact", "status"),
+        *("human_decision", "created_at", "resolved_at", "deadline", "on_deadline", "opened_by", "resolved_by"),
+        *("comment", "answer_json", "ns"),
+    ),
+    columns={"context": "context_json", "proposal": "proposal_json", "answer": "answer_json"},
+    loads=dict.fromkeys(("context_json", "proposal_json", "answer_json"), jsontext.load),
 )
 
-_ADD = sql(
-    "INSERT INTO escalation_requests (id, dfid, root_dfid, agent_id, reason, context_json, proposal_json, impact,"
-    " status, human_decision, created_at, resolved_at, deadline, on_deadline, opened_by, resolved_by, comment,"
-    " answer_json, ns, leaf_id, leaf_ver, leaf_salt) VALUES (:id, :dfid, :root_dfid, :agent_id, :reason,"
-    " :context_json, :proposal_json, :impact, :status, :human_decision, :created_at, :resolved_at, :deadline,"
-    " :on_deadline, :opened_by, :resolved_by, :comment, :answer_json, :ns, :leaf_id, :leaf_ver, :leaf_salt)"
-)
+_ADD = sql(ESCALATIONS.insert())
 
 
-def write(tx: Tx, row: dict[str, Any]) -> Escalation:
-    """Write a question, or one that was refused at once; what is not in `row` is still open."""
-    whole = dict.fromkeys(ESCALATIONS.columns) | row
-    logged_rows.add(tx, _ADD, "escalation", ESCALATIONS, whole)
-    return shown(tuple(whole.values()))
+def write(tx: Tx, columns: Mapping[str, Any]) -> Escalation:
+    """Write a new escalation; columns that are not named are NULL."""
+    row = {**dict.fromkeys(ESCALATIONS.columns), **columns}
+    ESCALATIONS.add(tx, _ADD, row)
+    return ESCALATIONS.from_columns(row)
 
 
+# PENDING in the WHERE: of two resolvers of one escalation the second changes no row, and fails.
 _SETTLE = sql(
-    "UPDATE escalation_requests SET status = :status, human_decision = :human_decision, resolved_at = :resolved_at,"
-    " resolved_by = :resolved_by, comment = :comment, answer_json = :answer_json, leaf_id = :leaf_id,"
-    " leaf_ver = :leaf_ver, leaf_salt = :leaf_salt WHERE id = :id AND status = 'PENDING'"
+    ESCALATIONS.update(
+        *("status", "human_decision", "resolved_at", "resolved_by", "comment", "answer_json"),
+        where="id = :id AND status = 'PENDING'",
+    )
 )
 
 
-def settle(tx: Tx, known: Row, answer: dict[str, Any]) -> Escalation:
-    """Answer a pending question; `known` is its row as `FIND` gave it to the one that holds its flow."""
-    whole = dict(zip(ESCALATIONS.columns, known, strict=False)) | {"resolved_at": tx.now} | answer
-    logged_rows.change(tx, _SETTLE, "escalation", ESCALATIONS, whole, leaf_id=known[19], leaf_ver=known[20])
-    tx.notify(f"escalation:{whole['id']}")
-    return shown(tuple(whole.values()))
+def settle(tx: Tx, record: Record[Escalation], answer: Mapping[str, Any]) -> Escalation:
+    """Resolve a pending escalation; its flow is locked by the caller."""
+    escalation = ESCALATIONS.change(tx, _SETTLE, record, {"resolved_at": tx.now, **answer})
+    # Wakes whoever waits for this decision, once the transaction is committed.
+    tx.notify(f"escalation:{escalation.id}")
+    return escalation
 
 
-_PENDING = sql(
-    "SELECT id, dfid, root_dfid, agent_id, reason, context_json, proposal_json, impact, status, human_decision,"
-    " created_at, resolved_at, deadline, on_deadline, opened_by, resolved_by, comment, answer_json, ns, leaf_id,"
-    " leaf_ver FROM escalation_requests WHERE dfid = :dfid AND status = 'PENDING'"
-)
+_PENDING = sql(ESCALATIONS.select("WHERE dfid = :dfid AND status = 'PENDING'", leaf=True))
 
 
 def withdraw(tx: Tx, flow_id: str, comment: str) -> None:
-    """Nobody waits for the answer any more."""
+    """Cancel the pending escalations of a flow that no longer waits for their answers."""
     settle_all(tx, flow_id, {"status": "CANCELLED", "resolved_by": "kernel", "comment": comment})
 
 
-def settle_all(tx: Tx, flow_id: str, answer: dict[str, Any]) -> int:
-    """Answer every pending question of a flow alike; how many there were."""
-    pending = tx.all(_PENDING, dfid=flow_id)
-    for known in pending:
-        settle(tx, known, answer)
-    return len(pending)
-
-
-def shown(row: Row) -> Escalation:
-    """A row as a value."""
-    context, proposal, answer = (logged_rows.load(row[at]) for at in (5, 6, 17))
-    return Escalation(*(*row[:5], context, proposal, *row[7:17], answer, row[18]))
+def settle_all(tx: Tx, flow_id: str, answer: Mapping[str, Any]) -> int:
+    """Resolve every pending escalation of a flow alike; return how many there were."""
+    rows = tx.all(_PENDING, dfid=flow_id)
+    for row in rows:
+        settle(tx, ESCALATIONS.record(row), answer)
+    return len(rows)

@@ -1,20 +1,23 @@
-"""Escalations: an agent asks a person, and waits.
+"""Escalations: an agent requests a human decision, and waits for it.
 
 Rules:
-- Each request of an agent spends one token of its budget (3 an hour), checked and spent as one; the kernel's own cost
-  nothing.
-- A spent budget is recorded and refused: the request is CANCELLED, the agent SUSPENDED with the reason
+- Each request of an agent spends one of its budget (3 an hour), checked and spent in one statement; the kernel's own
+  cost nothing.
+- A request beyond the budget is recorded and refused: it is CANCELLED, the agent SUSPENDED with the reason
   ESCALATION_BUDGET_EXHAUSTED, the flow CANCELLED.
-- A request moves its flow to WAITING_ESCALATION; the answer moves it on: APPROVED to RUNNING, REJECTED to FAILED,
-  CANCELLED to CANCELLED. Where that leaves steps to undo, the flow goes on to COMPENSATING, whoever is there to do it.
-- An answer is given once; the second resolver gets AlreadyResolvedError.
-- A deadline that passes takes its default and says so; an answer that comes later is DeadlinePassedError.
-- Who resolved, the comment and the proposal as it was shown are in the record's leaf.
+- A request moves its flow to WAITING_ESCALATION; its resolution moves the flow on: approved to RUNNING, rejected to
+  FAILED, cancelled to CANCELLED. A flow that has steps to undo then goes on to COMPENSATING, worker or not.
+- An escalation is resolved once; the second resolver gets AlreadyResolvedError.
+- A deadline that passes applies its default and records that; a later answer is DeadlinePassedError.
+- Who resolved it, the comment, and the proposal as it was shown are in the record's leaf.
 """
 
+from collections.abc import Mapping
 from typing import Any, Final
 
-from holdproof.db import Refused, Row, Tx, lock_exclusive, sql
+from holdproof import validation
+from holdproof.crypto import canonical
+from holdproof.db import Refused, Tx, lock_exclusive, sql
 from holdproof.errors import (
     AgentInactiveError,
     AlreadyResolvedError,
@@ -24,21 +27,25 @@ from holdproof.errors import (
     InvalidInputError,
     NotFoundError,
 )
+from holdproof.evidence.tables import Record, numbered
 from holdproof.model.agents import ESCALATES
-from holdproof.model.coordination import DECISIONS, IMPACTS, Escalation
+from holdproof.model.coordination import IMPACTS, Escalation
 from holdproof.model.flows import Flow
+from holdproof.model.namespaces import MAIN
 from holdproof.model.times import later
-from holdproof.runtime import agents, audit, escalation_rows, flows, logged_rows
-from holdproof.runtime.logged_rows import MAIN
+from holdproof.runtime import agents, audit, escalation_rows, flows
+from holdproof.runtime.escalation_rows import ESCALATIONS
 
 BUDGET: Final = 3
 WINDOW_S: Final = 3600.0
 EXHAUSTED: Final = "ESCALATION_BUDGET_EXHAUSTED"
-_DEFAULTS: Final = {"reject": "REJECTED", "approve": "APPROVED", "cancel": "CANCELLED"}
-_ONWARD: Final = {"APPROVED": "RUNNING", "REJECTED": "FAILED", "CANCELLED": "CANCELLED"}
+# The words that people and callers use, as the statuses of DIR's schema.
+_STATUS_OF: Final = {"approve": "APPROVED", "reject": "REJECTED", "cancel": "CANCELLED"}
+_FLOW_STATUS_AFTER: Final = {"APPROVED": "RUNNING", "REJECTED": "FAILED", "CANCELLED": "CANCELLED"}
 
-# --- asking ------------------------------------------------------------------------------------------------------
+# --- requesting --------------------------------------------------------------------------------------------------
 
+# One statement, so that no two requests both see the last of a budget.
 _SPEND = sql(
     "INSERT INTO escalation_budget (agent_id, created_at, ns) SELECT f.agent_id, :now, f.ns FROM decision_flows f"
     " WHERE f.dfid = :dfid AND (SELECT count(*) FROM escalation_budget b WHERE b.agent_id = f.agent_id"
@@ -61,83 +68,117 @@ def request(
     window_s: float = WINDOW_S,
     ns: str = MAIN,
 ) -> Escalation | Refused:
-    """Ask a person about a running flow; without an answer by the deadline the default is taken."""
-    row = _question(reason, context, proposal, impact=impact, on_deadline=on_deadline)
-    row["deadline"] = _deadline(tx, deadline, deadline_s)
-    flow = flows.hold(tx, flow_id, ns=ns)
+    """Request a human decision about a running flow; without an answer by the deadline the default applies.
+
+    Raises BudgetExhaustedError where the agent has spent its budget, and AgentInactiveError where it may not escalate.
+    """
+    columns = _columns(reason, context, proposal, impact=impact, on_deadline=on_deadline)
+    columns["deadline"] = _deadline(tx, deadline, deadline_s)
+    # The flow before its agent: everybody locks in that order.
+    flow = flows.lock(tx, flow_id, ns=ns)
     if flow.status != "RUNNING":
         raise IllegalTransitionError(
-            f"only a RUNNING flow asks, not one that is {flow.status}", flow_id=flow_id, from_status=flow.status
+            f"only a RUNNING flow requests a decision, not one that is {flow.status}",
+            flow_id=flow_id,
+            from_status=flow.status,
         )
     lock_exclusive(tx, f"agent:{flow.agent_id}")
-    since = later(tx.now, -logged_rows.seconds("window_s", window_s))
-    if tx.count(_SPEND, flow_id=flow_id, now=tx.now, since=since, budget=budget) == 0:
-        return _refuse(tx, flow, row)
+    since = later(tx.now, -validation.seconds("window_s", window_s))
+    if tx.count(_SPEND, dfid=flow_id, now=tx.now, since=since, budget=budget) == 0:
+        return _refuse(tx, flow, columns)
+    # Checked after the budget, so that a spent budget suspends an agent that may not escalate either.
     agent = agents.get(tx, flow.agent_id, ns=ns)
     if agent.status not in ESCALATES:
         raise AgentInactiveError(
             f"agent {agent.agent_id} is {agent.status} and may not escalate", agent_id=agent.agent_id
         )
-    asked = _write(tx, flow, row)
-    flows.transition(tx, flow_id, "WAITING_ESCALATION", causation_id=f"escalation:{asked.id}", reason=reason, ns=ns)
-    return asked
+    escalation = _write(tx, flow, columns)
+    _await_answer(tx, escalation)
+    return escalation
 
 
 def alert(
     tx: Tx, flow_id: str, *, reason: str, context: Any = None, proposal: Any = None, ns: str = MAIN
 ) -> Escalation:
-    """The kernel asks: that costs the agent nothing, and moves the flow only if it is running."""
-    row = _question(reason, context, proposal)
-    flow = flows.hold(tx, flow_id, ns=ns)
-    asked = _write(tx, flow, row | {"opened_by": "kernel"})
+    """Escalate for the kernel: that costs the agent nothing, and moves the flow only if it is running."""
+    columns = _columns(reason, context, proposal)
+    flow = flows.lock(tx, flow_id, ns=ns)
+    escalation = _write(tx, flow, {**columns, "opened_by": "kernel"})
     if flow.status == "RUNNING":
-        flows.transition(tx, flow_id, "WAITING_ESCALATION", causation_id=f"escalation:{asked.id}", reason=reason, ns=ns)
-    return asked
+        _await_answer(tx, escalation)
+    return escalation
 
 
-def _question(
+def _await_answer(tx: Tx, escalation: Escalation) -> None:
+    flows.transition(
+        tx,
+        escalation.flow_id,
+        "WAITING_ESCALATION",
+        causation_id=f"escalation:{escalation.id}",
+        reason=escalation.reason,
+        ns=escalation.ns,
+    )
+
+
+def _columns(
     reason: str, context: Any, proposal: Any, *, impact: str = "HIGH_IMPACT", on_deadline: str = "reject"
 ) -> dict[str, Any]:
-    logged_rows.one_of("impact", impact, IMPACTS)
-    logged_rows.one_of("on_deadline", on_deadline, frozenset(_DEFAULTS))
-    texts = {"context_json": logged_rows.dump(context or {}), "proposal_json": logged_rows.dump(proposal or {})}
-    return {"reason": reason, **texts, "impact": impact, "on_deadline": on_deadline}
+    return {
+        "reason": reason,
+        "context_json": canonical.dump_text(context or {}),
+        "proposal_json": canonical.dump_text(proposal or {}),
+        "impact": validation.one_of("impact", impact, IMPACTS),
+        "on_deadline": validation.one_of("on_deadline", on_deadline, _STATUS_OF),
+    }
 
 
 def _deadline(tx: Tx, deadline: str | None, deadline_s: float | None) -> str | None:
     if deadline is not None and deadline_s is not None:
-        raise InvalidInputError("give the deadline as a time or in seconds, not both")
+        raise InvalidInputError("give the deadline as a time or in seconds, not both", field="deadline")
     if deadline_s is not None:
-        return later(tx.now, logged_rows.seconds("deadline_s", deadline_s))
-    return None if deadline is None else logged_rows.moment("deadline", deadline)
+        return later(tx.now, validation.seconds("deadline_s", deadline_s))
+    return None if deadline is None else validation.moment("deadline", deadline)
 
 
-_NEXT = logged_rows.numbered("SELECT {id}", "escalation_requests")
+_NEXT = numbered("SELECT {id}", "escalation_requests")
 
 
-def ask(tx: Tx, flow_id: str, said: dict[str, Any], *, ns: str) -> Escalation:
-    """Write a question in full, in columns; it spends nothing, and its flow stays where it is."""
-    return _write(tx, flows.hold(tx, flow_id, ns=ns), said)
+def write(tx: Tx, flow_id: str, columns: Mapping[str, Any], *, ns: str) -> Escalation:
+    """Write an escalation, given by column, for another kernel; it spends nothing, and its flow stays where it is."""
+    return _write(tx, flows.lock(tx, flow_id, ns=ns), columns)
 
 
-def _write(tx: Tx, flow: Flow, row: dict[str, Any]) -> Escalation:
-    """Write a question that is open unless `row` says otherwise; it may name another agent than the flow's."""
-    number = tx.one(_NEXT)
-    assert number is not None
-    about = {"id": number[0], "dfid": flow.flow_id, "root_dfid": flow.root_flow_id, "agent_id": flow.agent_id}
-    about |= {"status": "PENDING", "created_at": tx.now, "on_deadline": "reject", "opened_by": "agent"}
-    asked = escalation_rows.write(tx, about | row | {"ns": flow.ns})
+def _write(tx: Tx, flow: Flow, columns: Mapping[str, Any]) -> Escalation:
+    """Write an escalation, PENDING unless `columns` says otherwise; it may name another agent than the flow's."""
+    numbers = tx.one(_NEXT)
+    assert numbers is not None, "a SELECT without FROM has one row"
+    (number,) = numbers
+    row = {
+        "id": number,
+        "dfid": flow.flow_id,
+        "root_dfid": flow.root_flow_id,
+        "agent_id": flow.agent_id,
+        "status": "PENDING",
+        "created_at": tx.now,
+        "on_deadline": "reject",
+        "opened_by": "agent",
+        **columns,
+        "ns": flow.ns,
+    }
+    escalation = escalation_rows.write(tx, row)
+    # Wakes consoles and notifiers that show what is pending.
     tx.notify(f"escalations:{flow.ns}")
-    return asked
+    return escalation
 
 
-def _refuse(tx: Tx, flow: Flow, row: dict[str, Any]) -> Refused:
-    """The budget is spent: that is recorded, the agent is suspended, and the flow goes no further."""
-    said = {"status": "CANCELLED", "resolved_at": tx.now, "resolved_by": "kernel", "comment": EXHAUSTED}
-    asked = _write(tx, flow, row | said)
-    audit.record(tx, flow.flow_id, EXHAUSTED, severity="ERROR", detail={"escalation": asked.id}, ns=flow.ns)
+def _refuse(tx: Tx, flow: Flow, columns: Mapping[str, Any]) -> Refused:
+    """Record a request beyond the budget, suspend the agent and cancel the flow."""
+    answer = {"status": "CANCELLED", "resolved_at": tx.now, "resolved_by": "kernel", "comment": EXHAUSTED}
+    escalation = _write(tx, flow, {**columns, **answer})
+    audit.record(tx, flow.flow_id, EXHAUSTED, severity="ERROR", detail={"escalation": escalation.id}, ns=flow.ns)
     agents.set_status(tx, flow.agent_id, "SUSPENDED", reason=EXHAUSTED, ns=flow.ns)
-    _move(tx, asked, "CANCELLED", EXHAUSTED)
+    _move_flow(tx, escalation, "CANCELLED", EXHAUSTED)
+    # Refused, not raised: all of the above is to be committed.
     return Refused(
         BudgetExhaustedError(
             f"agent {flow.agent_id} has spent its escalations", agent_id=flow.agent_id, flow_id=flow.flow_id
@@ -145,88 +186,108 @@ def _refuse(tx: Tx, flow: Flow, row: dict[str, Any]) -> Refused:
     )
 
 
-# --- answering ---------------------------------------------------------------------------------------------------
+# --- resolving ---------------------------------------------------------------------------------------------------
 
-_FIND = sql(
-    "SELECT id, dfid, root_dfid, agent_id, reason, context_json, proposal_json, impact, status, human_decision,"
-    " created_at, resolved_at, deadline, on_deadline, opened_by, resolved_by, comment, answer_json, ns, leaf_id,"
-    " leaf_ver FROM escalation_requests WHERE id = :id"
-)
+_FIND = sql(ESCALATIONS.select("WHERE id = :id", leaf=True))
 
 
 def resolve(
     tx: Tx,
     id: int,
-    status: str,
+    decision: str,
     *,
     by: str,
-    decision: str | None = None,
     proposal: Any = None,
     comment: str | None = None,
     ns: str = MAIN,
 ) -> Escalation | Refused:
-    """Answer a question, once: APPROVED as it is or MODIFY with another proposal, REJECTED, or CANCELLED."""
-    logged_rows.one_of("status", status, frozenset(_ONWARD))
-    decision = decision or ("ABORT" if status != "APPROVED" else "OVERRIDE" if proposal is None else "MODIFY")
-    logged_rows.one_of(f"the decision of {status}", decision, DECISIONS[status])
-    if (decision == "MODIFY") != (proposal is not None):
-        raise InvalidInputError("a proposal goes with MODIFY, and MODIFY with a proposal", decision=decision)
-    known = _held(tx, id, ns)
-    if known[8] != "PENDING":
-        raise AlreadyResolvedError(
-            f"escalation {id} is {known[8]} by {known[15]}", id=id, resolution=known[8], by=known[15]
-        )
-    if known[12] is not None and known[12] <= tx.now:
-        _default(tx, known)
-        return Refused(DeadlinePassedError(f"the deadline of escalation {id} was {known[12]}", id=id))
+    """Resolve an escalation, once: `approve`, `reject` or `cancel`; a proposal approves with changes.
+
+    Raises AlreadyResolvedError for a second answer, and DeadlinePassedError for one that comes too late.
+    """
+    word = validation.one_of("decision", str(decision).lower(), _STATUS_OF)
+    if proposal is not None and word != "approve":
+        raise InvalidInputError("a proposal goes with approve only", field="proposal", decision=word)
     answer = {
-        "status": status,
-        "human_decision": decision,
-        "resolved_by": logged_rows.name("by", by),
+        "status": _STATUS_OF[word],
+        "human_decision": _human_decision(word, changes=proposal is not None),
+        "resolved_by": validation.name("by", by),
         "comment": comment,
+        "answer_json": None if proposal is None else canonical.dump_text(proposal),
     }
-    return _settle(tx, known, answer | {"answer_json": None if proposal is None else logged_rows.dump(proposal)})
+    record = _lock(tx, id, ns)
+    escalation = record.value
+    if escalation.status != "PENDING":
+        raise AlreadyResolvedError(
+            f"escalation {id} is {escalation.outcome} by {escalation.resolved_by}",
+            id=id,
+            resolution=escalation.status,
+            by=escalation.resolved_by,
+        )
+    if _is_due(escalation, tx.now):
+        _apply_default(tx, record)
+        return Refused(DeadlinePassedError(f"the deadline of escalation {id} was {escalation.deadline}", id=id))
+    return _settle(tx, record, answer)
 
 
-def _held(tx: Tx, id: int, ns: str) -> Row:
-    """A question, and nobody else changes its flow before this transaction ends."""
+def _human_decision(word: str, *, changes: bool) -> str:
+    """The code of DIR's schema for a decision."""
+    if word != "approve":
+        return "ABORT"
+    return "MODIFY" if changes else "OVERRIDE"
+
+
+def _is_due(escalation: Escalation, now: str) -> bool:
+    return escalation.status == "PENDING" and escalation.deadline is not None and escalation.deadline <= now
+
+
+def _lock(tx: Tx, id: int, ns: str) -> Record[Escalation]:
+    """Return an escalation, its flow locked: nobody else changes either before this transaction ends."""
     row = tx.one(_FIND, id=id)
-    if row is None or row[18] != ns:
+    record = None if row is None else ESCALATIONS.record(row)
+    if record is None or record.value.ns != ns:
         raise NotFoundError(f"there is no escalation {id}", id=id)
-    lock_exclusive(tx, f"flow:{row[1]}")
-    again = tx.one(_FIND, id=id) if tx.dialect == "postgres" else row
-    assert again is not None, "escalations stay"
-    return again
+    lock_exclusive(tx, f"flow:{record.value.flow_id}")
+    if tx.dialect == "postgres":  # somebody else may have resolved it while this transaction waited for the lock
+        row = tx.one(_FIND, id=id)
+        assert row is not None, "escalations are not removed while their flow is open"
+        return ESCALATIONS.record(row)
+    return record
 
 
-def _settle(tx: Tx, known: Row, answer: dict[str, Any]) -> Escalation:
-    settled = escalation_rows.settle(tx, known, answer)
-    if flows.get(tx, settled.flow_id, ns=settled.ns).status == "WAITING_ESCALATION":
-        _move(tx, settled, _ONWARD[settled.status], f"{settled.status} by {settled.resolved_by}")
-    return settled
+def _settle(tx: Tx, record: Record[Escalation], answer: Mapping[str, Any]) -> Escalation:
+    escalation = escalation_rows.settle(tx, record, answer)
+    if flows.get(tx, escalation.flow_id, ns=escalation.ns).status == "WAITING_ESCALATION":
+        reason = f"{escalation.status} by {escalation.resolved_by}"
+        _move_flow(tx, escalation, _FLOW_STATUS_AFTER[escalation.status], reason)
+    return escalation
 
 
-def _move(tx: Tx, asked: Escalation, to: str, reason: str) -> None:
-    """Move a flow as its question ended; an end with something to undo is a beginning of that."""
-    about = {"causation_id": f"escalation:{asked.id}", "reason": reason, "ns": asked.ns}
-    if flows.transition(tx, asked.flow_id, to, **about).ended and flows.to_undo(tx, asked.flow_id):
-        flows.transition(tx, asked.flow_id, "COMPENSATING", **about)
+def _move_flow(tx: Tx, escalation: Escalation, to: str, reason: str) -> None:
+    """Move a flow as its escalation ended; one that ends with steps to undo goes on to COMPENSATING."""
+    causation_id = f"escalation:{escalation.id}"
+    flow_id = escalation.flow_id
+    flow = flows.transition(tx, flow_id, to, causation_id=causation_id, reason=reason, ns=escalation.ns)
+    if flow.ended and flows.to_undo(tx, flow_id):
+        flows.transition(tx, flow_id, "COMPENSATING", causation_id=causation_id, reason=reason, ns=escalation.ns)
 
 
-def _default(tx: Tx, known: Row) -> Escalation:
-    status = _DEFAULTS[known[13]]
-    decision = "OVERRIDE" if status == "APPROVED" else "ABORT"
-    said = f"no answer by {known[12]}: the default is {known[13]}"
-    return _settle(
-        tx, known, {"status": status, "human_decision": decision, "resolved_by": "deadline", "comment": said}
-    )
+def _apply_default(tx: Tx, record: Record[Escalation]) -> Escalation:
+    escalation = record.value
+    default = escalation.on_deadline
+    answer = {
+        "status": _STATUS_OF[default],
+        "human_decision": _human_decision(default, changes=False),
+        "resolved_by": "deadline",
+        "comment": f"no answer by {escalation.deadline}: the default is {default}",
+    }
+    return _settle(tx, record, answer)
 
 
 def expire(tx: Tx, id: int, *, ns: str = MAIN) -> Escalation:
-    """Take the default of a question whose deadline has passed; one that is answered or not due stays as it is."""
-    known = _held(tx, id, ns)
-    due = known[8] == "PENDING" and known[12] is not None and known[12] <= tx.now
-    return _default(tx, known) if due else escalation_rows.shown(known)
+    """Apply the default of an escalation whose deadline has passed; one that is resolved or not due stays as it is."""
+    record = _lock(tx, id, ns)
+    return _apply_default(tx, record) if _is_due(record.value, tx.now) else record.value
 
 
 _OVERDUE = sql(
@@ -235,8 +296,8 @@ _OVERDUE = sql(
 
 
 def sweep(tx: Tx, *, limit: int = 100) -> int:
-    """Take the default of every question whose deadline has passed; how many those were."""
-    overdue = tx.all(_OVERDUE, now=tx.now, limit=logged_rows.limited(limit))
+    """Apply the default of every escalation whose deadline has passed; return how many those were."""
+    overdue = tx.all(_OVERDUE, now=tx.now, limit=validation.limited(limit))
     for id, ns in overdue:
         expire(tx, id, ns=ns)
     return len(overdue)

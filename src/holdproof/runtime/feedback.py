@@ -1,36 +1,32 @@
-"""Feedback: how decisions turned out, an agent's memory of its own judgement; rows are only added."""
+"""Feedback: how the work of agents turned out; rows are only added."""
 
 from typing import Final
 
-from holdproof.db import Row, Tx, sql
+from holdproof import paging, validation
+from holdproof.db import Tx, sql
 from holdproof.errors import NotFoundError
-from holdproof.evidence.leaves import Projection
+from holdproof.evidence.tables import Table, numbered
+from holdproof.model.namespaces import MAIN
+from holdproof.model.page import Page
 from holdproof.model.records import SOURCES, Feedback
-from holdproof.model.value import by_attribute
-from holdproof.runtime import logged_rows
-from holdproof.runtime.logged_rows import BEGINNING, MAIN
+from holdproof.model.times import BEGINNING
 
-FEEDBACK: Final = logged_rows.register(
-    Projection(
-        "decision_feedback_trajectory",
-        1,
-        ("id", "agent_id", "dfid", "status", "reason", "score", "source", "created_at", "ns"),
-    ),
+FEEDBACK: Final = Table(
+    "decision_feedback_trajectory",
+    Feedback,
     kind="feedback",
     key="id",
-    first=-1,
+    logged=("id", "agent_id", "dfid", "status", "reason", "score", "source", "created_at", "ns"),
+    # SQLite gives a REAL column that holds a whole number back as an integer from some statements.
+    loads={"score": float},
 )
 
-_BOTH = logged_rows.numbered(
-    "SELECT a.agent_id, {id} FROM agent_registry a JOIN decision_flows f ON f.ns = a.ns"
+_NEXT = numbered(
+    "SELECT {id} FROM agent_registry a JOIN decision_flows f ON f.ns = a.ns"
     " WHERE a.agent_id = :agent_id AND f.dfid = :dfid AND a.ns = :ns",
     "decision_feedback_trajectory",
 )
-_ADD = sql(
-    "INSERT INTO decision_feedback_trajectory (id, agent_id, dfid, status, reason, score, source, created_at, ns,"
-    " leaf_id, leaf_ver, leaf_salt) VALUES (:id, :agent_id, :dfid, :status, :reason, :score, :source, :created_at, :ns,"
-    " :leaf_id, :leaf_ver, :leaf_salt)"
-)
+_ADD = sql(FEEDBACK.insert())
 
 
 def record(
@@ -44,48 +40,50 @@ def record(
     source: str = "KERNEL",
     ns: str = MAIN,
 ) -> Feedback:
-    """Say how a decision of an agent turned out; `score` is any finite number."""
-    logged_rows.name("status", status)
-    logged_rows.one_of("source", source, SOURCES)
-    value = None if score is None else logged_rows.number("score", score)
-    found = tx.one(_BOTH, agent_id=agent_id, dfid=flow_id, ns=ns)
-    if found is None:
+    """Record how a flow of an agent turned out; `score` is any finite number."""
+    validation.name("status", status)
+    validation.one_of("source", source, SOURCES)
+    value = None if score is None else validation.number("score", score)
+    numbers = tx.one(_NEXT, agent_id=agent_id, dfid=flow_id, ns=ns)
+    if numbers is None:
         raise NotFoundError(f"there is no agent {agent_id} or no flow {flow_id}", agent_id=agent_id, flow_id=flow_id)
-    row = {"id": found[1], "agent_id": agent_id, "dfid": flow_id, "status": status, "reason": reason}
-    row |= {"score": value, "source": source, "created_at": tx.now, "ns": ns}
-    logged_rows.add(tx, _ADD, "feedback", FEEDBACK, row)
-    return Feedback(**by_attribute(row))
+    (number,) = numbers
+    row = {
+        "id": number,
+        "agent_id": agent_id,
+        "dfid": flow_id,
+        "status": status,
+        "reason": reason,
+        "score": value,
+        "source": source,
+        "created_at": tx.now,
+        "ns": ns,
+    }
+    FEEDBACK.add(tx, _ADD, row)
+    return FEEDBACK.from_columns(row)
 
 
-_TRAJECTORY = sql(
-    "SELECT id, agent_id, dfid, status, reason, score, source, created_at, ns FROM decision_feedback_trajectory"
-    " WHERE agent_id = :agent_id AND ns = :ns AND created_at >= :since AND id > :after ORDER BY id LIMIT :limit"
+_NEWEST: Final = (
+    "ns = :ns AND id < :before AND created_at >= :since AND (CAST(:dfid AS TEXT) IS NULL OR dfid = :dfid)"
+    " ORDER BY id DESC LIMIT :limit"
 )
+# Two texts, so that the listing of one agent can use its index.
+_LIST = sql(FEEDBACK.select(f"WHERE {_NEWEST}"))
+_LIST_OF_AGENT = sql(FEEDBACK.select(f"WHERE agent_id = :agent_id AND {_NEWEST}"))
 
 
-def trajectory(
-    tx: Tx, agent_id: str, *, since: str = BEGINNING, ns: str = MAIN, after: int = 0, limit: int = 100
-) -> tuple[Feedback, ...]:
-    """What became of an agent's decisions, oldest first."""
-    moment = logged_rows.moment("since", since)
-    found = tx.all(_TRAJECTORY, agent_id=agent_id, since=moment, ns=ns, after=after, limit=logged_rows.limited(limit))
-    return tuple(map(_shown, found))
-
-
-_RECENT = sql(
-    "SELECT id, agent_id, dfid, status, reason, score, source, created_at, ns FROM decision_feedback_trajectory"
-    " WHERE agent_id = :agent_id AND ns = :ns AND id < :before ORDER BY id DESC LIMIT :limit"
-)
-
-
-def recent(
-    tx: Tx, agent_id: str, *, before: int | None = None, limit: int = 100, ns: str = MAIN
-) -> tuple[Feedback, ...]:
-    """What became of an agent's decisions, newest first; `before` is the id of the last one of the page before."""
-    until = logged_rows.LAST if before is None else logged_rows.position("before", before)
-    found = tx.all(_RECENT, agent_id=agent_id, before=until, ns=ns, limit=logged_rows.limited(limit))
-    return tuple(map(_shown, found))
-
-
-def _shown(row: Row) -> Feedback:
-    return Feedback(*(*row[:5], None if row[5] is None else float(row[5]), *row[6:]))
+def list(
+    tx: Tx,
+    *,
+    agent_id: str | None = None,
+    flow_id: str | None = None,
+    since: str = BEGINNING,
+    cursor: str | None = None,
+    limit: int = 100,
+    ns: str = MAIN,
+) -> Page[Feedback]:
+    """List feedback of one agent, on one flow, or all of it; newest first."""
+    query = _LIST if agent_id is None else _LIST_OF_AGENT
+    filters = {"agent_id": agent_id, "dfid": flow_id, "since": validation.moment("since", since)}
+    rows = tx.all(query, **filters, ns=ns, before=paging.last_id(cursor), limit=paging.fetch(limit))
+    return paging.page(map(FEEDBACK.from_row, rows), limit, lambda feedback: (feedback.id,))

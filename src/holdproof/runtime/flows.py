@@ -1,58 +1,64 @@
-"""Decision flows: the root of every life cycle.
+"""Flows: durable workflow runs, and the only ways their status may change.
 
 Rules:
-- Only the legal edges of model/flows.py, in our words or DIR's; any other is a typed error, and nothing is recorded.
+- Only the legal transitions of model/flows.py, in our words or DIR's; any other is a typed error, and nothing is
+  recorded.
 - A transition writes the status, one row of `flow_transitions` and one leaf, or nothing.
 - `started_at` is the first RUNNING, `completed_at` the end, `updated_at` the last transition.
-- A flow belongs to an ACTIVE agent when it is opened; a child has its parent's root.
-- An ended flow has no locks and no retries, unless something is still to be undone; a flow that goes on without its
-  answer withdraws the question.
+- A flow belongs to an agent that is ACTIVE when the flow is opened; a child has its parent's root.
+- An ended flow has no locks and no retries, unless something is still to be undone; a flow that leaves
+  WAITING_ESCALATION without an answer withdraws its escalation.
+- Locks are taken in the order flow, agent, resources (`lock_exclusive`): no two transactions wait for each other.
 """
 
-from typing import Any, Final
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any, Final, NamedTuple
 
-from holdproof.db import Row, Tx, lock_exclusive, sql
+from holdproof import validation
+from holdproof.db import Tx, lock_exclusive, sql
 from holdproof.errors import AgentInactiveError, AlreadyExistsError, IllegalTransitionError, NotFoundError
-from holdproof.evidence.leaves import Projection
+from holdproof.evidence.tables import Table, numbered
 from holdproof.model.agents import OPENS_FLOWS
-from holdproof.model.flows import DIR_WORDS, STATUSES, TERMINAL, UNDOABLE, WORDS, Flow, goes, legal, onward
-from holdproof.model.value import by_attribute
-from holdproof.runtime import escalation_rows, logged_rows
-from holdproof.runtime.logged_rows import MAIN
+from holdproof.model.flows import (
+    DIR_WORDS,
+    STATUSES,
+    TERMINAL,
+    UNDOABLE,
+    WORDS,
+    Flow,
+    Transition,
+    is_legal,
+    may_say,
+    status_after,
+)
+from holdproof.model.namespaces import MAIN
+from holdproof.runtime import escalation_rows
 
-FLOWS: Final = logged_rows.register(
-    Projection(
-        "decision_flows",
-        1,
-        (
-            *("dfid", "root_dfid", "dfid_parent", "agent_id", "flow_type", "flow_version", "created_by_type"),
-            *("created_by_id", "priority", "created_at", "ns"),
-        ),
-    ),
+FLOWS: Final = Table(
+    "decision_flows",
+    Flow,
     kind="decision",
     key="dfid",
-)
-TRANSITIONS: Final = logged_rows.register(
-    Projection(
-        "flow_transitions",
-        1,
-        (
-            *("id", "dfid", "root_dfid", "from_status", "to_status", "correlation_id", "causation_id"),
-            *("created_at", "reason", "ns"),
-        ),
+    # What changes of a flow (status, times) follows from its transitions, which are logged themselves.
+    logged=(
+        *("dfid", "root_dfid", "dfid_parent", "agent_id", "flow_type", "flow_version", "created_by_type"),
+        *("created_by_id", "priority", "created_at", "ns"),
     ),
+)
+TRANSITIONS: Final = Table(
+    "flow_transitions",
+    Transition,
     kind="transition",
     key="id",
-    first=-1,
+    logged=(
+        *("id", "dfid", "root_dfid", "from_status", "to_status", "correlation_id", "causation_id"),
+        *("created_at", "reason", "ns"),
+    ),
 )
 
 _AGENT = sql("SELECT status FROM agent_registry WHERE agent_id = :agent_id AND ns = :ns")
-_ADD = sql(
-    "INSERT INTO decision_flows (dfid, root_dfid, dfid_parent, agent_id, flow_type, flow_version, created_by_type,"
-    " created_by_id, priority, created_at, updated_at, ns, leaf_id, leaf_ver, leaf_salt) VALUES (:dfid, :root_dfid,"
-    " :dfid_parent, :agent_id, :flow_type, :flow_version, :created_by_type, :created_by_id, :priority, :created_at,"
-    " :created_at, :ns, :leaf_id, :leaf_ver, :leaf_salt)"
-)
+_ADD = sql(FLOWS.insert("updated_at"))
 
 
 def start(
@@ -67,22 +73,35 @@ def start(
     flow_id: str | None = None,
     ns: str = MAIN,
 ) -> Flow:
-    """Open a flow for an agent; `parent` makes it part of that flow's tree, `created_by` is a type and an id."""
+    """Open a flow for an agent; `parent` makes it part of that flow's tree, `created_by` is a type and an id.
+
+    Raises AgentInactiveError unless the agent is ACTIVE, and AlreadyExistsError where `flow_id` is taken.
+    """
     agent = tx.one(_AGENT, agent_id=agent_id, ns=ns)
     if agent is None:
         raise NotFoundError(f"there is no agent {agent_id}", agent_id=agent_id)
-    if agent[0] not in OPENS_FLOWS:
+    (status,) = agent
+    if status not in OPENS_FLOWS:
         raise AgentInactiveError(
-            f"agent {agent_id} is {agent[0]} and may not open flows", agent_id=agent_id, agent_status=agent[0]
+            f"agent {agent_id} is {status} and may not open flows", agent_id=agent_id, agent_status=status
         )
     if flow_id is not None:
-        lock_exclusive(tx, f"flow:{logged_rows.name('flow_id', flow_id)}")
+        lock_exclusive(tx, f"flow:{validation.name('flow_id', flow_id)}")
         if tx.one(_GET, dfid=flow_id) is not None:
             raise AlreadyExistsError(f"there is a flow {flow_id} already", flow_id=flow_id)
-    by_type, by_id = created_by or (None, None)
-    row: dict[str, Any] = {"flow_type": logged_rows.name("flow_type", flow_type), "flow_version": flow_version}
-    row |= {"created_by_type": by_type, "created_by_id": by_id, "priority": priority}
-    return enter(tx, agent_id, flow_id=flow_id or tx.new_id(), parent=parent, ns=ns, **row)
+    created_by_type, created_by_id = created_by or (None, None)
+    return enter(
+        tx,
+        agent_id,
+        flow_id=flow_id or tx.new_id(),
+        parent=parent,
+        flow_type=validation.name("flow_type", flow_type),
+        flow_version=flow_version,
+        created_by_type=created_by_type,
+        created_by_id=created_by_id,
+        priority=priority,
+        ns=ns,
+    )
 
 
 def enter(
@@ -98,54 +117,64 @@ def enter(
     priority: int = 0,
     ns: str,
 ) -> Flow:
-    """Write a new flow; who may open one was asked before."""
+    """Write a new flow; its caller has made sure that the agent may open one."""
     root = flow_id if parent is None else get(tx, parent, ns=ns).root_flow_id
-    row: dict[str, Any] = {"dfid": flow_id, "root_dfid": root, "dfid_parent": parent, "agent_id": agent_id}
-    row |= {"flow_type": flow_type, "flow_version": flow_version, "priority": priority, "created_at": tx.now, "ns": ns}
-    row |= {"created_by_type": created_by_type, "created_by_id": created_by_id}
-    logged_rows.add(tx, _ADD, "decision", FLOWS, row)
-    return Flow(**by_attribute(row), status="CREATED", started_at=None, completed_at=None, updated_at=tx.now)
+    flow = Flow(
+        flow_id=flow_id,
+        root_flow_id=root,
+        parent_flow_id=parent,
+        agent_id=agent_id,
+        flow_type=flow_type,
+        flow_version=flow_version,
+        status="CREATED",
+        created_by_type=created_by_type,
+        created_by_id=created_by_id,
+        priority=priority,
+        started_at=None,
+        completed_at=None,
+        created_at=tx.now,
+        updated_at=tx.now,
+        ns=ns,
+    )
+    FLOWS.add(tx, _ADD, FLOWS.to_columns(flow))
+    return flow
 
 
-_GET = sql(
-    "SELECT dfid, root_dfid, dfid_parent, agent_id, flow_type, flow_version, status, created_by_type, created_by_id,"
-    " priority, started_at, completed_at, created_at, updated_at, ns FROM decision_flows WHERE dfid = :dfid"
-)
+# By id alone: ids are unique across namespaces, and the caller compares the namespace.
+_GET = sql(FLOWS.select("WHERE dfid = :dfid"))
 
 
 def get(tx: Tx, flow_id: str, *, ns: str = MAIN) -> Flow:
-    """One flow as it stands."""
-    return Flow(*_known(tx.one(_GET, dfid=flow_id), flow_id, ns))
-
-
-def _known(row: Row | None, flow_id: str, ns: str) -> Row:
-    if row is None or row[14] != ns:
+    """Return one flow."""
+    row = tx.one(_GET, dfid=flow_id)
+    flow = None if row is None else FLOWS.from_row(row)
+    if flow is None or flow.ns != ns:
         raise NotFoundError(f"there is no flow {flow_id}", flow_id=flow_id)
-    return row
+    return flow
 
 
-def hold(tx: Tx, flow_id: str, *, ns: str = MAIN) -> Flow:
-    """One flow, and nobody else changes it before this transaction ends."""
+def lock(tx: Tx, flow_id: str, *, ns: str = MAIN) -> Flow:
+    """Return one flow, locked: nobody else changes it before this transaction ends."""
     lock_exclusive(tx, f"flow:{flow_id}")
     return get(tx, flow_id, ns=ns)
 
 
 # --- transitions -------------------------------------------------------------------------------------------------
 
-_HOLD = logged_rows.numbered(
-    "SELECT dfid, root_dfid, dfid_parent, agent_id, flow_type, flow_version, status, created_by_type, created_by_id,"
-    " priority, started_at, completed_at, created_at, updated_at, ns, {id} FROM decision_flows WHERE dfid = :dfid",
-    "flow_transitions",
-)
+_LOCKED = numbered(f"SELECT {{id}}, {FLOWS.listed()} FROM decision_flows WHERE dfid = :dfid", "flow_transitions")  # noqa: S608
+# The status in the WHERE: a flow that moved meanwhile fails the transaction instead of losing a transition.
 _MOVE = sql(
     "UPDATE decision_flows SET status = :to_status, started_at = :started_at, completed_at = :completed_at,"
     " updated_at = :now WHERE dfid = :dfid AND status = :from_status"
 )
-_RECORD = sql(
-    "INSERT INTO flow_transitions (id, dfid, root_dfid, from_status, to_status, correlation_id, causation_id,"
-    " created_at, reason, ns, leaf_id, leaf_ver, leaf_salt) VALUES (:id, :dfid, :root_dfid, :from_status, :to_status,"
-    " :correlation_id, :causation_id, :created_at, :reason, :ns, :leaf_id, :leaf_ver, :leaf_salt)"
-)
+_RECORD = sql(TRANSITIONS.insert())
+
+
+class _LockedFlow(NamedTuple):
+    """A flow that nobody else changes before this transaction ends, and the number of its next transition."""
+
+    flow: Flow
+    next_id: int
 
 
 def transition(
@@ -159,72 +188,106 @@ def transition(
     reason: str | None = None,
     ns: str = MAIN,
 ) -> Flow:
-    """Move a flow along a legal edge; with `expected_status` only from there."""
-    logged_rows.one_of("status", to, STATUSES)
-    held = _held(tx, flow_id, ns)
-    status = held[6]
-    before = status if expected_status is None else logged_rows.one_of("expected_status", expected_status, STATUSES)
-    if not legal(status, to) or status != before:
-        raise _illegal(flow_id, before, to, at=status)
-    said = {"from_status": status, "to_status": to, "correlation_id": correlation_id, "causation_id": causation_id}
-    return _move(tx, held, to, said | {"root_dfid": held[1], "reason": reason})
+    """Change a flow's status along a legal transition; with `expected_status` only from there.
+
+    Raises IllegalTransitionError for any other, and records nothing.
+    """
+    validation.one_of("status", to, STATUSES)
+    locked = _lock_numbered(tx, flow_id, ns)
+    status = locked.flow.status
+    before = status if expected_status is None else validation.one_of("expected_status", expected_status, STATUSES)
+    if not is_legal(status, to) or status != before:
+        raise _illegal(flow_id, before, to, current=status)
+    columns = {
+        "root_dfid": locked.flow.root_flow_id,
+        "from_status": status,
+        "to_status": to,
+        "correlation_id": correlation_id,
+        "causation_id": causation_id,
+        "reason": reason,
+    }
+    return _move(tx, locked, to, columns)
 
 
 _LAST = sql("SELECT to_status FROM flow_transitions WHERE dfid = :dfid ORDER BY id DESC LIMIT 1")
 
 
 def record(tx: Tx, flow_id: str, before: str, word: str, *, root: str | None = None, ns: str = MAIN) -> Flow:
-    """Move a flow in DIR's words, recorded as given; the first may say that the flow was under way before it came here.
+    """Record a transition in DIR's words, as they are; a label changes no status.
 
-    `before` is where the flow stands, or IllegalTransitionError; a label moves nothing, wherever it comes from.
+    The first may say that the flow was under way before it came here. Raises IllegalTransitionError unless `before` is
+    the status of the flow.
     """
-    held = _held(tx, flow_id, ns)
-    last = tx.one(_LAST, dfid=flow_id)
-    status: str = held[6] if last is not None else DIR_WORDS.get(before) or held[6]
-    elsewhere = last is not None and last[0] in DIR_WORDS and last[0] != before
-    if before in WORDS and (elsewhere or WORDS[before] != status):
-        raise _illegal(flow_id, before, word, at=last[0] if last else status)
-    if not goes(status, word):
-        raise _illegal(flow_id, before, word, at=status)
-    said = {"from_status": before, "to_status": word, "root_dfid": root or held[1]}
-    said |= dict.fromkeys(("correlation_id", "causation_id", "reason"))
-    return _move(tx, held, onward(status, word) or held[6], said)
+    locked = _lock_numbered(tx, flow_id, ns)
+    current = locked.flow.status
+    (last_word,) = tx.one(_LAST, dfid=flow_id) or (None,)
+    # A flow without transitions is believed to be where DIR says it was.
+    status = current if last_word is not None else DIR_WORDS.get(before) or current
+    # Several words of DIR stand for one status: the words must match, not only the statuses.
+    mismatch = last_word is not None and last_word in DIR_WORDS and last_word != before
+    if before in WORDS and (mismatch or WORDS[before] != status):
+        raise _illegal(flow_id, before, word, current=last_word or status)
+    if not may_say(status, word):
+        raise _illegal(flow_id, before, word, current=status)
+    columns = {
+        "root_dfid": root or locked.flow.root_flow_id,
+        "from_status": before,
+        "to_status": word,
+        "correlation_id": None,
+        "causation_id": None,
+        "reason": None,
+    }
+    return _move(tx, locked, status_after(status, word) or current, columns)
 
 
-def _held(tx: Tx, flow_id: str, ns: str) -> Row:
-    """A flow that nobody else changes before this transaction ends, and the number of its next transition."""
+def _lock_numbered(tx: Tx, flow_id: str, ns: str) -> _LockedFlow:
     lock_exclusive(tx, f"flow:{flow_id}")
-    return _known(tx.one(_HOLD, dfid=flow_id), flow_id, ns)
+    row = tx.one(_LOCKED, dfid=flow_id)
+    if row is not None:
+        next_id, *cells = row
+        flow = FLOWS.from_row(tuple(cells))
+        if flow.ns == ns:
+            return _LockedFlow(flow, next_id)
+    raise NotFoundError(f"there is no flow {flow_id}", flow_id=flow_id)
 
 
-def _illegal(flow_id: str, before: str, after: str, *, at: str) -> IllegalTransitionError:
-    told = "" if at == before else f", and it is {at}"
+def _illegal(flow_id: str, before: str, after: str, *, current: str) -> IllegalTransitionError:
+    actual = "" if current == before else f", and it is {current}"
     return IllegalTransitionError(
-        f"a flow does not go from {before} to {after}{told}", flow_id=flow_id, from_status=before, to_status=after
+        f"a flow does not go from {before} to {after}{actual}", flow_id=flow_id, from_status=before, to_status=after
     )
 
 
-def _move(tx: Tx, held: Row, to: str, said: dict[str, Any]) -> Flow:
-    """Write the status, and one transition in the words that were `said`; a label changes no status."""
-    flow_id, status, started, ended, ns = held[0], held[6], held[10], held[11], held[14]
-    moved = to != status
-    if to == "RUNNING" and started is None:
-        started = tx.now
+def _move(tx: Tx, locked: _LockedFlow, to: str, columns: Mapping[str, Any]) -> Flow:
+    """Write a flow's new status and its transition; a label leaves the status as it is."""
+    before = locked.flow
+    moved = to != before.status
+    started = tx.now if to == "RUNNING" and before.started_at is None else before.started_at
+    completed = before.completed_at
     if moved:
-        ended = tx.now if to in TERMINAL else None
-    times = {"started_at": started, "completed_at": ended, "now": tx.now}
-    tx.execute(_MOVE, dfid=flow_id, from_status=status, to_status=to, **times, expect=1)
-    row = {"id": held[15], "dfid": flow_id, **said, "created_at": tx.now, "ns": ns}
-    logged_rows.add(tx, _RECORD, "transition", TRANSITIONS, row)
-    if moved and status == "WAITING_ESCALATION":
-        escalation_rows.withdraw(tx, flow_id, f"the flow went on to {to}")
-    if moved and ended:
-        close(tx, flow_id, ns=ns, locks=to not in UNDOABLE or not to_undo(tx, flow_id))
-    return Flow(*(*held[:6], to, *held[7:10], started, ended, held[12], tx.now, ns))
+        completed = tx.now if to in TERMINAL else None
+    tx.execute(
+        _MOVE,
+        dfid=before.flow_id,
+        from_status=before.status,
+        to_status=to,
+        started_at=started,
+        completed_at=completed,
+        now=tx.now,
+        expect=1,
+    )
+    row = {"id": locked.next_id, "dfid": before.flow_id, **columns, "created_at": tx.now, "ns": before.ns}
+    TRANSITIONS.add(tx, _RECORD, row)
+    if moved and before.status == "WAITING_ESCALATION":
+        escalation_rows.withdraw(tx, before.flow_id, f"the flow went on to {to}")
+    if moved and completed is not None:
+        keeps_locks = to in UNDOABLE and bool(to_undo(tx, before.flow_id))
+        close(tx, before.flow_id, ns=before.ns, locks=not keeps_locks)
+    return replace(before, status=to, started_at=started, completed_at=completed, updated_at=tx.now)
 
 
 def fail(tx: Tx, flow_id: str, *, reason: str, ns: str = MAIN) -> Flow:
-    """Fail a flow for a reason: one that was never started is started first, one with steps to undo goes on to that."""
+    """Fail a flow; one that was never started is started first, one with steps to undo goes on to COMPENSATING."""
     if get(tx, flow_id, ns=ns).status == "CREATED":
         transition(tx, flow_id, "RUNNING", reason=reason, ns=ns)
     flow = transition(tx, flow_id, "FAILED", reason=reason, ns=ns)
@@ -232,21 +295,23 @@ def fail(tx: Tx, flow_id: str, *, reason: str, ns: str = MAIN) -> Flow:
 
 
 def cancel(tx: Tx, flow_id: str, *, reason: str, ns: str = MAIN) -> Flow:
-    """Cancel a flow for a reason; one with steps to undo goes on to that."""
+    """Cancel a flow; one with steps to undo goes on to COMPENSATING."""
     flow = transition(tx, flow_id, "CANCELLED", reason=reason, ns=ns)
     return transition(tx, flow_id, "COMPENSATING", reason=reason, ns=ns) if to_undo(tx, flow_id) else flow
 
 
+# A dirty flow keeps its locks: what it did half way is still to be undone.
 _RELEASE = sql(
     "DELETE FROM resource_locks WHERE dfid = :dfid"
     " AND NOT EXISTS (SELECT 1 FROM saga_dirty_state s WHERE s.dfid = :dfid) RETURNING resource_id"
 )
 _CLOSE_RETRY = sql("UPDATE intent_retry SET next_retry_at = NULL, backoff_until = NULL WHERE dfid = :dfid")
+# The token grows, so that a heartbeat of the worker that had the flow fails.
 _END_LEASE = sql("UPDATE flow_leases SET expires_at = :now, worker = '', token = token + 1 WHERE dfid = :dfid")
 
 
 def close(tx: Tx, flow_id: str, *, ns: str, locks: bool = True) -> None:
-    """What a flow leaves behind at its end: retries, its lease, and its locks unless something is to be undone."""
+    """End what an ended flow still has: retries, its lease, and its locks unless something is to be undone."""
     tx.execute(_CLOSE_RETRY, dfid=flow_id)
     tx.execute(_END_LEASE, dfid=flow_id, now=tx.now)
     for (resource,) in tx.all(_RELEASE, dfid=flow_id) if locks else ():
@@ -261,16 +326,16 @@ _TO_UNDO = sql(
 
 
 def to_undo(tx: Tx, flow_id: str) -> list[tuple[str, int]]:
-    """The steps of a flow that were done, can be undone and are not: name and number, in the order they were begun."""
+    """Return the steps that were done, can be undone and are not: name and number, in the order they started."""
     return [(name, n) for name, n in tx.all(_TO_UNDO, dfid=flow_id)]
 
 
-_UNFINISHED = sql(
+_IN_DOUBT = sql(
     "SELECT name, n FROM flow_steps WHERE dfid = :dfid AND undo >= :undo AND state IN ('STARTED', 'UNKNOWN')"
     " ORDER BY step_id"
 )
 
 
-def unfinished(tx: Tx, flow_id: str, *, undo: bool = False) -> list[tuple[str, int]]:
-    """The steps of a flow that nobody knows the end of; with `undo` only those that would have to be undone."""
-    return [(name, n) for name, n in tx.all(_UNFINISHED, dfid=flow_id, undo=int(undo))]
+def in_doubt(tx: Tx, flow_id: str, *, undo: bool = False) -> list[tuple[str, int]]:
+    """Return the steps that were started and never confirmed; with `undo` only those that would have to be undone."""
+    return [(name, n) for name, n in tx.all(_IN_DOUBT, dfid=flow_id, undo=int(undo))]

@@ -1,4 +1,4 @@
-"""How things stand, in numbers that are cheap to ask for: nothing here walks a table that only grows."""
+"""Gauges: counts that are cheap to read; none of them walks a table that only grows."""
 
 from typing import Final
 
@@ -20,24 +20,25 @@ _COUNTS = sql(
 
 
 def flows(tx: Tx, *, ns: str) -> dict[str, int]:
-    """Flows of a namespace that are open, by status."""
+    """Count the open flows of a namespace, by status."""
     return dict(tx.all(_FLOWS_OF, ns=ns))
 
 
 def read(tx: Tx) -> dict[str, int]:
-    """Flows that are open by status, what waits for somebody, what is held, and the size of the log."""
+    """Count open flows by status, pending escalations, locks, what needs an operator, and the leaves of the log."""
     counts = tx.one(_COUNTS)
+    assert counts is not None, "an aggregate has one row"
+    escalations, locks, agents = counts
     open: dict[str, int] = dict(tx.all(_FLOWS))
-    assert counts is not None, "counts always come"
-    orphans, dirty, unknown = sweeps.left(tx)
+    backlog = sweeps.backlog(tx)
     return {
         **{f"flows.{status}": open.get(status, 0) for status in OPEN},
-        "escalations.pending": counts[0],
-        "locks": counts[1],
-        "agents": counts[2],
-        "flows.orphaned": orphans,
-        "flows.dirty": dirty,
-        "keys.unknown": unknown,
+        "escalations.pending": escalations,
+        "locks": locks,
+        "agents": agents,
+        "flows.orphaned": backlog.orphaned_flows,
+        "flows.dirty": backlog.dirty_flows,
+        "keys.unknown": backlog.unknown_keys,
         "log.size": tree.state(tx).size if tree.exists(tx) else 0,
         "log.pending": log.pending(tx),
     }

@@ -1,88 +1,44 @@
-"""The inbox of escalations: looking at them, and waiting for an answer.
+"""Reading escalations: listing them, counting them, and waiting for one to be resolved."""
 
-Rules:
-- The most urgent comes first: by deadline, then by impact, then by age; what has no deadline comes last.
-"""
+from typing import Any, Final
 
-from typing import Final
-
+from holdproof import paging, validation
 from holdproof.db import Read, Tx, Wait, Work, Write, ask, sql
-from holdproof.errors import InvalidInputError, NotFoundError
-from holdproof.model.coordination import DuePage, Escalation, EscalationPage, Waiting
-from holdproof.model.times import later
-from holdproof.runtime import escalation_rows, escalations, logged_rows
-from holdproof.runtime.logged_rows import BEGINNING, MAIN
+from holdproof.errors import NotFoundError
+from holdproof.model.coordination import Escalation, EscalationCounts
+from holdproof.model.namespaces import MAIN
+from holdproof.model.page import Page
+from holdproof.model.times import BEGINNING, END, later
+from holdproof.runtime import escalations
+from holdproof.runtime.escalation_rows import ESCALATIONS
 
-_NEVER: Final = "9999-12-31T23:59:59.999999Z"
-_RESOLUTIONS: Final = frozenset({"PENDING", "APPROVED", "REJECTED", "CANCELLED"})
+_STATUSES: Final = frozenset({"PENDING", "APPROVED", "REJECTED", "CANCELLED"})
+_RESOLVED: Final = "RESOLVED"
+"""A filter of `list`: every status but PENDING."""
 
-_FIND = sql(
-    "SELECT id, dfid, root_dfid, agent_id, reason, context_json, proposal_json, impact, status, human_decision,"
-    " created_at, resolved_at, deadline, on_deadline, opened_by, resolved_by, comment, answer_json, ns"
-    " FROM escalation_requests WHERE id = :id AND ns = :ns"
-)
+_GET = sql(ESCALATIONS.select("WHERE id = :id AND ns = :ns"))
 
 
 def get(tx: Tx, id: int, *, ns: str = MAIN) -> Escalation:
-    """One escalation."""
-    row = tx.one(_FIND, id=id, ns=ns)
+    """Return one escalation."""
+    row = tx.one(_GET, id=id, ns=ns)
     if row is None:
         raise NotFoundError(f"there is no escalation {id}", id=id)
-    return escalation_rows.shown(row)
+    return ESCALATIONS.from_row(row)
 
 
-_PENDING = sql(
-    "SELECT id, dfid, root_dfid, agent_id, reason, context_json, proposal_json, impact, status, human_decision,"
-    " created_at, resolved_at, deadline, on_deadline, opened_by, resolved_by, comment, answer_json, ns"
-    " FROM escalation_requests WHERE status = 'PENDING' AND ns = :ns AND id > :after"
-    " AND (CAST(:agent_id AS TEXT) IS NULL OR agent_id = :agent_id) ORDER BY id LIMIT :limit"
+_FILTERS: Final = (
+    "ns = :ns AND (CAST(:status AS TEXT) IS NULL OR status = :status) AND (:resolved = 0 OR status <> 'PENDING')"
+    " AND (CAST(:dfid AS TEXT) IS NULL OR dfid = :dfid)"
+    " AND (CAST(:agent_id AS TEXT) IS NULL OR agent_id = :agent_id)"
 )
-
-
-def pending(tx: Tx, *, agent_id: str | None = None, ns: str = MAIN, after: int = 0, limit: int = 100) -> EscalationPage:
-    """Questions that wait for an answer, oldest first, a page at a time: pass `next` of a page as `after`."""
-    found = tx.all(_PENDING, agent_id=agent_id, ns=ns, after=after, limit=logged_rows.limited(limit))
-    return EscalationPage(*logged_rows.paged(found, limit, escalation_rows.shown, lambda asked: asked.id))
-
-
-# HIGH_IMPACT sorts before LOW_IMPACT by its letters, in every collation.
+_NEWEST = sql(ESCALATIONS.select(f"WHERE {_FILTERS} AND id < :before ORDER BY id DESC LIMIT :limit"))
+# HIGH_IMPACT sorts before LOW_IMPACT by its letters, in every collation; what has no deadline comes last.
 _DUE = sql(
-    "SELECT id, dfid, root_dfid, agent_id, reason, context_json, proposal_json, impact, status, human_decision,"
-    " created_at, resolved_at, deadline, on_deadline, opened_by, resolved_by, comment, answer_json, ns"
-    " FROM escalation_requests WHERE status = 'PENDING' AND ns = :ns"
-    " AND (coalesce(deadline, :never), impact, id) > (:deadline, :impact, :id)"
-    " ORDER BY coalesce(deadline, :never), impact, id LIMIT :limit"
-)
-
-
-def due(tx: Tx, *, ns: str = MAIN, after: str = "", limit: int = 100) -> DuePage:
-    """Questions that wait for an answer, the most urgent first, a page at a time: pass `next` of a page as `after`."""
-    found = tx.all(_DUE, never=_NEVER, ns=ns, limit=logged_rows.limited(limit), **_cursor(after))
-    return DuePage(*logged_rows.paged(found, limit, escalation_rows.shown, _place))
-
-
-def _place(asked: Escalation) -> str:
-    return f"{asked.deadline or _NEVER} {asked.impact} {asked.id}"
-
-
-def _cursor(after: str) -> dict[str, str | int]:
-    try:
-        deadline, impact, number = after.split(" ") if after else (BEGINNING, "", "0")
-        return {
-            "deadline": logged_rows.moment("after", deadline),
-            "impact": impact,
-            "id": logged_rows.position("after", int(number)),
-        }
-    except ValueError as error:
-        raise InvalidInputError("`after` is the `next` of a page", after=after[:100]) from error
-
-
-_LIST = sql(
-    "SELECT id, dfid, root_dfid, agent_id, reason, context_json, proposal_json, impact, status, human_decision,"
-    " created_at, resolved_at, deadline, on_deadline, opened_by, resolved_by, comment, answer_json, ns"
-    " FROM escalation_requests WHERE ns = :ns AND id < :before AND (:settled = 0 OR status <> 'PENDING')"
-    " AND (CAST(:status AS TEXT) IS NULL OR status = :status) AND (CAST(:dfid AS TEXT) IS NULL OR dfid = :dfid)"
-    " AND (CAST(:agent_id AS TEXT) IS NULL OR agent_id = :agent_id) ORDER BY id DESC LIMIT :limit"
+    ESCALATIONS.select(
+        f"WHERE {_FILTERS} AND (coalesce(deadline, :never), impact, id) > (:deadline, :impact, :id)"
+        " ORDER BY coalesce(deadline, :never), impact, id LIMIT :limit"
+    )
 )
 
 
@@ -90,63 +46,88 @@ def list(
     tx: Tx,
     *,
     status: str | None = None,
-    settled: bool = False,
+    order: str = "newest",
     agent_id: str | None = None,
     flow_id: str | None = None,
-    ns: str = MAIN,
-    before: int | None = None,
+    cursor: str | None = None,
     limit: int = 100,
-) -> EscalationPage:
-    """Questions and their answers, newest first, a page at a time: pass `next` of a page as `before`.
+    ns: str = MAIN,
+) -> Page[Escalation]:
+    """List escalations, newest first, or by deadline and impact with `order="due"`.
 
-    With `settled` only those that are answered.
+    `status` is PENDING, APPROVED, REJECTED, CANCELLED, or RESOLVED for all but PENDING.
     """
     if status is not None:
-        logged_rows.one_of("status", status, _RESOLUTIONS)
-    filters = {"status": status, "settled": int(settled), "agent_id": agent_id, "dfid": flow_id}
-    until = logged_rows.LAST if before is None else logged_rows.position("before", before)
-    found = tx.all(_LIST, **filters, ns=ns, before=until, limit=logged_rows.limited(limit))
-    return EscalationPage(*logged_rows.paged(found, limit, escalation_rows.shown, lambda asked: asked.id))
+        validation.one_of("status", status, _STATUSES | {_RESOLVED})
+    validation.one_of("order", order, {"newest", "due"})
+    filters: dict[str, Any] = {
+        "status": None if status == _RESOLVED else status,
+        "resolved": int(status == _RESOLVED),
+        "agent_id": agent_id,
+        "dfid": flow_id,
+        "ns": ns,
+        "limit": paging.fetch(limit),
+    }
+    if order == "newest":
+        rows = tx.all(_NEWEST, **filters, before=paging.last_id(cursor))
+        return paging.page(map(ESCALATIONS.from_row, rows), limit, lambda each: (each.id,))
+    # The cursor of this order has three parts; one of the other order is refused by its length.
+    deadline, impact, number = paging.decode(cursor, BEGINNING, "", 0)
+    rows = tx.all(_DUE, **filters, never=END, deadline=paging.moment(deadline), impact=impact, id=number)
+    return paging.page(
+        map(ESCALATIONS.from_row, rows), limit, lambda each: (each.deadline or END, each.impact, each.id)
+    )
 
 
-_WAITING = sql(
+_COUNT = sql(
     "SELECT count(*), count(CASE WHEN impact = 'HIGH_IMPACT' THEN 1 END), count(CASE WHEN deadline <= :now THEN 1 END)"
-    " FROM escalation_requests WHERE status = 'PENDING' AND ns = :ns"
+    " FROM escalation_requests WHERE status = :status AND ns = :ns"
 )
 
 
-def waiting(tx: Tx, *, ns: str = MAIN) -> Waiting:
-    """How many questions wait for an answer."""
-    row = tx.one(_WAITING, ns=ns, now=tx.now)
-    assert row is not None, "counts always come"
-    return Waiting(*row)
+def count(tx: Tx, *, status: str = "PENDING", ns: str = MAIN) -> EscalationCounts:
+    """Count escalations of one status."""
+    validation.one_of("status", status, _STATUSES)
+    row = tx.one(_COUNT, status=status, ns=ns, now=tx.now)
+    assert row is not None, "an aggregate has one row"
+    return EscalationCounts(*row)
 
 
 _NTH = sql(
-    "SELECT id, dfid, root_dfid, agent_id, reason, context_json, proposal_json, impact, status, human_decision,"
-    " created_at, resolved_at, deadline, on_deadline, opened_by, resolved_by, comment, answer_json, ns"
-    " FROM escalation_requests WHERE dfid = :dfid AND opened_by = 'agent' AND reason = :reason"
-    " ORDER BY id LIMIT 1 OFFSET :before"
+    ESCALATIONS.select(
+        "WHERE dfid = :dfid AND opened_by = 'agent' AND reason = :reason ORDER BY id LIMIT 1 OFFSET :before"
+    )
 )
 
 
 def nth(tx: Tx, flow_id: str, reason: str, n: int) -> Escalation | None:
-    """The n-th question that a flow itself asked for that reason, if it has."""
+    """Return the n-th escalation that a flow itself requested for a reason; None where it has not."""
     row = tx.one(_NTH, dfid=flow_id, reason=reason, before=n - 1)
-    return None if row is None else escalation_rows.shown(row)
+    return None if row is None else ESCALATIONS.from_row(row)
 
 
 def wait(id: int, *, timeout_s: float | None = None, ns: str = MAIN) -> Work[Escalation]:
-    """Wait for the answer, or for the deadline to give one; still pending only if `timeout_s` ends first."""
+    """Wait until an escalation is resolved, by a person or by its deadline; it is PENDING only after `timeout_s`."""
     until = ""
     while True:
-        asked, now = yield from ask(Read(lambda tx: (get(tx, id, ns=ns), tx.now)))
-        if asked.status != "PENDING":
-            return asked
-        if asked.deadline is not None and asked.deadline <= now:
+        escalation, now = yield from ask(Read(lambda tx: (get(tx, id, ns=ns), tx.now)))
+        if escalation.status != "PENDING":
+            return escalation
+        if escalation.deadline is not None and escalation.deadline <= now:
+            # Whoever waits applies the default itself: no sweep need be running.
             return (yield from ask(Write(lambda tx: escalations.expire(tx, id, ns=ns))))
-        until = until or ("" if timeout_s is None else later(now, logged_rows.seconds("timeout_s", timeout_s)))
+        if not until and timeout_s is not None:
+            until = later(now, validation.seconds("timeout_s", timeout_s))
         if until and now >= until:
-            return asked
-        moments = [moment for moment in (until, asked.deadline) if moment]
+            return escalation
+        moments = [moment for moment in (until, escalation.deadline) if moment]
         yield Wait(f"escalation:{id}", min(moments) if moments else None)
+
+
+_SCAN = sql(ESCALATIONS.select("WHERE status = 'PENDING' AND ns = :ns AND id > :after ORDER BY id LIMIT :limit"))
+
+
+def scan_pending(tx: Tx, *, after: int = 0, limit: int = 100, ns: str = MAIN) -> tuple[Escalation, ...]:
+    """Return the next pending escalations, oldest first, for adapters; `after` is the id of the last one read."""
+    rows = tx.all(_SCAN, ns=ns, after=after, limit=validation.limited(limit))
+    return tuple(map(ESCALATIONS.from_row, rows))

@@ -1,51 +1,61 @@
-"""Leases: which worker has a flow in hand.
+"""Leases: which worker works on a flow.
 
 Rules:
-- One worker at a time; another takes over only when the lease has run out, with a greater token.
-- A heartbeat extends a lease as long as nobody else took over; a lost one is LeaseLostError, and stays lost.
+- One worker at a time; another acquires the lease only when it has expired, with a greater token.
+- A heartbeat extends a lease that nobody else has acquired; a lost one is LeaseLostError, and stays lost.
 - Tokens only grow, so that no holder of an older lease passes for a newer one; the end of a flow ends its lease.
-- `recover` hands each orphan (a RUNNING or COMPENSATING flow whose lease has run out) to exactly one worker.
+- `recover` leases each orphan (a RUNNING or COMPENSATING flow whose lease has expired) to exactly one worker.
 """
 
 from typing import Final
 
+from holdproof import validation
 from holdproof.db import Tx, sql
 from holdproof.errors import ConflictError, FlowEndedError, LeaseLostError
 from holdproof.model.flows import WORKED_ON, Lease, Orphan
+from holdproof.model.namespaces import MAIN
 from holdproof.model.times import later
-from holdproof.runtime import flows, logged_rows
-from holdproof.runtime.logged_rows import MAIN
+from holdproof.runtime import flows
 
 LEASE_S: Final = 30.0
 _CANDIDATES: Final = 100
 
+# "No row" is the refusal: the lease of another worker has not expired.
 _CLAIM = sql(
     "INSERT INTO flow_leases (dfid, worker, token, heartbeat_at, expires_at, ns)"
     " VALUES (:dfid, :worker, 1, :now, :until, :ns) ON CONFLICT (dfid) DO UPDATE SET worker = excluded.worker,"
     " token = flow_leases.token + 1, heartbeat_at = excluded.heartbeat_at, expires_at = excluded.expires_at"
     " WHERE flow_leases.expires_at <= excluded.heartbeat_at RETURNING token"
 )
-_HOLDER = sql("SELECT worker, expires_at FROM flow_leases WHERE dfid = :dfid")
+_HOLDER = sql("SELECT worker FROM flow_leases WHERE dfid = :dfid")
 
 
 def lease(tx: Tx, flow_id: str, worker: str, *, lease_s: float = LEASE_S, ns: str = MAIN) -> Lease:
-    """Take a flow in hand; ConflictError while another worker has it."""
-    logged_rows.name("worker", worker)
-    if flows.hold(tx, flow_id, ns=ns).ended:
+    """Lease a flow to a worker; ConflictError while another worker has it, FlowEndedError where it has ended."""
+    validation.name("worker", worker)
+    if flows.lock(tx, flow_id, ns=ns).ended:
         raise FlowEndedError("an ended flow needs no worker", flow_id=flow_id)
-    taken = _claim(tx, flow_id, worker, lease_s, ns)
-    if taken is None:
-        holder = tx.one(_HOLDER, dfid=flow_id)
-        raise ConflictError("another worker has the flow in hand", flow_id=flow_id, holder=holder and holder[0])
-    return taken
+    lease = _claim(tx, flow_id, worker, lease_s, ns)
+    if lease is None:
+        (holder,) = tx.one(_HOLDER, dfid=flow_id) or (None,)
+        raise ConflictError(f"flow {flow_id} is leased to another worker", flow_id=flow_id, holder=holder)
+    return lease
+
+
+def _until(tx: Tx, lease_s: float) -> str:
+    return later(tx.now, validation.seconds("lease_s", lease_s, least=0.001))
 
 
 def _claim(tx: Tx, flow_id: str, worker: str, lease_s: float, ns: str) -> Lease | None:
-    until = later(tx.now, logged_rows.seconds("lease_s", lease_s, least=0.001))
+    until = _until(tx, lease_s)
     row = tx.one(_CLAIM, dfid=flow_id, worker=worker, now=tx.now, until=until, ns=ns)
-    return None if row is None else Lease(flow_id, worker, row[0], tx.now, until, ns)
+    if row is None:
+        return None
+    (token,) = row
+    return Lease(flow_id, worker, token, tx.now, until, ns)
 
 
+# Not by time: a worker that was slow, and whose expired lease nobody acquired, still has its flow.
 _BEAT = sql(
     "UPDATE flow_leases SET heartbeat_at = :now, expires_at = :until"
     " WHERE dfid = :dfid AND token = :token AND ns = :ns RETURNING worker"
@@ -53,27 +63,31 @@ _BEAT = sql(
 
 
 def heartbeat(tx: Tx, flow_id: str, token: int, *, lease_s: float = LEASE_S, ns: str = MAIN) -> Lease:
-    """Say that the worker lives; LeaseLostError if the flow is no longer its own."""
-    until = later(tx.now, logged_rows.seconds("lease_s", lease_s, least=0.001))
+    """Extend a lease; LeaseLostError where another worker has acquired it or the flow has ended."""
+    until = _until(tx, lease_s)
     row = tx.one(_BEAT, dfid=flow_id, token=token, now=tx.now, until=until, ns=ns)
     if row is None:
-        raise LeaseLostError("another worker took over, or the flow has ended", flow_id=flow_id, token=token)
-    return Lease(flow_id, row[0], token, tx.now, until, ns)
+        raise LeaseLostError("another worker has the lease, or the flow has ended", flow_id=flow_id, token=token)
+    (worker,) = row
+    return Lease(flow_id, worker, token, tx.now, until, ns)
 
 
-_AGAIN = sql(
+# The end of a flow cleared the worker and counted the token up by one; any other holder has counted further.
+_RENEW = sql(
     "UPDATE flow_leases SET worker = :worker, token = token + 1, heartbeat_at = :now, expires_at = :until"
     " WHERE dfid = :dfid AND token = :token + 1 AND worker = '' AND ns = :ns RETURNING token"
 )
 
 
-def again(tx: Tx, flow_id: str, token: int, *, lease_s: float = LEASE_S, ns: str = MAIN) -> Lease:
-    """Take in hand again what an end of the flow took out of this very hand; LeaseLostError if others came between."""
-    worker, until = tx.new_id(), later(tx.now, logged_rows.seconds("lease_s", lease_s, least=0.001))
-    row = tx.one(_AGAIN, dfid=flow_id, token=token, worker=worker, now=tx.now, until=until, ns=ns)
+def renew(tx: Tx, flow_id: str, token: int, *, lease_s: float = LEASE_S, ns: str = MAIN) -> Lease:
+    """Lease a flow again after its end took this lease away; LeaseLostError where another worker came between."""
+    worker = tx.new_id()
+    until = _until(tx, lease_s)
+    row = tx.one(_RENEW, dfid=flow_id, token=token, worker=worker, now=tx.now, until=until, ns=ns)
     if row is None:
-        raise LeaseLostError("another worker took over", flow_id=flow_id, token=token)
-    return Lease(flow_id, worker, row[0], tx.now, until, ns)
+        raise LeaseLostError("another worker has the lease", flow_id=flow_id, token=token)
+    (new_token,) = row
+    return Lease(flow_id, worker, new_token, tx.now, until, ns)
 
 
 _END = sql(
@@ -83,8 +97,8 @@ _END = sql(
 
 
 def release(tx: Tx, flow_id: str, token: int, *, ns: str = MAIN) -> bool:
-    """Let a flow go; whether it was still one's own."""
-    return tx.count(_END, flow_id=flow_id, token=token, now=tx.now, ns=ns) == 1
+    """End a lease; return whether it was still held."""
+    return tx.count(_END, dfid=flow_id, token=token, now=tx.now, ns=ns) == 1
 
 
 _ORPHANS = sql(
@@ -96,8 +110,8 @@ _ORPHANS = sql(
 
 
 def orphans(tx: Tx, *, ns: str = MAIN, limit: int = 1_000) -> tuple[Orphan, ...]:
-    """Flows that nobody has in hand any more, oldest first; looking at them takes none in hand."""
-    return tuple(Orphan(*row) for row in tx.all(_ORPHANS, now=tx.now, ns=ns, limit=logged_rows.limited(limit)))
+    """Return flows whose lease has expired, oldest first, without leasing them."""
+    return tuple(Orphan(*row) for row in tx.all(_ORPHANS, now=tx.now, ns=ns, limit=validation.limited(limit)))
 
 
 _ORPHANS_OF = sql(
@@ -118,16 +132,23 @@ def recover(
     limit: int = 100,
     ns: str = MAIN,
 ) -> tuple[Lease, ...]:
-    """Take orphans in hand that run that function, by name and version; what another worker took is not among them.
+    """Lease orphans that run one function, by name and version; what another worker leased first is not among them.
 
-    Of those that an agent asked for, only that of `agent_id`.
+    Of those that an agent called, only the calls of `agent_id`.
     """
-    logged_rows.name("worker", worker)
-    taken: list[Lease] = []
-    wanted = {"name": of[0], "version": of[1], "agent_id": agent_id or ""}
-    for (flow_id,) in tx.all(_ORPHANS_OF, **wanted, now=tx.now, ns=ns, limit=_CANDIDATES):
-        if flows.hold(tx, flow_id, ns=ns).status in WORKED_ON and (lease := _claim(tx, flow_id, worker, lease_s, ns)):
-            taken.append(lease)
-        if len(taken) == logged_rows.limited(limit):
+    validation.name("worker", worker)
+    validation.limited(limit)
+    name, version = of
+    rows = tx.all(
+        _ORPHANS_OF, name=name, version=version, agent_id=agent_id or "", now=tx.now, ns=ns, limit=_CANDIDATES
+    )
+    leases: list[Lease] = []
+    for (flow_id,) in rows:
+        # Once locked, the flow may turn out to have ended, or to be another worker's.
+        if flows.lock(tx, flow_id, ns=ns).status in WORKED_ON:
+            lease = _claim(tx, flow_id, worker, lease_s, ns)
+            if lease is not None:
+                leases.append(lease)
+        if len(leases) == limit:
             break
-    return tuple(taken)
+    return tuple(leases)

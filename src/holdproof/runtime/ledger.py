@@ -1,41 +1,39 @@
 """The ledger: the one verified intent of each flow.
 
 Rules:
-- Rows are only added; the first write for a flow wins, and every later one is given the first.
+- Rows are only added; the first write for a flow wins, and every later one returns the first.
 """
 
 from collections.abc import Mapping
 from typing import Any, Final
 
-from holdproof.db import Row, Tx, lock_exclusive, sql
+from holdproof import paging, validation
+from holdproof.crypto import canonical
+from holdproof.db import Tx, lock_exclusive, sql
 from holdproof.errors import NotFoundError
-from holdproof.evidence.leaves import Projection
-from holdproof.model.records import LedgerEntry, LedgerPage
-from holdproof.runtime import logged_rows
-from holdproof.runtime.logged_rows import MAIN
+from holdproof.evidence.tables import Table, numbered
+from holdproof.model import jsontext
+from holdproof.model.namespaces import MAIN
+from holdproof.model.page import Page
+from holdproof.model.records import LedgerEntry
 
-LEDGER: Final = logged_rows.register(
-    Projection(
-        "decision_ledger_entries",
-        1,
-        (
-            *("id", "dfid", "root_dfid", "agent_id", "intent_payload", "context_ref", "evidence_hash", "signature"),
-            *("committed_at", "ns"),
-        ),
-    ),
+LEDGER: Final = Table(
+    "decision_ledger_entries",
+    LedgerEntry,
     kind="ledger",
     key="id",
-    first=-1,
+    logged=(
+        *("id", "dfid", "root_dfid", "agent_id", "intent_payload", "context_ref", "evidence_hash", "signature"),
+        *("committed_at", "ns"),
+    ),
+    columns={"intent": "intent_payload"},
+    loads={"intent_payload": jsontext.load},
 )
 
-_FLOW = logged_rows.numbered(
+_FLOW = numbered(
     "SELECT root_dfid, agent_id, {id} FROM decision_flows WHERE dfid = :dfid AND ns = :ns", "decision_ledger_entries"
 )
-_ADD = sql(
-    "INSERT INTO decision_ledger_entries (id, dfid, root_dfid, agent_id, intent_payload, context_ref, evidence_hash,"
-    " signature, committed_at, ns, leaf_id, leaf_ver, leaf_salt) VALUES (:id, :dfid, :root_dfid, :agent_id,"
-    " :intent_payload, :context_ref, :evidence_hash, :signature, :committed_at, :ns, :leaf_id, :leaf_ver, :leaf_salt)"
-)
+_ADD = sql(LEDGER.insert())
 
 
 def append(
@@ -48,59 +46,74 @@ def append(
     signature: str = "",
     ns: str = MAIN,
 ) -> LedgerEntry:
-    """Commit a flow's intent; where there is one already, that one is given back."""
-    said = {"intent_payload": logged_rows.dump(intent), "context_ref": context_ref, "evidence_hash": evidence_hash}
-    return commit(tx, flow_id, said | {"signature": signature}, ns=ns)
+    """Commit a flow's intent; where the flow has an entry already, return that one."""
+    columns = {
+        "intent_payload": canonical.dump_text(intent),
+        "context_ref": context_ref,
+        "evidence_hash": evidence_hash,
+        "signature": signature,
+    }
+    return commit(tx, flow_id, columns, ns=ns)
 
 
-def commit(tx: Tx, flow_id: str, said: Mapping[str, Any], *, ns: str) -> LedgerEntry:
-    """Commit an entry in full, in columns; `said` may name another agent and root than the flow's."""
+def commit(tx: Tx, flow_id: str, columns: Mapping[str, Any], *, ns: str) -> LedgerEntry:
+    """Commit an entry, given by column; `columns` may name another agent and root than the flow's."""
+    # Two writers of one flow must not both find no entry.
     lock_exclusive(tx, f"flow:{flow_id}")
     first = tx.one(_GET, dfid=flow_id, ns=ns)
     if first is not None:
-        return _entry(first)
+        return LEDGER.from_row(first)
     flow = tx.one(_FLOW, dfid=flow_id, ns=ns)
     if flow is None:
         raise NotFoundError(f"there is no flow {flow_id}", flow_id=flow_id)
-    known = {
-        "id": flow[2],
+    root, agent_id, number = flow
+    # `columns` comes last: another kernel may name another agent and root than the flow's.
+    row = {
+        **dict.fromkeys(LEDGER.columns),
+        "id": number,
         "dfid": flow_id,
-        "root_dfid": flow[0],
-        "agent_id": flow[1],
+        "root_dfid": root,
+        "agent_id": agent_id,
         "committed_at": tx.now,
         "ns": ns,
+        **columns,
     }
-    row = {**dict.fromkeys(LEDGER.columns), **known, **said}
-    logged_rows.add(tx, _ADD, "ledger", LEDGER, row)
-    return _entry(tuple(row.values()))
+    LEDGER.add(tx, _ADD, row)
+    return LEDGER.from_columns(row)
 
 
-_GET = sql(
-    "SELECT id, dfid, root_dfid, agent_id, intent_payload, context_ref, evidence_hash, signature, committed_at, ns"
-    " FROM decision_ledger_entries WHERE dfid = :dfid AND ns = :ns"
-)
+_GET = sql(LEDGER.select("WHERE dfid = :dfid AND ns = :ns"))
 
 
 def get(tx: Tx, flow_id: str, *, ns: str = MAIN) -> LedgerEntry:
-    """The entry of one flow."""
+    """Return the entry of one flow."""
     row = tx.one(_GET, dfid=flow_id, ns=ns)
     if row is None:
         raise NotFoundError(f"flow {flow_id} has no entry in the ledger", flow_id=flow_id)
-    return _entry(row)
+    return LEDGER.from_row(row)
 
 
+# By number: rows are only added, so that the newest has the largest.
 _LIST = sql(
-    "SELECT id, dfid, root_dfid, agent_id, intent_payload, context_ref, evidence_hash, signature, committed_at, ns"
-    " FROM decision_ledger_entries WHERE id > :after AND ns = :ns"
-    " AND (CAST(:agent_id AS TEXT) IS NULL OR agent_id = :agent_id) ORDER BY id LIMIT :limit"
+    LEDGER.select(
+        "WHERE id < :before AND ns = :ns AND (CAST(:agent_id AS TEXT) IS NULL OR agent_id = :agent_id)"
+        " ORDER BY id DESC LIMIT :limit"
+    )
 )
 
 
-def list(tx: Tx, *, agent_id: str | None = None, ns: str = MAIN, after: int = 0, limit: int = 100) -> LedgerPage:
-    """Entries in the order they came, a page at a time: pass `next` of a page as `after`."""
-    found = tx.all(_LIST, agent_id=agent_id, ns=ns, after=after, limit=logged_rows.limited(limit))
-    return LedgerPage(*logged_rows.paged(found, limit, _entry, lambda entry: entry.id))
+def list(
+    tx: Tx, *, agent_id: str | None = None, cursor: str | None = None, limit: int = 100, ns: str = MAIN
+) -> Page[LedgerEntry]:
+    """List entries, newest first."""
+    rows = tx.all(_LIST, agent_id=agent_id, ns=ns, before=paging.last_id(cursor), limit=paging.fetch(limit))
+    return paging.page(map(LEDGER.from_row, rows), limit, lambda entry: (entry.id,))
 
 
-def _entry(row: Row) -> LedgerEntry:
-    return LedgerEntry(*(*row[:4], logged_rows.load(row[4]), *row[5:]))
+_SCAN = sql(LEDGER.select("WHERE id > :after AND ns = :ns ORDER BY id LIMIT :limit"))
+
+
+def scan(tx: Tx, *, after: int = 0, limit: int = 100, ns: str = MAIN) -> tuple[LedgerEntry, ...]:
+    """Return the next entries, oldest first, for adapters; `after` is the id of the last one read."""
+    rows = tx.all(_SCAN, ns=ns, after=after, limit=validation.limited(limit))
+    return tuple(map(LEDGER.from_row, rows))

@@ -1,47 +1,45 @@
-"""Retention: which flows, audit events and feedback have had their time.
+"""Retention: which flows, audit events and feedback are past their retention, and their removal.
 
 Rules:
-- What goes is past every limit that is given: older than `before`, and beyond the newest `keep` of its flow type.
-- Flows go as whole trees, with everything that hangs on them, by the age and the type of their root; and only if every
-  flow of the tree has ended, none is dirty, and nobody is still asked about one.
-- A tree is held while it goes, so that nothing written meanwhile goes with it unseen.
-- Nothing here is logged: who removes records names their handles (evidence/prunings.py) in the same transaction.
+- What is removed is past every limit: older than `before`, and beyond the newest `keep` of its flow type.
+- Flows are removed as whole trees, with everything that belongs to them, by the age and the type of their root; and
+  only if every flow of the tree has ended, none is dirty, and none has a pending escalation.
+- A tree is locked while it is removed, so that nothing written meanwhile is removed unseen.
+- Nothing here is logged: the caller logs the handles of what it removes (evidence/prunings.py) in the same transaction.
 """
 
 from collections import defaultdict
 from typing import Any, Final, NamedTuple
 
+from holdproof import validation
 from holdproof.db import Query, Tx, sql
 from holdproof.errors import InvalidInputError
+from holdproof.model.namespaces import MAIN
 from holdproof.model.retention import Batch, Cut
-from holdproof.model.times import later
-from holdproof.runtime import logged_rows
-from holdproof.runtime.logged_rows import MAIN
+from holdproof.model.times import END, later
 
 _DAY_S: Final = 86_400.0
-_NEVER: Final = "9999-12-31T23:59:59.999999Z"
-_LAST: Final = 2**62
 _TREES: Final = 50
 _ROWS: Final = 1_000
 
 
-class _Listed(NamedTuple):
-    """How rows of a table that is only added to are found and removed, by number."""
+class _AppendOnly(NamedTuple):
+    """The queries of an append-only table, whose rows are removed by number."""
 
     table: str
     newest: Query
-    counted: Query
-    take: Query
+    count_due: Query
+    remove: Query
 
 
-def _listed(table: str) -> _Listed:
+def _append_only(table: str) -> _AppendOnly:
     # Names come from code, never from a user.
     joined = f"FROM {table} t JOIN decision_flows f ON f.dfid = t.dfid WHERE t.ns = :ns"
     due = (
         f"{joined} AND t.created_at < :before AND t.id <= :newest"
         " AND (CAST(:flow_type AS TEXT) IS NULL OR f.flow_type = :flow_type)"
     )
-    return _Listed(
+    return _AppendOnly(
         table,
         sql(f"SELECT t.id {joined} AND f.flow_type = :flow_type ORDER BY t.id DESC LIMIT 1 OFFSET :keep"),
         sql(f"SELECT count(*) {due}"),
@@ -51,10 +49,13 @@ def _listed(table: str) -> _Listed:
     )
 
 
-_LISTS: Final = {"audit": _listed("decision_audit_events"), "feedback": _listed("decision_feedback_trajectory")}
-KINDS: Final = frozenset({"flows", *_LISTS})
+_APPEND_ONLY: Final = {
+    "audit": _append_only("decision_audit_events"),
+    "feedback": _append_only("decision_feedback_trajectory"),
+}
+KINDS: Final = frozenset({"flows", *_APPEND_ONLY})
 
-# --- drawing the line --------------------------------------------------------------------------------------------
+# --- which are past the limits ------------------------------------------------------------------------------------
 
 _TYPES = sql("SELECT DISTINCT flow_type FROM decision_flows WHERE ns = :ns ORDER BY flow_type")
 _NEWEST_FLOW = sql(
@@ -73,44 +74,55 @@ def cuts(
     flow_type: str | None = None,
     ns: str = MAIN,
 ) -> tuple[Cut, ...]:
-    """Where the line is now, for each type of flow that has anything beyond it."""
-    logged_rows.one_of("what", what, KINDS)
+    """Return the limits now, for each type of flow that has anything beyond them."""
+    validation.one_of("what", what, KINDS)
     if older_than_days is None and keep is None:
-        raise InvalidInputError("say how old, or how many to keep")
-    days = (
-        None
-        if older_than_days is None
-        else logged_rows.number("older_than_days", older_than_days, least=0, most=36_500)
-    )
-    before = _NEVER if days is None else later(tx.now, -days * _DAY_S)
+        raise InvalidInputError("give older_than_days, keep, or both", field="keep")
+    before = END
+    if older_than_days is not None:
+        days = validation.number("older_than_days", older_than_days, least=0, most=36_500)
+        before = later(tx.now, -days * _DAY_S)
     if keep is None:
         return (Cut(flow_type, before, None),)
-    if isinstance(keep, bool) or not 0 <= keep < 2**31:
-        raise InvalidInputError("keep is a whole number, zero or more", keep=keep)
+    validation.count("keep", keep)
     types = [flow_type] if flow_type is not None else [name for (name,) in tx.all(_TYPES, ns=ns)]
-    found = ((name, tx.one(_newest(what), ns=ns, flow_type=name, keep=keep)) for name in types)
-    return tuple(Cut(name, before, row if what == "flows" else row[0]) for name, row in found if row is not None)
+    limits = ((name, _newest(tx, what, name, keep, ns)) for name in types)
+    return tuple(Cut(name, before, newest) for name, newest in limits if newest is not None)
 
 
-def _newest(what: str) -> Query:
-    return _NEWEST_FLOW if what == "flows" else _LISTS[what].newest
+def _newest(tx: Tx, what: str, flow_type: str, keep: int, ns: str) -> tuple[str, str] | int | None:
+    """The first beyond the `keep` newest: age and id of a flow, the number of another row; None if there is none."""
+    query = _NEWEST_FLOW if what == "flows" else _APPEND_ONLY[what].newest
+    row = tx.one(query, ns=ns, flow_type=flow_type, keep=keep)
+    if row is None:
+        return None
+    if what == "flows":
+        created_at, flow_id = row
+        return created_at, flow_id
+    (number,) = row
+    return int(number)
 
 
 # --- removing ----------------------------------------------------------------------------------------------------
 
 
 def batch(tx: Tx, what: str, cut: Cut, *, after: str = "", remove: bool = True, ns: str = MAIN) -> Batch:
-    """The next few that are beyond the line, removed unless they are only to be counted."""
+    """Remove the next few that are beyond the limits; with `remove=False` only count them."""
     if what == "flows":
         return _trees(tx, cut, after=after, remove=remove, ns=ns)
-    known = _LISTS[what]
-    given = {"before": cut.before, "newest": _LAST if cut.newest is None else cut.newest, "flow_type": cut.flow_type}
+    table = _APPEND_ONLY[what]
+    limits = {
+        "before": cut.before,
+        "newest": validation.LAST if cut.newest is None else cut.newest,
+        "flow_type": cut.flow_type,
+    }
     if not remove:
-        counted = tx.one(known.counted, ns=ns, **given)
-        assert counted is not None, "a count always comes"
-        return Batch(counted[0], {known.table: ("",) * counted[0]}, None)
-    gone = tuple(handle for (handle,) in tx.all(known.take, ns=ns, limit=_ROWS, **given))
-    return Batch(len(gone), {known.table: gone}, "" if len(gone) == _ROWS else None)
+        row = tx.one(table.count_due, ns=ns, **limits)
+        assert row is not None, "an aggregate has one row"
+        (count,) = row
+        return Batch(count, {table.table: ("",) * count}, None)
+    handles = tuple(handle for (handle,) in tx.all(table.remove, ns=ns, limit=_ROWS, **limits))
+    return Batch(len(handles), {table.table: handles}, "" if len(handles) == _ROWS else None)
 
 
 _DUE = (
@@ -127,30 +139,31 @@ _STILL_DUE = sql(f"{_DUE} AND r.dfid = :root")
 
 
 def _trees(tx: Tx, cut: Cut, *, after: str, remove: bool, ns: str) -> Batch:
-    at, newest = cut.newest if isinstance(cut.newest, tuple) else (_NEVER, "")
-    given = {"before": cut.before, "at": at, "newest": newest, "flow_type": cut.flow_type, "ns": ns}
-    roots = [root for (root,) in tx.all(_SOME_DUE, after=after, limit=_TREES, **given)]
-    gone: dict[str, tuple[str, ...]] = {}
+    at, newest = cut.newest if isinstance(cut.newest, tuple) else (END, "")
+    limits = {"before": cut.before, "at": at, "newest": newest, "flow_type": cut.flow_type, "ns": ns}
+    roots = [root for (root,) in tx.all(_SOME_DUE, after=after, limit=_TREES, **limits)]
+    handles: dict[str, tuple[str, ...]] = {}
     count = 0
     for root in roots:
-        handles = _take(tx, root, given) if remove else _handles(tx, root)
-        count += bool(handles)
-        for table, found in handles.items():
-            gone[table] = gone.get(table, ()) + tuple(found)
-    return Batch(count, gone, roots[-1] if len(roots) == _TREES else None)
+        of_tree = _remove_tree(tx, root, limits) if remove else _handles(tx, root)
+        count += bool(of_tree)
+        for table, more in of_tree.items():
+            handles[table] = handles.get(table, ()) + tuple(more)
+    return Batch(count, handles, roots[-1] if len(roots) == _TREES else None)
 
 
-_HOLD = sql(
+# SQLite has one writer: there the transaction itself is the lock.
+_LOCK = sql(
     "SELECT dfid FROM decision_flows WHERE root_dfid = :root ORDER BY dfid",
     postgres="SELECT dfid FROM decision_flows WHERE root_dfid = :root ORDER BY dfid FOR UPDATE",
 )
 _REMOVE = sql("DELETE FROM decision_flows WHERE root_dfid = :root")
 
 
-def _take(tx: Tx, root: str, given: dict[str, Any]) -> dict[str, list[str]]:
-    """Remove a tree that is still due once nobody else can add to it; the handles of all that went."""
-    tx.all(_HOLD, root=root)
-    if tx.one(_STILL_DUE, root=root, **given) is None:
+def _remove_tree(tx: Tx, root: str, limits: dict[str, Any]) -> dict[str, list[str]]:
+    """Remove a tree if it is still due once it is locked; return the handles of all its records."""
+    tx.all(_LOCK, root=root)
+    if tx.one(_STILL_DUE, root=root, **limits) is None:
         return {}
     handles = _handles(tx, root)
     tx.execute(_REMOVE, root=root, expect=len(handles["decision_flows"]))
@@ -174,8 +187,8 @@ _HANDLES = sql(
 
 
 def _handles(tx: Tx, root: str) -> dict[str, list[str]]:
-    """Every record under the log that hangs on a tree, by table."""
-    found: dict[str, list[str]] = defaultdict(list)
+    """Return the handles of every logged record of a tree, by table."""
+    handles: dict[str, list[str]] = defaultdict(list)
     for table, handle in tx.all(_HANDLES, root=root):
-        found[table].append(handle)
-    return found
+        handles[table].append(handle)
+    return handles

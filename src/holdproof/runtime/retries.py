@@ -4,23 +4,25 @@ Rules:
 - Every rejection counts, however many come at once.
 - At `max_retries` the flow FAILS with REASONING_EXHAUSTION, and goes on to COMPENSATING if it has steps to undo; a flow
   that has ended or is being undone is not rejected again.
-- The policy fills `next_retry_at` and `backoff_until`: EXPONENTIAL_BACKOFF doubles, with jitter; LINEAR adds; NONE is
-  at once.
+- The policy sets `next_retry_at` and `backoff_until`: EXPONENTIAL_BACKOFF doubles, with jitter; LINEAR adds; NONE
+  retries at once.
 """
 
 from typing import Final
 
+from holdproof import validation
 from holdproof.db import Tx, sql
-from holdproof.errors import FlowEndedError, InvalidInputError, NotFoundError
+from holdproof.errors import FlowEndedError, NotFoundError
 from holdproof.model.coordination import POLICIES, Retry
 from holdproof.model.flows import Flow
+from holdproof.model.namespaces import MAIN
 from holdproof.model.times import later
-from holdproof.runtime import audit, flows, logged_rows
-from holdproof.runtime.logged_rows import MAIN
+from holdproof.runtime import audit, flows
 
 EXHAUSTED: Final = "REASONING_EXHAUSTION"
 _LONGEST_S: Final = 300.0
 
+# One upsert, so that no rejection is lost however many come at once.
 _COUNT = sql(
     "INSERT INTO intent_retry (dfid, rejection_count, max_retries, retry_policy, updated_at, ns)"
     " VALUES (:dfid, 1, coalesce(CAST(:most AS INTEGER), 3),"
@@ -43,27 +45,31 @@ def reject(
     base_s: float = 1.0,
     ns: str = MAIN,
 ) -> Retry:
-    """Count a rejection of the flow's intent; the last one that is allowed fails the flow."""
+    """Count a rejection of the flow's intent; the last one that is allowed fails the flow.
+
+    Returns when the flow may try again; raises FlowEndedError where it has ended or is being undone.
+    """
     if policy is not None:
-        logged_rows.one_of("policy", policy, POLICIES)
-    if max_retries is not None and (isinstance(max_retries, bool) or not 1 <= max_retries < 2**31):
-        raise InvalidInputError("max_retries is a whole number above zero", max_retries=max_retries)
-    if _over(flow := flows.hold(tx, flow_id, ns=ns)):
+        validation.one_of("policy", policy, POLICIES)
+    if max_retries is not None:
+        validation.count("max_retries", max_retries, least=1)
+    flow = flows.lock(tx, flow_id, ns=ns)
+    if _is_over(flow):
         raise FlowEndedError(f"flow {flow_id} is {flow.status}", flow_id=flow_id, flow_status=flow.status)
     row = tx.one(_COUNT, dfid=flow_id, most=max_retries, policy=policy, now=tx.now, ns=ns)
     assert row is not None, "an upsert has one row"
-    count, most, kept = row
+    count, most, stored_policy = row
     if count >= most:
         detail = {"rejections": count, "reason": reason}
         audit.record(tx, flow_id, EXHAUSTED, severity="ERROR", detail=detail, ns=ns)
         flows.fail(tx, flow_id, reason=EXHAUSTED, ns=ns)
-        return Retry(flow_id, count, most, kept, None, None, tx.now, ns)
-    when = later(tx.now, _delay_s(tx, kept, count, logged_rows.seconds("base_s", base_s)))
+        return Retry(flow_id, count, most, stored_policy, None, None, tx.now, ns)
+    when = later(tx.now, _delay_s(tx, stored_policy, count, validation.seconds("base_s", base_s)))
     tx.execute(_WHEN, dfid=flow_id, when=when, expect=1)
-    return Retry(flow_id, count, most, kept, when, when, tx.now, ns)
+    return Retry(flow_id, count, most, stored_policy, when, when, tx.now, ns)
 
 
-def _over(flow: Flow) -> bool:
+def _is_over(flow: Flow) -> bool:
     return flow.ended or flow.status == "COMPENSATING"
 
 
@@ -72,7 +78,9 @@ def _delay_s(tx: Tx, policy: str, count: int, base_s: float) -> float:
         return 0.0
     if policy == "LINEAR":
         return min(_LONGEST_S, base_s * count)
+    # Between half and all of the delay, so that flows that were rejected together do not come back together.
     jitter = 0.5 + int.from_bytes(tx.random(4), "big") / 2**33
+    # The exponent is bounded: a power beyond it would not be a finite number, and the delay is cut anyway.
     return min(_LONGEST_S, base_s * 2.0 ** min(count - 1, 30)) * jitter
 
 
@@ -83,7 +91,7 @@ _GET = sql(
 
 
 def get(tx: Tx, flow_id: str, *, ns: str = MAIN) -> Retry:
-    """What was counted for a flow."""
+    """Return how often a flow was rejected; NotFoundError where it never was."""
     row = tx.one(_GET, dfid=flow_id, ns=ns)
     if row is None:
         raise NotFoundError(f"flow {flow_id} was never rejected", flow_id=flow_id)
@@ -97,24 +105,24 @@ _SET = sql(
 )
 
 
-def count(tx: Tx, flow_id: str, count: int, *, seen: int | None = None, ns: str = MAIN) -> None:
-    """Set the count of a flow; what was added to the one its caller had `seen` is added to what it is by now."""
-    logged_rows.number("count", count, least=0)
-    added = 0 if seen is None else count - seen
+def set_count(tx: Tx, flow_id: str, count: int, *, base: int | None = None, ns: str = MAIN) -> None:
+    """Set a flow's count for another kernel; what that added to the `base` it read is added to the current count."""
+    validation.number("count", count, least=0)
+    added = 0 if base is None else count - base
     tx.execute(_SET, dfid=flow_id, count=count, added=added, now=tx.now, ns=ns, expect=1)
 
 
-_FORGET = sql("DELETE FROM intent_retry WHERE dfid = :dfid AND ns = :ns")
+_DELETE = sql("DELETE FROM intent_retry WHERE dfid = :dfid AND ns = :ns")
 
 
-def forget(tx: Tx, flow_id: str, *, ns: str = MAIN) -> bool:
-    """Forget what was counted for a flow; whether there was anything."""
-    return tx.count(_FORGET, flow_id=flow_id, ns=ns) == 1
+def delete(tx: Tx, flow_id: str, *, ns: str = MAIN) -> bool:
+    """Delete the count of a flow; return whether there was one."""
+    return tx.count(_DELETE, dfid=flow_id, ns=ns) == 1
 
 
 def allowed(tx: Tx, flow_id: str, *, ns: str = MAIN) -> bool:
-    """Whether a flow may try now: it has not ended, is not being undone, has tries left, and is not backing off."""
-    if _over(flows.get(tx, flow_id, ns=ns)):
+    """Return whether a flow may try now: it is neither over nor being undone, has tries left, and backs off no more."""
+    if _is_over(flows.get(tx, flow_id, ns=ns)):
         return False
     row = tx.one(_GET, dfid=flow_id, ns=ns)
     if row is None:

@@ -1,41 +1,52 @@
-"""The sweep: what time has ended is put away, what needs somebody is counted. Safe at any time, by any number at once.
+"""The sweep: removes what has expired, and counts what needs somebody. Safe at any time, by any number at once.
 
 Rules:
-- Expired locks and keys go; a key whose outcome is unknown stays until somebody settles it.
-- A question whose deadline has passed gets its default, though nobody waits for it.
-- Orphaned and dirty flows are only counted: `flows.recover` and `sagas.compensate` take them in hand.
+- Expired locks and keys are removed; a key whose outcome is unknown stays until somebody settles it.
+- An escalation whose deadline has passed gets its default, though nobody waits for it.
+- Orphaned and dirty flows are only counted: `flows.recover` and `sagas.compensate` work on them.
 """
 
+from typing import NamedTuple
+
 from holdproof.db import Read, Tx, Work, Write, ask, sql
-from holdproof.model.coordination import Swept
+from holdproof.model.coordination import SweepResult
 from holdproof.runtime import escalations, idempotency, locks
 
 _BATCH = 100
 
 
-def run() -> Work[Swept]:
-    """Sweep once; what was put away, and what is left for others."""
-    freed = yield from ask(Write(locks.sweep))
-    forgotten = yield from ask(Write(idempotency.sweep))
-    answered = 0
+def run() -> Work[SweepResult]:
+    """Sweep once; return how much was removed or resolved, and how much needs somebody."""
+    expired_locks = yield from ask(Write(locks.sweep))
+    expired_keys = yield from ask(Write(idempotency.sweep))
+    resolved = 0
+    # In batches, so that no transaction holds the locks of many flows.
     while True:
         batch = yield from ask(Write(lambda tx: escalations.sweep(tx, limit=_BATCH)))
-        answered += batch
+        resolved += batch
         if batch < _BATCH:
             break
-    orphans, dirty, unknown = yield from ask(Read(left))
-    return Swept(freed, forgotten, answered, orphans, dirty, unknown)
+    rest = yield from ask(Read(backlog))
+    return SweepResult(expired_locks, expired_keys, resolved, rest.orphaned_flows, rest.dirty_flows, rest.unknown_keys)
 
 
-_LEFT = sql(
+class Backlog(NamedTuple):
+    """How much needs somebody."""
+
+    orphaned_flows: int
+    dirty_flows: int
+    unknown_keys: int
+
+
+_BACKLOG = sql(
     "SELECT (SELECT count(*) FROM flow_leases l JOIN decision_flows f ON f.dfid = l.dfid WHERE l.expires_at <= :now"
     " AND f.status IN ('RUNNING', 'COMPENSATING')), (SELECT count(*) FROM saga_dirty_state),"
     " (SELECT count(*) FROM idempotency_cache WHERE state IN ('RUNNING', 'UNKNOWN') AND lease_until <= :now)"
 )
 
 
-def left(tx: Tx) -> tuple[int, int, int]:
-    """What needs somebody: flows without a worker, dirty flows, and keys whose outcome is unknown."""
-    row = tx.one(_LEFT, now=tx.now)
-    assert row is not None, "counts always come"
-    return row[0], row[1], row[2]
+def backlog(tx: Tx) -> Backlog:
+    """Count flows without a worker, dirty flows, and idempotency keys whose outcome is unknown."""
+    row = tx.one(_BACKLOG, now=tx.now)
+    assert row is not None, "an aggregate has one row"
+    return Backlog(*row)

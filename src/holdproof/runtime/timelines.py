@@ -1,34 +1,35 @@
-"""Timelines: a flow with all that it delegated, and what happened there, from every table that tells of it.
+"""Timelines: a flow with its sub-flows, and what happened in them, from every table that records it.
 
 Rules:
-- What happened comes in the order of its time, and within one moment causes before effects.
-- Locks are among it while they are held: a lock that was let go leaves no row.
+- Events come in the order of their time, and within one moment causes before effects.
+- Locks are among them while they are held: a released lock leaves no row.
 """
 
 from typing import Final
 
-from holdproof.db import Row, Tx, sql
-from holdproof.errors import InvalidInputError
-from holdproof.model.flows import Flow
-from holdproof.model.timelines import Happening, Timeline
-from holdproof.runtime import flow_queries, flows, logged_rows, steps
-from holdproof.runtime.logged_rows import BEGINNING, MAIN
+from holdproof import paging
+from holdproof.db import Tx, sql
+from holdproof.model.namespaces import MAIN
+from holdproof.model.timelines import Timeline, TimelineEvent
+from holdproof.model.times import BEGINNING
+from holdproof.runtime import flow_queries, flows
+from holdproof.runtime.flows import FLOWS
+from holdproof.runtime.steps import STEPS
 
+# The flow and all below it; every query of a timeline starts with it.
 _BELOW: Final = (
     "WITH RECURSIVE below (dfid) AS (SELECT dfid FROM decision_flows WHERE dfid = :dfid AND ns = :ns UNION ALL"
     " SELECT f.dfid FROM decision_flows f JOIN below b ON f.dfid_parent = b.dfid) "
 )
 _FLOWS = sql(
-    f"{_BELOW}SELECT f.dfid, root_dfid, dfid_parent, agent_id, flow_type, flow_version, status, created_by_type,"  # noqa: S608
-    " created_by_id, priority, started_at, completed_at, created_at, updated_at, ns FROM decision_flows f"
-    " JOIN below b ON b.dfid = f.dfid ORDER BY created_at, f.dfid"
+    f"{_BELOW}SELECT {FLOWS.listed('f')} FROM decision_flows f JOIN below b ON b.dfid = f.dfid"  # noqa: S608
+    " ORDER BY f.created_at, f.dfid"
 )
 _STEPS = sql(
-    f"{_BELOW}SELECT step_id, s.dfid, name, n, state, compensates, result, error, undo, started_at, finished_at, ns"  # noqa: S608
-    " FROM flow_steps s JOIN below b ON b.dfid = s.dfid ORDER BY step_id"
+    f"{_BELOW}SELECT {STEPS.listed('s')} FROM flow_steps s JOIN below b ON b.dfid = s.dfid ORDER BY s.step_id"  # noqa: S608
 )
-# For each kind: when, its place within a moment (causes before effects), the row's number and id, and the words.
-_HAPPENED = sql(
+# For each kind of event: when, its place within a moment (causes before effects), the row's number and id, the text.
+_EVENTS = sql(
     f"{_BELOW}SELECT at, place, seq, ref, kind, dfid, what, note FROM ("  # noqa: S608
     "SELECT t.created_at AS at, 0 AS place, 0 AS seq, t.dfid AS ref, 'opened' AS kind, t.dfid AS dfid,"
     " t.flow_type || ' ' || t.flow_version AS what, 'by ' || t.agent_id AS note"
@@ -52,26 +53,21 @@ _HAPPENED = sql(
 )
 
 
-def timeline(tx: Tx, flow_id: str, *, ns: str = MAIN, after: str = "", limit: int = 200) -> Timeline:
-    """A flow and what happened in it and below, oldest first, a page at a time: pass `next` of a page as `after`."""
+def timeline(tx: Tx, flow_id: str, *, cursor: str | None = None, limit: int = 200, ns: str = MAIN) -> Timeline:
+    """Return a flow with its sub-flows and their steps, and a page of what happened in them, oldest first."""
     flows.get(tx, flow_id, ns=ns)
-    at, place, seq, ref = _cursor(after)
-    page = {"at": at, "place": place, "seq": seq, "ref": ref, "limit": logged_rows.limited(limit)}
-    found = tx.all(_HAPPENED, dfid=flow_id, ns=ns, **page)
-    below = [Flow(*row) for row in tx.all(_FLOWS, dfid=flow_id, ns=ns)]
-    done = tuple(steps.shown(row) for row in tx.all(_STEPS, dfid=flow_id, ns=ns))
-    following = " ".join(str(part) for part in found[-1][:4]) if len(found) == limit else None
-    return Timeline(flow_queries.branch(below, flow_id), done, tuple(_happening(row) for row in found), following)
+    at, place, seq, ref = paging.decode(cursor, BEGINNING, 0, 0, "")
+    keys = {"at": paging.moment(at), "place": place, "seq": seq, "ref": ref}
+    rows = tx.all(_EVENTS, dfid=flow_id, ns=ns, **keys, limit=paging.fetch(limit))
+    # The sort key of an event is not part of it: the page is made of rows, then each row becomes an event.
+    page = paging.page(rows, limit, lambda row: row[:4])
+    below = [FLOWS.from_row(row) for row in tx.all(_FLOWS, dfid=flow_id, ns=ns)]
+    steps = tuple(STEPS.from_row(row) for row in tx.all(_STEPS, dfid=flow_id, ns=ns))
+    events = tuple(_event(*row) for row in page.items)
+    return Timeline(flow_queries.branch(below, flow_id), steps, events, page.next_cursor)
 
 
-def _cursor(after: str) -> tuple[str, int, int, str]:
-    try:
-        at, place, seq, ref = after.split(" ", 3) if after else (BEGINNING, "0", "0", "")
-        return logged_rows.moment("after", at), int(place), int(seq), ref
-    except ValueError as error:
-        raise InvalidInputError("`after` is the `next` of a page", after=after) from error
-
-
-def _happening(row: Row) -> Happening:
-    at, _, _, ref, kind, flow_id, what, note = row
-    return Happening(at, kind, flow_id, what, note, ref)
+def _event(  # noqa: PLR0917 (the columns of a row)
+    at: str, _place: int, _seq: int, ref: str, kind: str, flow_id: str, what: str, note: str | None
+) -> TimelineEvent:
+    return TimelineEvent(at, kind, flow_id, what, note, ref)

@@ -70,6 +70,6 @@ class AccessLogBuffer:
 
     async def _write(self, events: list[AccessEvent]) -> None:
         try:
-            await self._store.tokens.record(events)
+            await self._store.access_log.record(events)
         except HoldproofError as error:
             _log.warning("%d events at the door could not be kept: %s", len(events), error)

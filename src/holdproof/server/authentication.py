@@ -67,7 +67,7 @@ async def _by_header(state: State, given: str) -> Caller:
         raise UnauthenticatedError("send the token as Authorization: Bearer")
     name, colon, secret = credentials.partition(":")
     if colon:
-        return Caller.of_agent(await state.store.tokens.agent(unquote(name), secret))
+        return Caller.of_agent(await state.store.tokens.authenticate_agent(unquote(name), secret))
     return Caller.of_token(await state.store.tokens.authenticate(credentials))
 
 
@@ -83,7 +83,7 @@ async def _by_cookie(state: State, headers: Headers) -> Caller | None:
     if not secret:
         return None
     try:
-        return Caller.of_login(await state.store.tokens.session(secret), csrf(secret))
+        return Caller.of_login(await state.store.logins.authenticate(secret), csrf(secret))
     except UnauthenticatedError:
         return None
 

@@ -25,7 +25,7 @@ async def login(request: Request) -> Response:
     """Exchange the code of a link for a session."""
     same_origin(request.scope)
     state, given = state_of(request), await form(request)
-    made = await state.store.tokens.login(given.get("code", ""), ttl_s=state.settings.session_s)
+    made = await state.store.logins.exchange(given.get("code", ""), ttl_s=state.settings.session_s)
     await _note(state, request, "login", f"{made.login.role}:{made.login.name}")
     answer = RedirectResponse("/", 303)
     answer.set_cookie(
@@ -45,7 +45,7 @@ async def logout(request: Request) -> Response:
     state, caller = state_of(request), caller_in(request.scope)
     secret = request.cookies.get(state.settings.cookie)
     if caller is not None and caller.csrf is not None and secret:
-        await state.store.tokens.logout(secret)
+        await state.store.logins.logout(secret)
         await _note(state, request, "logout", caller.who)
     answer = RedirectResponse("/login", 303)
     answer.delete_cookie(state.settings.cookie, secure=state.settings.secure, httponly=True, samesite="strict")
@@ -55,6 +55,6 @@ async def logout(request: Request) -> Response:
 async def _note(state: State, request: Request, event: str, who: str) -> None:
     address = request.client.host if request.client else ""
     path = request.url.path
-    await state.store.tokens.record(
+    await state.store.access_log.record(
         [AccessEvent(0, event, 303, "", who, address, request.method, path, "", 1, state.now())]
     )

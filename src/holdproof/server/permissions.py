@@ -21,9 +21,10 @@ from holdproof.api.parameters import ADDRESSES, SIGNED_BY_CALLER
 from holdproof.client import Holdproof
 from holdproof.errors import ForbiddenError, HoldproofError
 from holdproof.executors import AgentRule
-from holdproof.model.access import EVERY, Login, Token
+from holdproof.model.access import Login, Token
 from holdproof.model.agents import Agent
 from holdproof.model.flows import UNDOABLE
+from holdproof.model.namespaces import EVERY
 
 RESERVED_KEYS: Final = "http:"
 """How the idempotency keys begin under which the server stores answers."""

@@ -11,7 +11,7 @@ Rules:
 - A block belongs to whoever opened it.
 - What it is opened and called with is read by its type, as at the address of a verb.
 - A call of a registered function that an agent asks for carries that agent's name: only a function that is registered
-  for the agent takes it up again (runtime/decisions.py).
+  for the agent takes it up again (runtime/functions.py).
 - A block is open until it is left. Of more than `_MOST`, whoever has the most of them loses the one that was not used
   for the longest time: as by a worker that is gone, a transaction is rolled back and a flow is left to be resumed.
 - What a block did is durable step by step, as in one process. A block whose server is gone is a worker that is gone:
@@ -33,9 +33,9 @@ from holdproof.api.catalogue import entries
 from holdproof.api.flow_block import FlowBlock, OpenFlow
 from holdproof.errors import InvalidInputError, NotFoundError
 from holdproof.executors import with_namespace
-from holdproof.runtime import decisions, leases
-from holdproof.runtime.calls import Called
-from holdproof.runtime.logged_rows import MAIN
+from holdproof.model.namespaces import MAIN
+from holdproof.runtime import functions, leases
+from holdproof.runtime.calls import FunctionCall
 from holdproof.runtime.steps import OnUnknown
 from holdproof.server import ids
 from holdproof.server.api import Granted, Guard, body, complete, loaded, streaming
@@ -46,7 +46,7 @@ from holdproof.storage.relational import IDLE_S
 _FLOW: Final[Mapping[str, tuple[str, str] | None]] = {
     "step": None,
     "lock": ("locks", "acquire"),
-    "ask": ("escalations", "request"),
+    "approve": ("escalations", "request"),
     "heartbeat": None,
 }
 _TRANSACTION: Final[Mapping[str, tuple[str, str] | None]] = {
@@ -66,7 +66,7 @@ class _Entered:
     resume: str | None = None
     worker: str | None = None
     lease_s: float = leases.LEASE_S
-    called: Called | None = None
+    call: FunctionCall | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -247,29 +247,30 @@ class _Routes:
             about = {"flow_id": entered.resume, "worker": "block"}
             granted = await self._guard(request, self._known["flows", "lease"], about)
         opening |= {"resume": entered.resume, "worker": entered.worker, "lease_s": entered.lease_s}
-        if entered.called is not None:
-            opening["called"] = replace(entered.called, agent_id=granted.agent_id)
+        if entered.call is not None:
+            opening["call"] = replace(entered.call, agent_id=granted.agent_id)
         return await self._opened(granted, granted.store.flows.run(**opening), _FLOW)
 
     async def take(self, request: Request) -> Response:
         """An orphan of a function, in hand."""
         given = wire.shape(_Wanted).load(await body(request), "")
         granted = await self._guard(request, self._known["flows", "recover"], {})
-        ns, kind = _namespace(granted, given.ns), decisions.Kind(given.name, given.version, given.lease_s, given.agent)
-        taken = await granted.store.write(lambda tx: decisions.take(tx, kind, given.worker, ns))
+        ns = _namespace(granted, given.ns)
+        kind = functions.FunctionSpec(given.name, given.version, given.lease_s, given.agent)
+        taken = await granted.store.write(lambda tx: functions.lease_orphan(tx, kind, given.worker, ns))
         if taken is None:
             return JSONResponse(None)
         run, called = taken
         manager = FlowBlock.taken(granted.store, run)
         held = await self._blocks.hold(Held(granted.who, manager, OpenFlow(granted.store, run), _FLOW))
-        return JSONResponse({"block": held.id, "flow_id": run.hand.flow_id, "arguments": called.arguments})
+        return JSONResponse({"block": held.id, "flow_id": run.lease.flow_id, "arguments": called.arguments})
 
     async def left(self, request: Request) -> Response:
         """Orphans that none of the functions runs which are known."""
         given = wire.shape(_Left).load(await body(request), "")
         granted = await self._guard(request, self._known["flows", "recover"], {})
         ns = _namespace(granted, given.ns)
-        found = await granted.store.read(lambda tx: decisions.left(tx, set(given.known), given.limit, ns))
+        found = await granted.store.read(lambda tx: functions.orphans_except(tx, set(given.known), given.limit, ns))
         return JSONResponse(wire.dump(found))
 
     async def transaction(self, request: Request) -> Response:
@@ -294,7 +295,7 @@ class _Routes:
         """A verb inside a block."""
         held = self._blocks.find(block, await self._who(request))
         given = held.loaded(verb, await body(request))
-        if verb == "ask":  # what may not be asked outside a block may not be asked inside
+        if verb == "approve":  # what may not be asked outside a block may not be asked inside
             asked = {**given, "flow_id": held.inside.flow_id}
             await self._guard(request, self._known["escalations", "request"], asked)
         with self._exchanges.begun(held.who, partial(told, request.scope)) as exchange:

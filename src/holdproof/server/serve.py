@@ -138,7 +138,7 @@ async def admit(store: Holdproof, place: Place) -> None:
     """Refuse to listen where others reach it before there is a token, and to show half of a certificate."""
     if (place.tls_cert is None) != (place.tls_key is None):
         raise ConfigError("a certificate and its key go together: --tls-cert and --tls-key")
-    if not place.local and not (await store.tokens.list(limit=1)).tokens:
+    if not place.local and not (await store.tokens.list(limit=1)).items:
         raise ConfigError(
             f"{place.host} can be reached by others, and there is no token yet:"
             " make one with `holdproof tokens create NAME`, then start again",
@@ -150,7 +150,7 @@ async def _listening(store: Holdproof, place: Place, port: int) -> Listening:
     scheme = "http" if place.tls_cert is None else "https"
     named = next(iter(sorted(place.names)), "") or ("127.0.0.1" if place.host in _ANY else place.host)
     address = f"{scheme}://{f'[{named}]' if ':' in named else named}:{port}"
-    code = (await store.tokens.link()).secret
+    code = (await store.logins.create_link()).secret
     return Listening(address, f"{address}/login?code={quote(code)}")
 
 

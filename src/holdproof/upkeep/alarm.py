@@ -60,7 +60,7 @@ _OPEN = sql("SELECT id FROM escalation_requests WHERE dfid = :dfid AND status = 
 def _resolve(tx: Tx, locked: Locked, reason: str, by: str) -> str:
     pending = tx.all(_OPEN, dfid=locked.id)
     for (id,) in pending:
-        escalations.resolve(tx, id, "APPROVED", by=by, comment=reason)
+        escalations.resolve(tx, id, "approve", by=by, comment=reason)
     # The flow may have been ended by hand while the store was unlocked.
     if pending and flows.get(tx, locked.id).status == "RUNNING":
         flows.transition(tx, locked.id, "COMPLETED", reason=reason)

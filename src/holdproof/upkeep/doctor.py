@@ -271,7 +271,7 @@ def _skills(context: Context) -> Iterator[HealthCheck]:
 
 def _flows(context: Context) -> Iterator[HealthCheck]:
     """Check for flows without a worker, failed sagas, and steps in doubt."""
-    orphans, dirty, unknown = context.database.read(sweeps.left).result()
+    orphans, dirty, unknown = context.database.read(sweeps.backlog).result()
     if orphans:
         yield HealthCheck(
             "warning", "flows", f"{orphans} flows have lost their worker", "recover them: store.flows.recover()"

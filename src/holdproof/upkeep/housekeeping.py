@@ -16,7 +16,7 @@ from holdproof.errors import FormatError, HoldproofError
 from holdproof.memory.images import image, image_files
 from holdproof.memory.notes import notes
 from holdproof.memory.objects import refs
-from holdproof.model.coordination import Swept
+from holdproof.model.coordination import SweepResult
 from holdproof.model.memory import Dumped
 from holdproof.model.progress import Progress
 from holdproof.model.times import later
@@ -69,7 +69,7 @@ def _due(context: Context, ns: str, now: str) -> bool:
     return True
 
 
-def sweep() -> Work[Swept]:
+def sweep() -> Work[SweepResult]:
     """Sweep a whole store once: end expired leases, requests and notes; return what was ended and what is left."""
     swept = yield from sweeps.run()
     return replace(swept, notes=(yield from notes.sweep()))

@@ -12,7 +12,7 @@ Rules:
 from collections import Counter
 from functools import partial
 
-from holdproof import paging
+from holdproof import paging, validation
 from holdproof.crypto import canonical
 from holdproof.db import Call, Read, Tx, Work, Write, ask
 from holdproof.errors import InvalidInputError
@@ -20,11 +20,11 @@ from holdproof.evidence import prunings
 from holdproof.memory.objects import garbage
 from holdproof.memory.objects import object_retention as memory
 from holdproof.model.memory import Collected
+from holdproof.model.namespaces import MAIN
 from holdproof.model.page import Page
 from holdproof.model.progress import Progress
 from holdproof.model.retention import Batch, Compacted, Cut, Pruned, Pruning
-from holdproof.runtime import logged_rows, retention
-from holdproof.runtime.logged_rows import MAIN
+from holdproof.runtime import retention
 from holdproof.store.context import Context
 
 
@@ -45,8 +45,8 @@ def prune(
     What goes is older than so many days and beyond the newest `keep`; of snapshots the last of each of `keep_daily`
     days stays as well.
     """
-    logged_rows.name("who", who)
-    logged_rows.one_of("what", what, retention.KINDS | memory.KINDS)
+    validation.name("who", who)
+    validation.one_of("what", what, retention.KINDS | memory.KINDS)
     if what in memory.KINDS:
         if flow_type is not None:
             raise InvalidInputError("memory has no types of flows", flow_type=flow_type)

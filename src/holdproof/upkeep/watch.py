@@ -13,13 +13,14 @@ from holdproof.errors import InvalidInputError
 from holdproof.evidence import log
 from holdproof.memory.images import image
 from holdproof.model.flows import OPEN, Flow
+from holdproof.model.namespaces import MAIN
 from holdproof.model.times import later
 from holdproof.model.watch import Frame
 from holdproof.runtime import gauges, inbox
-from holdproof.runtime.logged_rows import MAIN, limited
 from holdproof.storage import degraded
 from holdproof.store.context import Context
 from holdproof.upkeep import lockdown
+from holdproof.validation import limited
 
 _OPEN: Final = ", ".join(f"'{status}'" for status in OPEN)
 _COLUMNS: Final = (
@@ -54,7 +55,7 @@ def look(context: Context, *, limit: int = 20, ns: str = MAIN) -> Work[Frame]:
             counts=gauges.flows(tx, ns=ns),
             flows=tuple(Flow(*row) for row in tx.all(_UNDER_WAY, ns=ns, limit=limit)),
             ended=tuple(flow for flow in newest if flow.ended),
-            escalations=tuple(inbox.pending(tx, limit=limit, ns=ns).escalations),
+            escalations=tuple(inbox.list(tx, status="PENDING", order="due", limit=limit, ns=ns).items),
         )
 
     return (yield from ask(Read(read)))

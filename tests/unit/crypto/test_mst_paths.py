@@ -17,6 +17,7 @@ from .test_mst import build
 
 BIG = {f"object/{number:05}": leaf(str(number)) for number in range(3000)}
 TREE = mst.build(sorted(BIG.items()))
+NO_BLOCKS: dict[CID, bytes] = {}
 
 
 @given(ITEMS, TREE_KEYS)
@@ -63,7 +64,7 @@ def test_the_empty_tree_holds_nothing_and_must_be_shown_too() -> None:
     path = path_blocks(tree.blocks.get, tree.root, "a/b")
     assert mst.find(path.get, mst.EMPTY_ROOT, "a/b") is None
     with pytest.raises(ProofError):
-        mst.find({}.get, mst.EMPTY_ROOT, "a/b")
+        mst.find(NO_BLOCKS.get, mst.EMPTY_ROOT, "a/b")
 
 
 def test_a_key_hidden_in_the_wrong_layer_does_not_pass_for_an_absent_one() -> None:
@@ -78,7 +79,7 @@ def test_a_key_hidden_in_the_wrong_layer_does_not_pass_for_an_absent_one() -> No
 
 def test_an_invalid_key_is_refused() -> None:
     with pytest.raises(InvalidInputError):
-        mst.find({}.get, mst.EMPTY_ROOT, "nonsense")
+        mst.find(NO_BLOCKS.get, mst.EMPTY_ROOT, "nonsense")
 
 
 def test_the_published_covering_proofs_have_exactly_the_published_blocks() -> None:

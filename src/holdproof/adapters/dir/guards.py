@@ -59,7 +59,7 @@ class IdempotencyStorage(Storage):
         """Keep the result of a key for a year."""
         result_json = dumps(result)
         mark = self._claims.take(key) or ""
-        self._store.write(lambda tx: idempotency.keep(tx, key, result_json, owner=mark, ttl_s=_TTL_S, ns=self._ns))
+        self._store.write(lambda tx: idempotency.store(tx, key, result_json, owner=mark, ttl_s=_TTL_S, ns=self._ns))
 
 
 class SagaStorage(Storage):
@@ -78,11 +78,11 @@ class SagaStorage(Storage):
     def get_dirty_flows(self) -> list[str]:
         """Return the flows that are dirty."""
 
-        def page(tx: Tx, after: str) -> tuple[list[str], str | None]:
-            listing = [dirty.flow_id for dirty in sagas.list_dirty(tx, ns=self._ns, after=after, limit=PAGE)]
-            return listing, listing[-1] if len(listing) == PAGE else None
+        def page(tx: Tx, cursor: str) -> tuple[list[str], str | None]:
+            listed = sagas.list(tx, ns=self._ns, cursor=cursor or None, limit=PAGE)
+            return [dirty.flow_id for dirty in listed.items], listed.next_cursor
 
-        return self._dir_store.read_all(page, "")
+        return sorted(self._dir_store.read_all(page, ""))
 
     def get_dirty_state(self, dfid: str) -> dict[str, Any] | None:
         """Return what is known of a dirty flow."""
@@ -104,9 +104,8 @@ class ResourceLockStorage(Storage):
 
     def get_locked_amount(self, resource_id: str, exclude_dfid: str) -> float:
         """Return how much of a resource others hold."""
-        all_locks = self._store.locks.list(resource=resource_id, ns=self._ns)
-        others = sum(lock.amount for lock in all_locks if lock.flow_id != exclude_dfid)
-        return self._seen.record(resource_id, exclude_dfid, value=float(others))
+        others = self._store.read(lambda tx: locks.amount_of_others(tx, resource_id, exclude_dfid, ns=self._ns))
+        return self._seen.record(resource_id, exclude_dfid, value=others)
 
     def acquire_batch(self, dfid: str, resources: Mapping[str, float], timeout_sec: float) -> bool:
         """Take all these amounts, or none: refused at once if others hold more than this thread was told before."""
@@ -115,7 +114,7 @@ class ResourceLockStorage(Storage):
 
         def write(tx: Tx) -> None:
             autocreate.flow(tx, dfid, ns=self._ns)
-            locks.reserve(tx, dfid, resources, seen=others, ns=self._ns)
+            locks.reserve(tx, dfid, resources, expected=others, ns=self._ns)
 
         try:
             self._store.write(write)
@@ -146,13 +145,13 @@ class IntentRetryStorage(Storage):
 
         def write(tx: Tx) -> None:
             autocreate.flow(tx, dfid, ns=self._ns)
-            retries.count(tx, dfid, count, seen=last_count, ns=self._ns)
+            retries.set_count(tx, dfid, count, base=last_count, ns=self._ns)
 
         self._store.write(write)
 
     def delete(self, dfid: str) -> None:
         """Forget the count of a flow."""
-        self._store.write(lambda tx: retries.forget(tx, dfid, ns=self._ns))
+        self._store.write(lambda tx: retries.delete(tx, dfid, ns=self._ns))
 
 
 class EscalationStorage(Storage):
@@ -168,13 +167,13 @@ class EscalationStorage(Storage):
         since = utc(since_str)
         # DIR's manager reads the count and spends right after: other threads wait until it has.
         self._turns.begin(agent_id)
-        count = self._store.read(lambda tx: budgets.spent(tx, agent_id, since=since, ns=self._ns))
+        count = self._store.read(lambda tx: budgets.count(tx, agent_id, since=since, ns=self._ns))
         return self._seen.record(agent_id, value=(since, count))[1]
 
     def record_budget_token(self, agent_id: str) -> None:
         """Spend one; ConflictError if others have spent since this thread was told the count: look again."""
         last_read = self._seen.take(agent_id)
-        limit: dict[str, Any] = {} if last_read is None else {"since": last_read[0], "seen": last_read[1]}
+        limit: dict[str, Any] = {} if last_read is None else {"since": last_read[0], "expected": last_read[1]}
 
         def write(tx: Tx) -> None:
             autocreate.agent(tx, agent_id, ns=self._ns)
@@ -195,9 +194,9 @@ class EscalationStorage(Storage):
 
         def write(tx: Tx) -> None:
             autocreate.flow(tx, dfid, agent_id=agent_id, ns=self._ns)
-            flows.hold(tx, dfid, ns=self._ns)  # before its agent, as everybody does
+            flows.lock(tx, dfid, ns=self._ns)  # before its agent, as everybody does
             autocreate.agent(tx, agent_id, ns=self._ns)
-            escalations.ask(tx, dfid, columns, ns=self._ns)
+            escalations.write(tx, dfid, columns, ns=self._ns)
 
         self._store.write(write)
 
@@ -210,7 +209,7 @@ class EscalationStorage(Storage):
         answer |= {"answer_json": text("proposal_json", proposal_json) if proposal_json else None}
 
         def write(tx: Tx) -> None:
-            flows.hold(tx, dfid, ns=self._ns)
+            flows.lock(tx, dfid, ns=self._ns)
             escalation_rows.settle_all(tx, dfid, answer)
 
         with suppress(NotFoundError):
@@ -220,8 +219,8 @@ class EscalationStorage(Storage):
         """Return the questions that wait for an answer, oldest first."""
 
         def page(tx: Tx, after: int) -> tuple[list[dict[str, Any]], int | None]:
-            listing = inbox.pending(tx, ns=self._ns, after=after, limit=PAGE)
-            return [_request(escalation) for escalation in listing.escalations], listing.next
+            pending = inbox.scan_pending(tx, ns=self._ns, after=after, limit=PAGE)
+            return [_request(each) for each in pending], pending[-1].id if len(pending) == PAGE else None
 
         return self._dir_store.read_all(page, 0)
 

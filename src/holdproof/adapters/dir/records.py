@@ -3,9 +3,10 @@
 from collections.abc import Mapping
 from typing import Any
 
+from holdproof import validation
 from holdproof.adapters.dir.storage import PAGE, Storage, dumps, named_agent, text
 from holdproof.errors import NotFoundError
-from holdproof.kernel import Tx, agents, audit, autocreate, contexts, documents, flows, ledger, logged_rows, state
+from holdproof.kernel import Tx, agents, audit, autocreate, contexts, documents, flows, ledger, state
 from holdproof.model.records import SEVERITIES, AuditEvent, LedgerEntry
 
 
@@ -54,9 +55,9 @@ class AgentRegistryStorage(Storage):
     def list_active_agents(self) -> list[str]:
         """Return the names of all agents that are ACTIVE."""
 
-        def page(tx: Tx, after: str) -> tuple[list[str], str | None]:
-            listing = agents.list(tx, status="ACTIVE", ns=self._ns, after=after, limit=PAGE)
-            return [agent.agent_id for agent in listing.agents], listing.next
+        def page(tx: Tx, cursor: str) -> tuple[list[str], str | None]:
+            listed = agents.list(tx, status="ACTIVE", ns=self._ns, cursor=cursor or None, limit=PAGE)
+            return [agent.agent_id for agent in listed.items], listed.next_cursor
 
         return self._dir_store.read_all(page, "")
 
@@ -65,39 +66,38 @@ class ContextStorage(Storage):
     """What flows are given and agents keep, as the very text that was given."""
 
     def get_session(self, dfid: str) -> str | None:
-        """Return the text of a flow's context; nothing of one that was taken."""
-        row = self._dir_store.find(lambda tx: documents.find(tx, contexts.SHELF, dfid, self._ns))
-        if row is None:
+        """The text of a flow's context; nothing of one that was taken."""
+        document = self._dir_store.find(lambda tx: documents.get(tx, contexts.CONTEXTS, dfid, self._ns))
+        if document is None:
             return None
-        # A context that was taken is gone for readers, although its row stays for the log.
-        text, _, _, _, _, taken_at, *_ = row
-        return None if taken_at is not None else text
+        _, stored = document
+        return None if stored.taken_at is not None else stored.data
 
     def set_session(self, dfid: str, data_json: str, *, agent_id: str | None = None) -> None:
         """Give a flow its context."""
-        body = logged_rows.given("data_json", data_json)
+        body = validation.json_text("data_json", data_json)
 
         def write(tx: Tx) -> None:
             autocreate.flow(tx, dfid, agent_id=named_agent(agent_id), ns=self._ns)
-            documents.put(tx, contexts.SHELF, dfid, body, expected=None, ns=self._ns, taken_at=None)
+            documents.put(tx, contexts.CONTEXTS, dfid, body, expected=None, ns=self._ns)
 
         self._store.write(write)
 
     def get_state(self, agent_id: str) -> str | None:
-        """Return the text of an agent's state."""
-        row = self._dir_store.find(lambda tx: documents.find(tx, state.SHELF, agent_id, self._ns))
-        if row is None:
+        """The text of an agent's state."""
+        document = self._dir_store.find(lambda tx: documents.get(tx, state.STATES, agent_id, self._ns))
+        if document is None:
             return None
-        text, *_ = row
-        return str(text)
+        _, stored = document
+        return stored.data
 
     def set_state(self, agent_id: str, data_json: str) -> None:
         """Keep a state for an agent."""
-        body = logged_rows.given("data_json", data_json)
+        body = validation.json_text("data_json", data_json)
 
         def write(tx: Tx) -> None:
             autocreate.agent(tx, agent_id, ns=self._ns)
-            documents.put(tx, state.SHELF, agent_id, body, expected=None, ns=self._ns)
+            documents.put(tx, state.STATES, agent_id, body, expected=None, ns=self._ns)
 
         self._store.write(write)
 
@@ -133,8 +133,8 @@ class DecisionAuditStorage(Storage):
         """Return the events of one flow, in the order they came."""
 
         def page(tx: Tx, after: int) -> tuple[list[dict[str, Any]], int | None]:
-            listing = audit.for_flow(tx, dfid, ns=self._ns, after=after, limit=PAGE)
-            return [_event(event) for event in listing.events], listing.next
+            events = audit.scan(tx, flow_id=dfid, ns=self._ns, after=after, limit=PAGE)
+            return [_event(event) for event in events], events[-1].id if len(events) == PAGE else None
 
         return self._dir_store.read_all(page, 0)
 
@@ -142,8 +142,8 @@ class DecisionAuditStorage(Storage):
         """Return the events of all flows, in the order they came."""
 
         def page(tx: Tx, after: int) -> tuple[list[dict[str, Any]], int | None]:
-            listing = audit.search(tx, ns=self._ns, after=after, limit=PAGE)
-            return [_event(event) for event in listing.events], listing.next
+            events = audit.scan(tx, ns=self._ns, after=after, limit=PAGE)
+            return [_event(event) for event in events], events[-1].id if len(events) == PAGE else None
 
         return self._dir_store.read_all(page, 0)
 
@@ -193,17 +193,20 @@ class DecisionLedgerStorage(Storage):
         """Return all entries, in the order they came."""
 
         def page(tx: Tx, after: int) -> tuple[list[dict[str, Any]], int | None]:
-            listing = ledger.list(tx, ns=self._ns, after=after, limit=PAGE)
-            return [_entry(entry) for entry in listing.entries], listing.next
+            entries = ledger.scan(tx, ns=self._ns, after=after, limit=PAGE)
+            return [_entry(entry) for entry in entries], entries[-1].id if len(entries) == PAGE else None
 
         return self._dir_store.read_all(page, 0)
 
 
 def _entry(entry: LedgerEntry) -> dict[str, Any]:
     names = ("agent_id", "context_ref", "evidence_hash", "signature", "committed_at")
-    # DIR's name for a flow id; ours is flow_id everywhere else.
-    ids = {"dfid": entry.flow_id, "root_dfid": entry.root_flow_id}
-    return {**ids, **{name: getattr(entry, name) for name in names}, "intent_payload": entry.intent}
+    return {
+        "dfid": entry.flow_id,
+        "root_dfid": entry.root_flow_id,
+        **{name: getattr(entry, name) for name in names},
+        "intent_payload": entry.intent,
+    }
 
 
 class LifecycleStorage(Storage):

@@ -5,9 +5,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from holdproof import sync
+from holdproof import sync, validation
 from holdproof.errors import NotFoundError
-from holdproof.kernel import Tx, logged_rows
+from holdproof.kernel import Tx
 
 T = TypeVar("T")
 
@@ -57,13 +57,13 @@ class Storage:
 
 
 def dumps(value: Any) -> str:
-    """Return a value as DIR encodes it; InvalidInputError where that is no JSON."""
-    return logged_rows.given("value", json.dumps(value, sort_keys=True, default=str))
+    """A value as DIR encodes it; InvalidInputError where that is no JSON."""
+    return validation.json_text("value", json.dumps(value, sort_keys=True, default=str))
 
 
 def text(what: str, json_text: str | None) -> str:
-    """Return a JSON text as it was given; an empty one is an empty object."""
-    return logged_rows.given(what, json_text or "{}")
+    """A JSON text as it was given; an empty one is an empty object."""
+    return validation.json_text(what, json_text or "{}")
 
 
 def named_agent(agent_id: str | None, details: Mapping[str, Any] | None = None) -> str | None:

@@ -252,7 +252,7 @@ def restore(
     progress: Progress | None = None,
 ) -> Work[SnapshotsImported]:
     """Import the archive that a CID names from an IPFS node or a gateway; neither has to be trusted."""
-    named = cids.given(cid)
+    named = cids.parse_argument(cid)
     request = _FetchRequest(named, node, gateway, token, idle_s, budget_s)
     data: bytes = yield from ask(Call(lambda: _fetch(request)))
     # The CID of a file is that of IPFS's own DAG; only the CID of a root block is checked against the archive.

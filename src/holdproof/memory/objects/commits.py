@@ -40,7 +40,7 @@ _LONGEST: Final = 10_000
 
 def parse(text: str) -> CID:
     """Return a CID that somebody gave; InvalidInputError where it is none of ours."""
-    cid = cids.given(text)
+    cid = cids.parse_argument(text)
     if not cid.plain:
         raise InvalidInputError("the CID names no block of SHA-256", cid=text)
     return cid

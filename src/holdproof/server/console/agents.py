@@ -7,6 +7,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from holdproof.model.agents import STATUSES
+from holdproof.model.page import Page
 from holdproof.server.console import charts
 from holdproof.server.console.desk import Desk, kindly
 from holdproof.server.console.shown import moment
@@ -25,10 +26,12 @@ CHANGES: Final = {
 
 
 @router.get("/agents")
-async def show(request: Request, status: Text = "", after: Text = "") -> Response:
+async def show(
+    request: Request, status: Text = "", cursor: Annotated[str | None, Query(max_length=500)] = None
+) -> Response:
     """Agents by name."""
     desk = Desk(request)
-    page = await desk.store.agents.list(status=status or None, after=after, limit=100)
+    page = await desk.store.agents.list(status=status or None, cursor=cursor, limit=100)
     return await desk.render("agents.html", {"page": page, "status": status, "statuses": sorted(STATUSES)})
 
 
@@ -37,17 +40,17 @@ async def one(request: Request, id: Text) -> Response:
     """One agent with its record."""
     desk = Desk(request)
     store = desk.store
-    feedback = await kindly(store.feedback.recent(id, limit=200), ())
+    feedback = (await kindly(store.feedback.list(agent_id=id, limit=200), Page([]))).items
     scores = [(moment(each.created_at), each.score) for each in reversed(feedback) if each.score is not None]
     shown = {
         "agent": await store.agents.get(id),
-        "state": await kindly(store.state.read(id)),
-        "versions": await kindly(store.state.versions(id, limit=20), ()),
+        "state": await kindly(store.state.get(id)),
+        "versions": (await kindly(store.state.versions(id, limit=20), Page([]))).items,
         "feedback": feedback,
         "chart": charts.line(f"Scores of {id}, oldest to newest", scores, width=640) if scores else None,
         "budget": await kindly(store.escalations.budget(id)),
         "asked": await kindly(store.escalations.list(agent_id=id, limit=10)),
-        "flows": await kindly(store.flows.search(agent_id=id, limit=10)),
+        "flows": await kindly(store.flows.list(agent_id=id, limit=10)),
         "changes": CHANGES,
     }
     return await desk.render("agent.html", shown)

@@ -2,7 +2,8 @@
 
 Rules:
 - What is authorised is made of the parts on the page that were ticked, with the values that stand there.
-- All parts as they were proposed is OVERRIDE; anything else is MODIFY. Nothing ticked is no answer.
+- All parts as they were proposed is "approved as proposed", anything else "approved with changes". Nothing ticked is
+  no answer.
 - Every answer has a comment.
 - Who saw another state than there is now is shown the new one first.
 """
@@ -15,12 +16,13 @@ from holdproof.errors import InvalidInputError
 from holdproof.model.agents import Agent
 from holdproof.model.coordination import Budget, Escalation
 from holdproof.model.flows import Flow
+from holdproof.model.page import Page
 from holdproof.model.records import Document, Feedback
 from holdproof.server.console import diffs
 from holdproof.server.console.desk import Desk, kindly
 from holdproof.server.console.diffs import Part
 
-STATUSES: Final = {"approve": "APPROVED", "reject": "REJECTED", "cancel": "CANCELLED"}
+OUTCOMES: Final = {"approve": "approved as proposed", "reject": "rejected", "cancel": "cancelled"}
 _LONGEST: Final = 2000
 
 
@@ -53,8 +55,8 @@ async def gather(desk: Desk, id: int) -> Case:
     """A question with all that belongs to it, as far as the caller may see that."""
     store = desk.store
     asked = await store.escalations.get(id)
-    context = await kindly(store.contexts.read(asked.flow_id))
-    state = await kindly(store.state.read(asked.agent_id))
+    context = await kindly(store.contexts.get(asked.flow_id))
+    state = await kindly(store.state.get(asked.agent_id))
     past = await store.escalations.list(agent_id=asked.agent_id, limit=12)
     known = [("context", context), ("agent state", state)]
     return Case(
@@ -64,8 +66,8 @@ async def gather(desk: Desk, id: int) -> Case:
         context,
         state,
         await kindly(store.escalations.budget(asked.agent_id)),
-        await kindly(store.feedback.recent(asked.agent_id, limit=60), ()),
-        tuple(each for each in past.escalations if each.id != id),
+        (await kindly(store.feedback.list(agent_id=asked.agent_id, limit=60), Page([]))).items,
+        tuple(each for each in past.items if each.id != id),
         diffs.parts(asked.proposal, [(name, each.data) for name, each in known if each is not None]),
     )
 
@@ -100,21 +102,19 @@ class Draft:
     lines: list[Line]
 
     @property
-    def status(self) -> str:
-        """The resolution that it leads to."""
-        return STATUSES[self.choice]
+    def changes(self) -> bool:
+        """Whether it approves something else than was proposed."""
+        return self.choice == "approve" and any(line.kind != "as proposed" for line in self.lines)
 
     @property
-    def decision(self) -> str:
-        """The word that is recorded."""
-        if self.choice != "approve":
-            return "ABORT"
-        return "OVERRIDE" if all(line.kind == "as proposed" for line in self.lines) else "MODIFY"
+    def outcome(self) -> str:
+        """What it leads to, in plain words."""
+        return "approved with changes" if self.changes else OUTCOMES[self.choice]
 
     @property
     def proposal(self) -> Any:
         """What is authorised instead of the proposal; None where that is authorised as it is."""
-        if self.decision != "MODIFY":
+        if not self.changes:
             return None
         return diffs.assembled([(line.part, line.value) for line in self.lines if line.ticked])
 
@@ -123,7 +123,7 @@ def draft(case: Case, fields: Sequence[tuple[str, str]]) -> Draft:
     """The answer that a form gives; InvalidInputError says what is missing."""
     given = dict(fields)
     choice, comment = given.get("choice", ""), given.get("comment", "").strip()
-    if choice not in STATUSES:
+    if choice not in OUTCOMES:
         raise InvalidInputError("choose whether to authorise, to reject or to cancel")
     if not comment or len(comment) > _LONGEST:
         raise InvalidInputError(f"say why, in up to {_LONGEST} characters: the comment becomes part of the record")

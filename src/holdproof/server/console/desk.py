@@ -21,8 +21,8 @@ from starlette.responses import RedirectResponse, Response
 from holdproof.client import Holdproof
 from holdproof.errors import ForbiddenError, HoldproofError
 from holdproof.executors import BoundMethod
+from holdproof.model.namespaces import MAIN
 from holdproof.model.progress import Progress
-from holdproof.runtime.logged_rows import MAIN
 from holdproof.server.jobs import Job
 from holdproof.server.pages import page
 from holdproof.server.permissions import Caller, may, permit
@@ -32,7 +32,7 @@ PEOPLE: Final = frozenset({"operator", "auditor"})
 FLASH: Final = "holdproof-flash"
 SPACE: Final = "holdproof-ns"
 _LONGEST: Final = 500
-_UNSPACED: Final = frozenset({"tokens"})
+_UNSPACED: Final = frozenset({"tokens", "logins", "access_log"})
 """Nouns whose namespace is not the one that is looked at."""
 
 
@@ -73,7 +73,7 @@ class Desk:
 
     async def render(self, template: str, shown: Mapping[str, Any], *, status: int = 200) -> Response:
         """A page of the console, with what every page tells: the lockdown, what waits, and what just happened."""
-        waiting = await self.store.escalations.waiting() if self.may("escalations", "waiting") else None
+        waiting = await self.store.escalations.count() if self.may("escalations", "count") else None
         about = {
             "desk": self,
             "may": self.may,

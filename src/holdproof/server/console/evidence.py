@@ -8,10 +8,10 @@ from starlette.responses import Response
 
 from holdproof.model.evaluations import DbomChecked, Evaluation
 from holdproof.model.page import Page
-from holdproof.runtime.logged_rows import LAST
 from holdproof.server.console.desk import Desk, kindly
 from holdproof.server.console.flows import download
 from holdproof.server.pages import form
+from holdproof.validation import LAST
 
 router = APIRouter(include_in_schema=False)
 

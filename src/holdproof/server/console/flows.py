@@ -7,52 +7,53 @@ from fastapi import APIRouter, Query
 from starlette.requests import Request
 from starlette.responses import Response
 
-from holdproof.model.coordination import EscalationPage
 from holdproof.model.flows import STATUSES, TERMINAL
+from holdproof.model.page import Page
 from holdproof.server.console.desk import Desk, kindly
 from holdproof.server.pages import form
 
 router = APIRouter(include_in_schema=False)
 
 Text = Annotated[str, Query(max_length=500)]
+Cursor = Annotated[str | None, Query(max_length=500)]
 
 
 @router.get("/flows")
 async def show(
-    request: Request, *, q: Text = "", status: Text = "", agent: Text = "", type: Text = "", before: Text = ""
+    request: Request, *, q: Text = "", status: Text = "", agent: Text = "", type: Text = "", cursor: Cursor = None
 ) -> Response:
     """Flows by what is asked for, the newest first."""
     desk = Desk(request)
-    page = await desk.store.flows.search(
-        q.strip(), status=status or None, agent_id=agent or None, flow_type=type or None, before=before, limit=50
+    page = await desk.store.flows.list(
+        text=q.strip(), status=status or None, agent_id=agent or None, flow_type=type or None, cursor=cursor, limit=50
     )
     orphans = await kindly(desk.store.flows.orphans(limit=100), ())
     filters = {"q": q, "status": status, "agent": agent, "type": type}
-    shown = {"page": page, "orphans": orphans, "filters": filters, "statuses": sorted(STATUSES), "before": before}
+    shown = {"page": page, "orphans": orphans, "filters": filters, "statuses": sorted(STATUSES), "cursor": cursor}
     return await desk.render("flows.html", shown)
 
 
 @router.get("/flows/flow")
-async def one(request: Request, id: Text, after: Text = "") -> Response:
+async def one(request: Request, id: Text, cursor: Cursor = None) -> Response:
     """One flow: its tree, its story, its steps, and what it holds."""
     desk = Desk(request)
     store = desk.store
     flow = await store.flows.get(id)
     shown = {
         "flow": flow,
-        "timeline": await store.flows.timeline(id, after=after, limit=200),
+        "timeline": await store.flows.timeline(id, cursor=cursor, limit=200),
         "tree": await kindly(store.flows.tree(flow.root_flow_id)),
         "transitions": await store.flows.transitions(id),
-        "locks": await kindly(store.locks.list(flow_id=id), ()),
-        "audit": await kindly(store.audit.for_flow(id, limit=100)),
-        "context": await kindly(store.contexts.read(id)),
-        "versions": await kindly(store.contexts.versions(id, limit=20), ()),
-        "asked": (await kindly(store.escalations.list(flow_id=id, limit=20), EscalationPage((), None))).escalations,
+        "locks": (await kindly(store.locks.list(flow_id=id), Page([]))).items,
+        "audit": await kindly(store.audit.list(flow_id=id, limit=100)),
+        "context": await kindly(store.contexts.get(id)),
+        "versions": (await kindly(store.contexts.versions(id, limit=20), Page([]))).items,
+        "asked": (await kindly(store.escalations.list(flow_id=id, limit=20), Page([]))).items,
         "ledger": await kindly(store.ledger.get(id)),
         "dirty": await kindly(store.sagas.get(id)),
         "retry": await kindly(store.retries.get(id)),
         "open": flow.status not in TERMINAL,
-        "after": after,
+        "cursor": cursor,
     }
     return await desk.render("flow.html", shown)
 

@@ -4,7 +4,7 @@ from fastapi import APIRouter
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
-from holdproof.runtime import logged_rows
+from holdproof import validation
 from holdproof.server.console.desk import SPACE, Desk
 from holdproof.server.pages import form
 from holdproof.server.state import caller_in
@@ -22,7 +22,7 @@ async def show(request: Request) -> Response:
 async def look(request: Request) -> Response:
     """Look at another namespace."""
     desk, given = Desk(request), await form(request)
-    ns = logged_rows.name("namespace", given.get("ns", ""))
+    ns = validation.name("namespace", given.get("ns", ""))
     answer = desk.after("/inbox", f"You look at the namespace {ns}.")
     if desk.caller.ns is None:
         answer.set_cookie(SPACE, ns, secure=desk.state.settings.secure, httponly=True, samesite="strict")

@@ -7,33 +7,33 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from holdproof.errors import AlreadyResolvedError, DeadlinePassedError, InvalidInputError
-from holdproof.runtime.logged_rows import LAST
 from holdproof.server.console import charts
 from holdproof.server.console.cases import Case, draft, gather
 from holdproof.server.console.desk import Desk
 from holdproof.server.console.shown import moment
 from holdproof.server.pages import fields
+from holdproof.validation import LAST
 
 router = APIRouter(include_in_schema=False)
 
 Number = Annotated[int, Path(ge=0, le=LAST)]
-Before = Annotated[int | None, Query(ge=0, le=LAST)]
+Cursor = Annotated[str | None, Query(max_length=500)]
 
 
 @router.get("/inbox")
-async def show(request: Request, after: Annotated[str, Query(max_length=100)] = "") -> Response:
+async def show(request: Request, cursor: Cursor = None) -> Response:
     """What waits, the most urgent first, and what was decided lately."""
     desk = Desk(request)
-    page = await desk.store.escalations.due(after=after, limit=50)
-    decided = await desk.store.escalations.list(settled=True, limit=6)
-    return await desk.render("inbox.html", {"page": page, "after": after, "decided": decided.escalations})
+    page = await desk.store.escalations.list(status="PENDING", order="due", cursor=cursor, limit=50)
+    decided = await desk.store.escalations.list(status="RESOLVED", limit=6)
+    return await desk.render("inbox.html", {"page": page, "after": cursor, "decided": decided.items})
 
 
 @router.get("/inbox/decided")
-async def decided(request: Request, before: Before = None) -> Response:
+async def decided(request: Request, cursor: Cursor = None) -> Response:
     """Every answer that was given, the newest first."""
     desk = Desk(request)
-    page = await desk.store.escalations.list(settled=True, before=before, limit=50)
+    page = await desk.store.escalations.list(status="RESOLVED", cursor=cursor, limit=50)
     return await desk.render("decided.html", {"page": page})
 
 
@@ -79,8 +79,8 @@ async def decide(request: Request, id: Number) -> Response:
         return await desk.render("review.html", {"case": case, "asked": case.asked, "draft": made, "moved": True})
     try:
         answer = await desk.store.escalations.resolve(
-            id, made.status, by=desk.caller.who, proposal=made.proposal, comment=made.comment
+            id, made.choice, by=desk.caller.who, proposal=made.proposal, comment=made.comment
         )
     except (AlreadyResolvedError, DeadlinePassedError) as error:
         return desk.after(f"/inbox/{id}", f"Your answer was not taken: {error.message}.", kind="refused")
-    return desk.after(f"/inbox/{id}", f"Recorded: {answer.status} ({answer.human_decision}).")
+    return desk.after(f"/inbox/{id}", f"Recorded: {answer.outcome}.")

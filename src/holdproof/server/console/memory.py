@@ -7,9 +7,9 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from holdproof.model.memory import Object, plain
-from holdproof.runtime.logged_rows import LAST
 from holdproof.server.console import diffs
 from holdproof.server.console.desk import Desk, kindly
+from holdproof.validation import LAST
 
 router = APIRouter(include_in_schema=False)
 

@@ -30,7 +30,7 @@ from holdproof.errors import FormatError, InvalidInputError, ProofError
 from holdproof.evidence import trust as trusts
 from holdproof.evidence.dbom_files import MAIN
 from holdproof.evidence.trust import Trust, TrustedKey
-from holdproof.model.flows import STATUSES, onward
+from holdproof.model.flows import STATUSES, status_after
 from holdproof.model.verdicts import Verdict, worst
 from holdproof.model.verify import BundleReport, Finding
 
@@ -277,7 +277,7 @@ def _check_moves(moves: list[Mapping[str, Any]], flow_id: str) -> None:
         word = str(each.get("to_status"))
         if before in STATUSES and before != status:
             raise ProofError("a transition is missing", flow_id=flow_id, expected=status)
-        status = onward(status, word) or status
+        status = status_after(status, word) or status
 
 
 Judge = Callable[[Mapping[str, bytes], str, list[Record], Trust], list[Finding]]

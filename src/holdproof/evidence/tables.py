@@ -1,0 +1,165 @@
+"""Table descriptors: a logged table's columns are written once, and its rows come back as named values.
+
+    AGENTS = Table("agent_registry", Agent, kind="agent", key="agent_id", logged=("agent_id", "contract", …))
+
+    _ADD = sql(AGENTS.insert())
+    _FIND = sql(AGENTS.select("WHERE agent_id = :agent_id", leaf=True))
+
+    record = AGENTS.record(row)                                       # a row that was selected with `leaf`
+    return AGENTS.change(tx, _CHANGE, record, {"status": status})     # the next version of the row, with its leaf
+
+Rules:
+- A descriptor gives texts of SQL; each query stays a `sql(…)` constant above its caller; one test explains them all.
+- `logged` is what the leaf commits to, and never changes: another list of columns is another projection version.
+- A row and its leaf are written together (`add`, `change`); each version of a record is another leaf of its handle.
+- Selected columns come in the order of the value's fields, then the other logged ones, then `leaf_id` and `leaf_ver`.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields
+from typing import Any, Final, Generic, TypeVar
+
+from holdproof.db import Query, Row, Tx, sql
+from holdproof.evidence import leaves, logged_tables
+from holdproof.evidence.leaves import Projection
+from holdproof.model.value import column_of
+
+T = TypeVar("T")
+
+IMPORTED: Final = "legacy_import"
+"""The leaf type of an imported row: the log saw it arrive, not happen."""
+_LEAF: Final = ("leaf_id", "leaf_ver", "leaf_salt")
+
+
+@dataclass(frozen=True, slots=True)
+class Record(Generic[T]):
+    """A row as it is stored, by column, and the value it stands for; what is needed to write its next version."""
+
+    value: T
+    columns: Mapping[str, Any]
+    leaf_id: str
+    leaf_ver: int
+
+
+class Table(Generic[T]):
+    """A logged table: its columns, its key, the type of its leaves, and the value that a row stands for."""
+
+    def __init__(
+        self,
+        name: str,
+        value: type[T],
+        *,
+        kind: str,
+        key: str,
+        logged: tuple[str, ...],
+        columns: Mapping[str, str] | None = None,
+        loads: Mapping[str, Callable[[Any], Any]] | None = None,
+        version: int = 1,
+    ) -> None:
+        """Describe a table and put it under verification.
+
+        `columns` names the columns of fields that are called otherwise; `loads` says how columns are read that are not
+        stored as they are shown, such as JSON.
+        """
+        self.name = name
+        self.kind = kind
+        self.key = key
+        self.projection = Projection(name, version, logged)
+        self._value = value
+        aliases = columns or {}
+        # A dataclass's fields, by the columns they are read from.
+        self._shown = tuple(aliases.get(each.name, column_of(each.name)) for each in fields(value))  # type: ignore[arg-type]
+        self._loads = tuple((loads or {}).get(column) for column in self._shown)
+        self._is_plain = not any(self._loads)
+        self.columns = tuple(dict.fromkeys((*self._shown, *logged)))
+        # Verification walks a table by its key, from before every key: row numbers are positive, texts not empty.
+        self.first: str | int = -1 if key == "id" and _is_number(value, "id") else ""
+        logged_tables.register(self.projection, kinds=(kind, IMPORTED), key=key, first=self.first)
+        TABLES.append(self)
+
+    # --- texts of SQL ---
+
+    def listed(self, alias: str = "", *, leaf: bool = False) -> str:
+        """Return the columns for a SELECT; with `leaf` those that `record` reads."""
+        prefix = f"{alias}." if alias else ""
+        return ", ".join(f"{prefix}{column}" for column in (*self.columns, *(_LEAF[:2] if leaf else ())))
+
+    def select(self, clauses: str, *, leaf: bool = False) -> str:
+        """Return a SELECT of whole rows; `clauses` is what follows the table's name."""
+        return f"SELECT {self.listed(leaf=leaf)} FROM {self.name} {clauses}"  # noqa: S608 (names come from code)
+
+    def insert(self, *further: str) -> str:
+        """Return the INSERT of a row's first version: the logged columns, those of the leaf, and `further` ones."""
+        columns = (*self.projection.columns, *further, *_LEAF)
+        parameters = ", ".join(f":{column}" for column in columns)
+        return f"INSERT INTO {self.name} ({', '.join(columns)}) VALUES ({parameters})"  # noqa: S608 (as above)
+
+    def update(self, *columns: str, where: str) -> str:
+        """Return the UPDATE to a row's next version: these columns, and those of the leaf."""
+        changes = ", ".join(f"{column} = :{column}" for column in (*columns, *_LEAF))
+        return f"UPDATE {self.name} SET {changes} WHERE {where}"  # noqa: S608 (as above)
+
+    # --- rows as values ---
+
+    def from_row(self, row: Row) -> T:
+        """Return the value of a selected row; further columns at its end are ignored."""
+        if self._is_plain:  # flows, which are read most, take this way
+            return self._value(*row[: len(self._shown)])
+        return self._value(
+            *(
+                cell if load is None or cell is None else load(cell)
+                for cell, load in zip(row, self._loads, strict=False)
+            )
+        )
+
+    def from_columns(self, columns: Mapping[str, Any]) -> T:
+        """Return the value of a row that is given by column."""
+        return self.from_row(tuple(columns[column] for column in self._shown))
+
+    def to_columns(self, value: T) -> dict[str, Any]:
+        """Return a value by column; only for tables whose columns are stored as they are shown."""
+        assert self._is_plain, "a value that is stored otherwise is written by column"
+        return {column: getattr(value, each.name) for column, each in zip(self._shown, fields(value), strict=True)}  # type: ignore[arg-type]
+
+    def record(self, row: Row) -> Record[T]:
+        """Return a row that was selected with `leaf`, ready to be changed."""
+        *cells, leaf_id, leaf_ver = row
+        return Record(self.from_row(row), dict(zip(self.columns, cells, strict=True)), leaf_id, leaf_ver)
+
+    # --- writing ---
+
+    def add(self, tx: Tx, query: Query, row: Mapping[str, Any], *, kind: str | None = None) -> None:
+        """Write the first version of a record, with its leaf; `row` holds every logged column."""
+        mark = leaves.stamp(tx, kind or self.kind, self.projection, row, ns=row["ns"])
+        tx.execute(query, **row, leaf_id=mark.leaf_id, leaf_ver=mark.leaf_ver, leaf_salt=mark.leaf_salt, expect=1)
+
+    def change(self, tx: Tx, query: Query, record: Record[T], changes: Mapping[str, Any]) -> T:
+        """Write the next version of a record, with its leaf, and return its value.
+
+        Exactly one row must change: the query's WHERE refuses a record that was changed meanwhile.
+        """
+        row = {**record.columns, **changes}
+        version = record.leaf_ver + 1
+        mark = leaves.stamp(tx, self.kind, self.projection, row, leaf_id=record.leaf_id, leaf_ver=version, ns=row["ns"])
+        tx.execute(query, **row, leaf_id=mark.leaf_id, leaf_ver=mark.leaf_ver, leaf_salt=mark.leaf_salt, expect=1)
+        return self.from_columns(row)
+
+
+TABLES: Final[list[Table[Any]]] = []
+"""Every table that has a descriptor."""
+
+
+def _is_number(value: type, field: str) -> bool:
+    return any(each.name == field and each.type in (int, "int") for each in fields(value))
+
+
+def numbered(text: str, table: str) -> Query:
+    """Return a query in which `{id}` is the number of the table's next row.
+
+    The leaf of a row names the row's number, so that it must be known before the row is written.
+    """
+    newest = f"SELECT seq FROM sqlite_sequence WHERE name = '{table}'"  # noqa: S608 (names come from code)
+    return sql(
+        text.replace("{id}", f"coalesce(({newest}), 0) + 1"),
+        postgres=text.replace("{id}", f"nextval('{table}_id_seq')"),
+    )
