@@ -1,12 +1,12 @@
-"""Where data lives and which backends serve it. Reads the named files and the given environment only.
+"""Settings: where data is stored and which backends are used. Reads the named files and the environment only.
 
 1. Folders: `home` > `HOLDPROOF_HOME` > XDG variables > XDG defaults; a relative XDG value counts as unset.
 2. Database: `url` > `HOLDPROOF_DATABASE_URL` > project file > user file > none (the embedded default).
-3. Strict (the kernel): what cannot be understood is a `ConfigError` that names the place; nothing is guessed.
-4. Not strict (the storage provider): the setting concerned is ignored, each time with a warning.
-5. A file is text of bounded size and says everything once; a key without a value says nothing.
+3. Strict (the kernel): anything invalid is a `ConfigError` that names file and key; nothing is guessed.
+4. Not strict (the storage provider): an invalid setting is ignored, with a warning.
+5. A file is text of bounded size without repeated keys; a key without a value is ignored.
 6. A project file overrides single settings; naming another `type` replaces that provider as a whole.
-7. A file counts only if it belongs to this user or to root: others could move the store elsewhere.
+7. A file is read only if it belongs to this user or to root: others could redirect the store.
 8. Secrets never appear in messages, warnings or `repr`.
 """
 
@@ -63,7 +63,8 @@ class _Under:
     """A place inside one of the four folders."""
 
     def __init__(self, folder: str, name: str) -> None:
-        self.folder, self.name = folder, name
+        self.folder = folder
+        self.name = name
 
     def __get__(self, paths: "Paths", _: object = None) -> Path:
         return Path(getattr(paths, self.folder), self.name)
@@ -97,7 +98,7 @@ class Paths:
 
     @classmethod
     def find(cls, home: str | os.PathLike[str] | None = None, env: Mapping[str, str] = os.environ) -> "Paths":
-        """The places for this home and environment; nothing is created."""
+        """Return the places for this home and environment; nothing is created."""
         chosen = env.get("HOLDPROOF_HOME") if home is None else os.fspath(home)
         if chosen is None:
             return cls(*(_xdg(name, env) / "holdproof" for name in _XDG))
@@ -118,7 +119,8 @@ class Paths:
 
 
 def _raise_disk(error: OSError, path: Path) -> NoReturn:
-    full, closed = (errno.ENOSPC, errno.EDQUOT), (errno.EACCES, errno.EPERM, errno.EROFS)
+    full = (errno.ENOSPC, errno.EDQUOT)
+    closed = (errno.EACCES, errno.EPERM, errno.EROFS)
     kind = errors.ReadOnlyError if error.errno in closed else errors.UnavailableError
     kind = errors.DiskFullError if error.errno in full else kind
     raise kind(f"{path}: {error.strerror or error}", path=str(path)) from error
@@ -192,23 +194,23 @@ def load(
 ) -> Settings:
     """Read the settings; `project` is where the walk up to a project begins, None leaves projects out.
 
-    `override` takes the place of all files: another file, which must be there, or the settings themselves.
+    `override` replaces all files: another file, which must exist, or the settings themselves.
     """
     reading = _Reading(env, strict)
     root = find_project(project) if project else None
     files = [paths.config_file, *([root / ".holdproof" / "config.yaml"] if root else [])]
-    found = (
+    sources = (
         [override]
         if isinstance(override, Path)
         else [file for file in files if os.path.lexists(file) and override is None]
     )
-    trees = [reading.file(file) for file in found]
+    trees = [reading.file(file) for file in sources]
     if isinstance(override, Mapping):
         trees = [reading.clean(override, _SCHEMA, Path("settings"))]
     providers = {kind: _provider(kind, [tree.get("providers", {}).get(kind, {}) for tree in trees]) for kind in _TYPES}
     database_url, providers["relational"] = reading.database(url, providers["relational"])
     profile = next((tree["profile"] for tree in reversed(trees) if "profile" in tree), "default")
-    source = found[-1] if found else None
+    source = sources[-1] if sources else None
     images = Images(**{name: value for tree in trees for name, value in tree.get("images", {}).items()})
     return Settings(profile, MappingProxyType(providers), database_url, source, tuple(reading.warnings), images)
 
@@ -231,7 +233,8 @@ class _Reading:
     """One reading of files and environment: raises in strict mode, else collects warnings."""
 
     def __init__(self, env: Mapping[str, str], strict: bool) -> None:
-        self.env, self.strict = env, strict
+        self.env = env
+        self.strict = strict
         self.warnings: list[str] = []
 
     def refuse(self, message: str, **fields: Any) -> None:
@@ -266,24 +269,25 @@ class _Reading:
         return self.clean(tree, _SCHEMA, file)
 
     def clean(self, tree: Any, schema: dict[str, Any], file: Path, prefix: str = "") -> dict[str, Any]:
-        known: dict[str, Any] = {}
+        cleaned: dict[str, Any] = {}
         for name, value in tree.items():
-            key, rule = f"{prefix}{name}", schema.get(name)
+            key = f"{prefix}{name}"
+            rule = schema.get(name)
             if isinstance(rule, dict) and isinstance(value, dict):
-                known[name] = self.clean(value, rule, file, f"{key}.")
+                cleaned[name] = self.clean(value, rule, file, f"{key}.")
             elif rule is None or value is not None:
                 try:
-                    known[name] = self.leaf(value, rule)
+                    cleaned[name] = self.leaf(value, rule)
                 except ConfigError as error:
                     self.refuse(f"{file}: {key}: {error.message}", file=str(file), key=key, **error.fields)
-        return known
+        return cleaned
 
     def leaf(self, value: Any, rule: Any) -> Any:
         if rule is None:
             raise ConfigError("unknown key")
         if isinstance(rule, dict):
             raise ConfigError("must hold keys and values")
-        fits, wanted = rule
+        fits, expected = rule
         if isinstance(value, list):
             value = [expand(item, self.env) if isinstance(item, str) else item for item in value]
         elif isinstance(value, str) and "${" in value:
@@ -291,7 +295,7 @@ class _Reading:
             if not fits(value) and re.fullmatch("[0-9]{1,9}", value):  # variables know no numbers
                 value = int(value)
         if not fits(value):
-            raise ConfigError(f"must be {wanted}")
+            raise ConfigError(f"must be {expected}")
         return value
 
 
@@ -398,7 +402,7 @@ def _parse(file: Path) -> dict[Any, Any]:
 
 
 def redact(url: str) -> str:
-    """The URL or connection string with every password hidden, even where it is malformed."""
+    """Return the URL or connection string with every password hidden, even where it is malformed."""
     if "://" not in url:
         return re.sub(r"(?is)(password\s*=\s*)('(?:\\.|[^'\\])*'?|(?:\\.|[^\s\\])+)", r"\1***", url)
     # Up to the last @: an unescaped / ? # or @ inside a password must not end the search early.
@@ -408,13 +412,13 @@ def redact(url: str) -> str:
 
 
 def find_project(start: Path) -> Path | None:
-    """The nearest folder at or above `start` that holds `.holdproof/config.yaml`."""
+    """Return the nearest folder at or above `start` that holds `.holdproof/config.yaml`."""
     folder = Path(os.path.realpath(start))
     return next((at for at in (folder, *folder.parents) if os.path.lexists(at / ".holdproof" / "config.yaml")), None)
 
 
 def project_hash(path: Path) -> str:
-    """What rows carry to name a project: the first 8 hex digits of SHA-256 of the resolved path."""
+    """Return what rows carry to name a project: the first 8 hex digits of SHA-256 of the resolved path."""
     return hashlib.sha256(os.fsencode(os.path.realpath(path))).hexdigest()[:8]
 
 

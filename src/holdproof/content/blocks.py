@@ -2,9 +2,9 @@
 
 Rules:
 - A block is hashed before it is written and after it is read: what comes back is what its CID names, or an error.
-- To write a block that is there already is no work and no error; two writers never fight over one.
-- A block has at most 1 MiB; what is larger is split by whoever puts it.
-- The key is the CID in bytes, so that whoever walks the table knows what each block is.
+- Writing a block that exists is no work and no error; concurrent writers never conflict.
+- A block has at most 1 MiB; larger content is split by its writer.
+- The key is the CID in bytes, so the table alone says what each block is.
 """
 
 import json
@@ -18,7 +18,8 @@ from holdproof.crypto.mst import Get
 from holdproof.db import Tx, sql
 from holdproof.errors import InvalidInputError, NotFoundError, ProofError
 
-_ASKED: Final = 500
+# Blocks per query: a query's parameters have a limit.
+_PER_QUERY: Final = 500
 
 _PUT = sql("INSERT INTO objects (h, data) VALUES (:h, :data) ON CONFLICT (h) DO NOTHING")
 
@@ -31,7 +32,7 @@ def put(tx: Tx, blocks: Mapping[CID, bytes]) -> None:
             raise InvalidInputError("a block has at most 1 MiB and a plain CID", cid=str(cid), size=len(data))
         cids.verify(cid, data)
         rows.append({"h": cid.raw, "data": data})
-    rows.sort(key=_key)  # or two that write the same blocks might each wait for the other
+    rows.sort(key=_key)  # one order for all writers, or two with the same blocks could deadlock
     tx.many(_PUT, rows)
 
 
@@ -43,13 +44,14 @@ _GET = sql("SELECT data FROM objects WHERE h = :h")
 
 
 def find(tx: Tx, cid: CID) -> bytes | None:
-    """A block as it is stored, not hashed; None where there is none."""
-    row = tx.one(_GET, h=cid.raw)
-    return None if row is None else row[0]
+    """Return a block as it is stored, not hashed; None where there is none."""
+    for (data,) in tx.all(_GET, h=cid.raw):
+        return data  # type: ignore[no-any-return]
+    return None
 
 
 def get(tx: Tx, cid: CID) -> bytes:
-    """A block, hashed; NotFoundError where there is none, ProofError where it is another."""
+    """Return a block, hashed; NotFoundError where there is none, ProofError where it is another."""
     data = find(tx, cid)
     if data is None:
         raise NotFoundError("no such block", cid=str(cid))
@@ -58,7 +60,7 @@ def get(tx: Tx, cid: CID) -> bytes:
 
 
 def require(get: Get, cid: CID) -> bytes:
-    """A block that must be wherever `get` looks, hashed; ProofError where it is missing or another."""
+    """Return a block that must be wherever `get` looks, hashed; ProofError where it is missing or another."""
     data = get(cid)
     if data is None:
         raise ProofError("a block is missing", cid=str(cid))
@@ -67,38 +69,38 @@ def require(get: Get, cid: CID) -> bytes:
 
 
 def getter(tx: Tx) -> Get:
-    """What trees and lists read their blocks with; they hash them themselves."""
+    """Return the function that trees and lists read their blocks with; they verify the hashes themselves."""
     return lambda cid: find(tx, cid)
 
 
 _FIND_ALL = sql(
-    "SELECT h, data FROM objects WHERE h IN (SELECT unhex(value) FROM json_each(:wanted))",
+    "SELECT h, data FROM objects WHERE h IN (SELECT unhex(value) FROM json_each(:cids))",
     postgres="SELECT h, data FROM objects WHERE h IN"
-    " (SELECT decode(value, 'hex') FROM json_array_elements_text(CAST(:wanted AS JSON)))",
+    " (SELECT decode(value, 'hex') FROM json_array_elements_text(CAST(:cids AS JSON)))",
 )
 
 
-def find_all(tx: Tx, wanted: Iterable[CID]) -> dict[CID, bytes]:
-    """Those of some blocks that are there, as they are stored, not hashed: a quarter of the price of one by one."""
-    rows = tx.all(_FIND_ALL, wanted=json.dumps([cid.raw.hex() for cid in wanted]))
+def find_all(tx: Tx, requested: Iterable[CID]) -> dict[CID, bytes]:
+    """Return those blocks that exist, as stored, not hashed; four times cheaper than one by one."""
+    rows = tx.all(_FIND_ALL, cids=json.dumps([cid.raw.hex() for cid in requested]))
     return {CID(raw): data for raw, data in rows}
 
 
-_HELD = sql(
-    "SELECT h FROM objects WHERE h IN (SELECT unhex(value) FROM json_each(:wanted))",
+_STORED = sql(
+    "SELECT h FROM objects WHERE h IN (SELECT unhex(value) FROM json_each(:cids))",
     postgres="SELECT h FROM objects WHERE h IN"
-    " (SELECT decode(value, 'hex') FROM json_array_elements_text(CAST(:wanted AS JSON)))",
+    " (SELECT decode(value, 'hex') FROM json_array_elements_text(CAST(:cids AS JSON)))",
 )
 
 
-def missing(tx: Tx, wanted: Iterable[CID]) -> list[CID]:
-    """Which of these blocks are not there, each once, in their order."""
-    asked = list(dict.fromkeys(wanted))
+def missing(tx: Tx, requested: Iterable[CID]) -> list[CID]:
+    """Return which of these blocks are not there, each once, in their order."""
+    distinct = list(dict.fromkeys(requested))
     lacking: list[CID] = []
-    for start in range(0, len(asked), _ASKED):
-        part = asked[start : start + _ASKED]
-        held = {row[0] for row in tx.all(_HELD, wanted=json.dumps([cid.raw.hex() for cid in part]))}
-        lacking += [cid for cid in part if cid.raw not in held]
+    for start in range(0, len(distinct), _PER_QUERY):
+        part = distinct[start : start + _PER_QUERY]
+        stored = {raw for (raw,) in tx.all(_STORED, cids=json.dumps([cid.raw.hex() for cid in part]))}
+        lacking += [cid for cid in part if cid.raw not in stored]
     return lacking
 
 
@@ -117,6 +119,8 @@ _FIRST: Final[dict[str, int | bytes]] = {"sqlite": -1, "postgres": b""}
 
 
 def page(tx: Tx, after: int | bytes | None = None, limit: int = 200) -> BlockPage:
-    """Every block there is, a few at a time, in the order that is cheapest to read."""
+    """Return every block there is, a few at a time, in the order that is cheapest to read."""
     rows = tx.all(_PAGE, after=_FIRST[tx.dialect] if after is None else after, limit=limit)
-    return BlockPage([(row[1], row[2]) for row in rows], rows[-1][0] if len(rows) == limit else None)
+    blocks = [(raw, data) for _, raw, data in rows]
+    positions = [position for position, _, _ in rows]
+    return BlockPage(blocks, positions[-1] if len(rows) == limit else None)

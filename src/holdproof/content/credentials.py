@@ -1,4 +1,4 @@
-"""Addresses on the web, without what opens them: a URL is in logs and messages, a password is in neither."""
+"""Separate credentials from URLs: a URL appears in logs and messages, a password must not."""
 
 from urllib.parse import unquote, urlsplit, urlunsplit
 
@@ -9,10 +9,11 @@ Credentials = tuple[str, str]
 
 
 def split_credentials(url: str) -> tuple[str, Credentials | None]:
-    """The URL without name and password, and these two, if it has them; one that is no URL comes back redacted."""
+    """Return the URL without user and password, and these two if present; an invalid URL is returned redacted."""
     try:
         parts = urlsplit(url)
-        name, password = parts.username, parts.password
+        name = parts.username
+        password = parts.password
     except ValueError:
         return redact(url), None
     if name is None and password is None:

@@ -1,16 +1,16 @@
-"""Sealing: what belongs to a person is encrypted under a key of that person, so that destroying the key erases it.
+"""Encryption per subject: content of a person is encrypted under a key of that person; destroying the key erases it.
 
-The envelope: `HFS` ‖ version 0x01 ‖ handle (16) ‖ nonce (12) ‖ AES-256-GCM ciphertext ‖ tag (16); magic, version and
+The envelope is `HFS` ‖ version 0x01 ‖ handle (16) ‖ nonce (12) ‖ AES-256-GCM ciphertext ‖ tag (16); magic, version and
 handle are bound as associated data.
 
 Rules:
 - A subject has one random handle and one random key; the handle is all that envelopes, labels and leaves show.
-- The name is kept only as HMAC-SHA-256 under a secret of the store (`store_facts`), enough to find the subject again.
-- Erasing destroys key and hash and leaves a tombstone; what was sealed answers ErasedError from then on, everywhere.
-- The same name seen again after its erasure is a new subject.
-- Keys stand in no leaf, and backups leave keys and secret out unless asked for (`forget_keys`): then destroying a key
-  here erases what it sealed in every backup as well.
-- A changed, cut or foreign envelope is refused, never opened in part.
+- The name is stored only as HMAC-SHA-256 under a secret of the store (`store_facts`), enough to find the subject again.
+- Erasing destroys key and hash and leaves a tombstone; reading sealed content raises ErasedError from then on.
+- The same name used again after its erasure is a new subject.
+- Keys are in no leaf, and backups omit keys and secret unless requested (`forget_keys`): so destroying a key here
+  erases its content in every backup too.
+- A changed, truncated or foreign envelope is refused as a whole.
 """
 
 import hmac
@@ -24,14 +24,17 @@ from holdproof.db import Row, Tx, sql
 from holdproof.errors import ErasedError, FormatError, InvalidInputError, NotFoundError
 
 MAGIC: Final = b"HFS\x01"
-_HANDLE, _NONCE, _TAG, _KEY = 16, 12, 16, 32
+_HANDLE = 16
+_NONCE = 12
+_TAG = 16
+_KEY = 32
 _HEAD = len(MAGIC) + _HANDLE
 SECRET: Final = "subject_secret"  # noqa: S105 (the name of a fact)
 TOPIC: Final = "subject"
 
 
 class SubjectRecord(NamedTuple):
-    """A person as the store knows one: no name."""
+    """A person as the store records one: without a name."""
 
     handle: str
     created_at: str
@@ -39,20 +42,22 @@ class SubjectRecord(NamedTuple):
 
 
 def seal(tx: Tx, subject: str, plaintext: bytes, *, ns: str = "main") -> bytes:
-    """Encrypt content under the key of the named subject, who is made known at first sight."""
+    """Encrypt content under the key of the named subject, which is created at its first use."""
     return seal_for(tx, label(tx, subject, ns=ns), plaintext)
 
 
 def seal_for(tx: Tx, handle: str, plaintext: bytes) -> bytes:
-    """Encrypt content under the key of a subject known by its handle."""
-    head, nonce = MAGIC + bytes.fromhex(handle), tx.random(_NONCE)
+    """Encrypt content under the key of the subject with this handle."""
+    head = MAGIC + bytes.fromhex(handle)
+    nonce = tx.random(_NONCE)
     return head + nonce + AESGCM(_key(tx, handle)).encrypt(nonce, plaintext, head)
 
 
 def open(tx: Tx, sealed: bytes) -> bytes:
-    """The content of an envelope; ErasedError once its key is destroyed."""
+    """Return the content of an envelope; ErasedError once its key is destroyed."""
     handle = subject_of(sealed)
-    head, nonce = sealed[:_HEAD], sealed[_HEAD : _HEAD + _NONCE]
+    head = sealed[:_HEAD]
+    nonce = sealed[_HEAD : _HEAD + _NONCE]
     try:
         return AESGCM(_key(tx, handle)).decrypt(nonce, sealed[_HEAD + _NONCE :], head)
     except InvalidTag as error:
@@ -60,18 +65,18 @@ def open(tx: Tx, sealed: bytes) -> bytes:
 
 
 def is_sealed(data: bytes) -> bool:
-    """Whether bytes are an envelope of ours."""
+    """Return whether bytes are an envelope of ours."""
     return data.startswith(MAGIC) and len(data) >= _HEAD + _NONCE + _TAG
 
 
 def subject_of(sealed: bytes) -> str:
-    """The handle of the subject that an envelope belongs to."""
+    """Return the handle of the subject that an envelope belongs to."""
     if not is_sealed(sealed):
         raise FormatError("not sealed content, or of an unknown version", length=len(sealed))
     return sealed[len(MAGIC) : _HEAD].hex()
 
 
-# FOR SHARE: an erasure under way is waited for, and waits for whoever labels or seals right now.
+# FOR SHARE: labelling waits for a running erasure of the subject, and an erasure for running labels.
 _FIND = sql(
     "SELECT handle FROM subjects WHERE ns = :ns AND name_hash = :hash",
     postgres="SELECT handle FROM subjects WHERE ns = :ns AND name_hash = :hash FOR SHARE",
@@ -79,9 +84,10 @@ _FIND = sql(
 
 
 def find(tx: Tx, subject: str, *, ns: str = "main") -> str | None:
-    """The handle of a subject, None for one that is not known (or was erased)."""
-    row = tx.one(_FIND_READING, ns=ns, hash=_hash(_secret(tx), subject))
-    return row[0] if row else None
+    """Return the handle of a subject, None for one that is not known (or was erased)."""
+    for (handle,) in tx.all(_FIND_READING, ns=ns, hash=_hash(_secret(tx), subject)):
+        return str(handle)
+    return None
 
 
 _FIND_READING = sql("SELECT handle FROM subjects WHERE ns = :ns AND name_hash = :hash")
@@ -92,17 +98,18 @@ _ADD = sql(
 
 
 def label(tx: Tx, subject: str, *, ns: str = "main") -> str:
-    """The handle that rows of a subject carry; a new subject gets its key here and its leaf at the commit."""
+    """Return the handle that rows of a subject carry; a new subject gets its key here and its leaf at the commit."""
     digest = _hash(_make_secret(tx), subject)
-    row = tx.one(_FIND, ns=ns, hash=digest)
-    if row is None:
+    existing = tx.all(_FIND, ns=ns, hash=digest)
+    if not existing:
         handle = tx.random(_HANDLE).hex()
         if tx.count(_ADD, handle=handle, ns=ns, hash=digest, key=tx.random(_KEY), now=tx.now):
             tx.note(TOPIC, handle)
             return handle
-        row = tx.one(_FIND, ns=ns, hash=digest)
-    assert row is not None, "somebody was faster"
-    return str(row[0])
+        # Another transaction created the subject meanwhile: the conflict made us wait for its commit.
+        existing = tx.all(_FIND, ns=ns, hash=digest)
+    [(handle,)] = existing
+    return str(handle)
 
 
 _KEY_OF = sql("SELECT key, erased_at FROM subjects WHERE handle = :handle")
@@ -116,7 +123,7 @@ def _key(tx: Tx, handle: str) -> bytes:
     if erased_at is not None:
         raise ErasedError("the content was erased with its subject", subject=handle, erased_at=erased_at)
     if key is None:
-        raise NotFoundError("the subject's key was left out of the backup this store comes from", subject=handle)
+        raise NotFoundError("the subject's key was not in the backup that was restored", subject=handle)
     return bytes(key)
 
 
@@ -132,7 +139,7 @@ def destroy(tx: Tx, handle: str) -> bool:
 
 
 def get(tx: Tx, handle: str) -> SubjectRecord:
-    """What is known of a subject."""
+    """Return what is known of a subject."""
     row = tx.one(_GET, handle=handle)
     if row is None:
         raise NotFoundError("no such subject", subject=handle)
@@ -146,11 +153,12 @@ _LIVES = sql(
 
 
 def check_alive(tx: Tx, handle: str) -> None:
-    """ErasedError if the subject was erased since it was labelled: nothing new may carry its handle."""
+    """Raise ErasedError if the subject was erased since it was labelled: nothing new may carry its handle."""
     row = tx.one(_LIVES, handle=handle)
     if row is None:
         raise NotFoundError("the subject of this content is not known here", subject=handle)
-    if row[0] is not None:
+    (erased_at,) = row
+    if erased_at is not None:
         raise ErasedError("the subject was erased meanwhile", subject=handle)
 
 
@@ -164,12 +172,12 @@ _MARKED = sql("SELECT what, count(*) FROM sealed_blocks WHERE subject = :subject
 
 
 def mark(tx: Tx, handle: str, cid: str, what: str) -> None:
-    """Say that a block is sealed for a subject, so that its erasure can tell what became unreadable."""
+    """Record that a block is sealed for a subject, so that its erasure can report what became unreadable."""
     tx.execute(_MARK, subject=handle, cid=cid, what=what)
 
 
 def marked(tx: Tx, handle: str) -> dict[str, int]:
-    """How much is sealed for a subject, by what it is."""
+    """Return how much is sealed for a subject, by what it is."""
     return {what: int(count) for what, count in tx.all(_MARKED, subject=handle)}
 
 
@@ -180,13 +188,13 @@ _FORGET_SECRET = sql("DELETE FROM store_facts WHERE key = :key")
 
 
 def forget_keys(tx: Tx) -> int:
-    """Blank every key, hash and the secret, in the copy a backup is made of; how many subjects that concerns."""
+    """Remove every key, hash and the secret from the copy for a backup; returns how many subjects had one."""
     tx.execute(_FORGET_SECRET, key=SECRET)
     return tx.count(_FORGET_KEYS)
 
 
 class SubjectKeys(NamedTuple):
-    """Every living key of a store, as a restore takes it over."""
+    """All keys of subjects that were not erased, for a restore."""
 
     secret: str | None
     rows: list[Row]
@@ -196,9 +204,8 @@ _LIVING = sql("SELECT handle, name_hash, key FROM subjects WHERE key IS NOT NULL
 
 
 def keys(tx: Tx) -> SubjectKeys:
-    """Every living key."""
-    found = _secret(tx)
-    return SubjectKeys(found.hex() or None, tx.all(_LIVING))
+    """Return all keys of subjects that were not erased."""
+    return SubjectKeys(_secret(tx).hex() or None, tx.all(_LIVING))
 
 
 _TAKE = sql(
@@ -207,11 +214,11 @@ _TAKE = sql(
 
 
 def take_over(tx: Tx, living: SubjectKeys) -> None:
-    """Give subjects their keys back where this copy has none."""
-    mine = _secret(tx).hex() or None
-    if mine is None and living.secret is not None:
+    """Restore the keys of subjects that have none in this copy."""
+    own_secret = _secret(tx).hex() or None
+    if own_secret is None and living.secret is not None:
         tx.execute(_KEEP_SECRET, key=SECRET, value=living.secret, now=tx.now)
-    if mine in (None, living.secret):  # hashes under another secret would find nobody
+    if own_secret in (None, living.secret):  # name hashes made with another secret would match nobody
         tx.many(_TAKE, [{"handle": handle, "hash": digest, "key": key} for handle, digest, key in living.rows])
 
 
@@ -219,7 +226,7 @@ _KEYLESS = sql("SELECT count(*) FROM subjects WHERE key IS NULL AND erased_at IS
 
 
 def keyless(tx: Tx) -> int:
-    """How many subjects have lost their key though nobody erased them."""
+    """Return how many subjects have no key although they were not erased."""
     [(count,)] = tx.all(_KEYLESS)
     return int(count)
 
@@ -232,18 +239,21 @@ _KEEP_SECRET = sql(
 
 
 def _make_secret(tx: Tx) -> bytes:
-    if not (found := _secret(tx)):
+    secret = _secret(tx)
+    if not secret:
         tx.execute(_KEEP_SECRET, key=SECRET, value=tx.random(_KEY).hex(), now=tx.now)
-        found = _secret(tx)
-    return found
+        # Read back: another transaction may have stored its own first.
+        secret = _secret(tx)
+    return secret
 
 
 _SECRET = sql("SELECT value FROM store_facts WHERE key = :key")
 
 
 def _secret(tx: Tx) -> bytes:
-    row = tx.one(_SECRET, key=SECRET)
-    return bytes.fromhex(row[0]) if row else b""
+    for (value,) in tx.all(_SECRET, key=SECRET):
+        return bytes.fromhex(value)
+    return b""
 
 
 def _hash(secret: bytes, subject: str) -> str:

@@ -26,6 +26,7 @@ else:  # loaded at the first request: it costs more than all the rest at start
 
 _CONNECT_S: Final = 2.0
 _MOST_ANSWER: Final = 1 << 24
+# How a file becomes blocks; fixed, since the CID of a file depends on every one of these.
 _SHAPE: Final = {
     "cid-version": 1,
     "cid-base": "base32",
@@ -34,6 +35,7 @@ _SHAPE: Final = {
     "hash": "sha2-256",
     "wrap-with-directory": "false",
 }
+# Kubo has no error codes: absence is recognised by its messages.
 _GONE: Final = ("not found", "could not find", "no link named")
 _UNPINNED: Final = "not pinned"
 
@@ -49,40 +51,43 @@ class Kubo:
         idle_s: float = 30.0,
         budget_s: float | None = None,
     ) -> None:
-        bare, opens = split_credentials(url)
-        self.url, self._budget_s = bare.rstrip("/"), budget_s
+        bare, credentials = split_credentials(url)
+        self.url = bare.rstrip("/")
+        self._budget_s = budget_s
         headers = {} if token is None else {"authorization": f"Bearer {token}"}
-        patience = httpx.Timeout(idle_s, connect=_CONNECT_S)
+        timeout = httpx.Timeout(idle_s, connect=_CONNECT_S)
         with self._translated():
-            self._client = httpx.Client(base_url=f"{self.url}/api/v0/", headers=headers, auth=opens, timeout=patience)
+            self._client = httpx.Client(
+                base_url=f"{self.url}/api/v0/", headers=headers, auth=credentials, timeout=timeout
+            )
 
     def version(self) -> str:
-        """The version the node says it has."""
-        return self._told("version", "Version")
+        """Return the version the node says it has."""
+        return self._field("version", "Version")
 
     def add(self, content: bytes | IO[bytes], *, pin: bool) -> str:
         """Give the node a file; its CID. Unless pinned, the node may forget it."""
-        return self._told("add", "Hash", files={"file": ("blob", content)}, pin=_word(pin), **_SHAPE)
+        return self._field("add", "Hash", files={"file": ("blob", content)}, pin=_word(pin), **_SHAPE)
 
     def dag_import(self, content: bytes | IO[bytes]) -> list[str]:
         """Give the node the blocks of a CAR; the roots it says it took. Nothing is pinned by that."""
-        asked = {"pin-roots": "false", "silent": "false", "stats": "false", "allow-big-block": "false"}
+        options = {"pin-roots": "false", "silent": "false", "stats": "false", "allow-big-block": "false"}
         roots: list[str] = []
-        for line in self._lines("dag/import", files={"path": ("archive.car", content)}, **asked):
-            told = line.get("Root")
-            if isinstance(told, dict):
-                if told.get("PinErrorMsg"):  # under status 200
-                    raise UnreachableError(f"{self.url}: {str(told['PinErrorMsg'])[:200]}", url=self.url)
-                named = told.get("Cid")
-                roots.append(str(named.get("/") if isinstance(named, dict) else named))
+        for line in self._lines("dag/import", files={"path": ("archive.car", content)}, **options):
+            root = line.get("Root")
+            if isinstance(root, dict):
+                if root.get("PinErrorMsg"):  # Kubo reports it under status 200
+                    raise UnreachableError(f"{self.url}: {str(root['PinErrorMsg'])[:200]}", url=self.url)
+                link = root.get("Cid")
+                roots.append(str(link.get("/") if isinstance(link, dict) else link))
         return roots
 
     def dag_export(self, cid: str) -> "Cat":
-        """All blocks below a CID as a CAR, as they come; FileNotFoundError where the node knows that there are none."""
+        """Stream all blocks below a CID as a CAR; FileNotFoundError if the node reports that there are none."""
         return self._stream("dag/export", cid)
 
     def cat(self, cid: str) -> "Cat":
-        """The bytes of a file, as they come; FileNotFoundError where the node knows that there is none."""
+        """Stream the bytes of a file; FileNotFoundError if the node reports that there is none."""
         return self._stream("cat", cid)
 
     def _stream(self, call: str, cid: str) -> "Cat":
@@ -92,7 +97,7 @@ class Kubo:
             answer = self._client.send(request, stream=True)
             if answer.status_code != httpx.codes.OK:
                 with closing(answer):
-                    self._refuse(answer.status_code, self._whole(answer, until))
+                    self._refuse(answer.status_code, self._read_all(answer, until))
         return Cat(self, answer, until)
 
     def pin(self, cid: str) -> None:
@@ -111,45 +116,45 @@ class Kubo:
         """Close the connections; may be called twice."""
         self._client.close()
 
-    def _told(self, call: str, member: str, **asked: Any) -> str:
-        """One member of an answer."""
-        answer = self._ask(call, **asked)
+    def _field(self, call: str, member: str, **params: Any) -> str:
+        """Return one member of an answer."""
+        answer = self._ask(call, **params)
         if not isinstance(answer.get(member), str):
             raise UnreachableError(f"{self.url}: {call} gave no {member}", url=self.url)
         return str(answer[member])
 
     def _ask(self, call: str, *, files: Any = None, **params: Any) -> dict[str, Any]:
-        """One call; its answer is the last of its lines."""
-        told = self._lines(call, files=files, **params)
-        if not told:
+        """Make a call and return its result, the last of its lines."""
+        lines = self._lines(call, files=files, **params)
+        if not lines:
             raise UnreachableError(f"{self.url}: {call} gave no JSON", url=self.url)
-        return told[-1]
+        return lines[-1]
 
     def _lines(self, call: str, *, files: Any = None, **params: Any) -> list[dict[str, Any]]:
-        """One call, and every line of its answer."""
+        """Make a call and return every line of its response."""
         until = self._until()
         with self._translated(), self._client.stream("POST", call, params=params, files=files) as answer:
-            data = self._whole(answer, until)
+            data = self._read_all(answer, until)
             if answer.status_code != httpx.codes.OK:
                 self._refuse(answer.status_code, data)
         try:
-            told = [json.loads(line) for line in data.decode().splitlines() if line.strip()]
+            lines = [json.loads(line) for line in data.decode().splitlines() if line.strip()]
         except ValueError as error:
             raise UnreachableError(f"{self.url}: {call} gave no JSON", url=self.url) from error
-        if not all(isinstance(line, dict) for line in told):
+        if not all(isinstance(line, dict) for line in lines):
             raise UnreachableError(f"{self.url}: {call} gave no object", url=self.url)
-        return told
+        return lines
 
     def _until(self) -> float:
         return math.inf if self._budget_s is None else time.monotonic() + self._budget_s
 
     def check(self, until: float) -> None:
-        """Return if there is time left."""
+        """Raise UnreachableError once the time budget is spent."""
         if time.monotonic() > until:
             raise UnreachableError(f"{self.url}: took longer than {self._budget_s:g} s", url=self.url)
 
-    def _whole(self, answer: "httpx.Response", until: float) -> bytes:
-        """An answer of bounded length, in bounded time."""
+    def _read_all(self, answer: "httpx.Response", until: float) -> bytes:
+        """Return an answer of bounded length, in bounded time."""
         data = bytearray()
         for piece in answer.iter_bytes():
             data += piece
@@ -180,12 +185,14 @@ class Cat:
     """A file of a node, read as it comes."""
 
     def __init__(self, kubo: Kubo, answer: "httpx.Response", until: float) -> None:
-        self._kubo, self._answer, self._until = kubo, answer, until
+        self._kubo = kubo
+        self._answer = answer
+        self._until = until
         self._pieces = answer.iter_bytes()
         self._rest = b""
 
     def read(self, size: int, /) -> bytes:
-        """At most that many further bytes; none at the end."""
+        """Return at most that many further bytes; none at the end."""
         gathered = [self._rest]
         length = len(self._rest)
         with self._kubo._translated():

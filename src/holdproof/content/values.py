@@ -24,6 +24,7 @@ from holdproof.db import Tx
 from holdproof.errors import InvalidInputError
 
 PIECE: Final = 2**16
+# Texts and bytes longer than this are split into pieces, so that no block comes near its limit of 1 MiB.
 _LONG: Final = 2**18
 
 _MOST: Final = 1 << 30
@@ -49,13 +50,13 @@ def put(tx: Tx, value: Value, *, subject: str | None = None) -> str:
 
 
 def get(tx: Tx, cid: str) -> Value:
-    """A whole value, every block of it hashed."""
-    kind, found = _open(tx, cid)
+    """Return a whole value, every block of it hashed."""
+    kind, content = _open(tx, cid)
     if kind == "value":
-        return found
+        return content
     if kind == "sealed":
-        return _unsealed(tx, cast("bytes", found))
-    items = list(mlist.walk(blocks.getter(tx), cast("CID", found)))
+        return _unsealed(tx, cast("bytes", content))
+    items = list(mlist.walk(blocks.getter(tx), cast("CID", content)))
     if kind == "sealed-list":
         return _elements(tx, items[1:])
     if kind == "sealed-pieces":
@@ -67,7 +68,7 @@ def get(tx: Tx, cid: str) -> Value:
 
 
 def append(tx: Tx, cid: str, items: Iterable[Value]) -> str:
-    """The list with more elements at its end; the CID of the longer one, the old one stays."""
+    """Return the list with more elements at its end; the CID of the longer one, the old one stays."""
     kind, root = _list(tx, cid)
     get = blocks.getter(tx)
     if kind == "list":
@@ -81,7 +82,7 @@ def append(tx: Tx, cid: str, items: Iterable[Value]) -> str:
 
 
 def length(tx: Tx, cid: str) -> int:
-    """How many elements a list has, from its top block alone."""
+    """Return how many elements a list has, from its top block alone."""
     kind, root = _list(tx, cid)
     return mlist.length(blocks.getter(tx), root) - (kind == "sealed-list")
 
@@ -96,24 +97,24 @@ def slice(tx: Tx, cid: str, start: int = 0, end: int | None = None) -> list[Valu
 
 
 def parse(text: str) -> CID:
-    """A CID that somebody gave; InvalidInputError where it is none of ours."""
-    found = cids.given(text)
-    if not found.raw.startswith(cids.CBOR_PREFIX):
+    """Return a CID that somebody gave; InvalidInputError where it is none of ours."""
+    parsed = cids.given(text)
+    if not parsed.raw.startswith(cids.CBOR_PREFIX):
         raise InvalidInputError("the CID names no dag-cbor block of SHA-256", cid=text)
-    return found
+    return parsed
 
 
-def _store(tx: Tx, kind: Kind, made: mlist.List) -> str:
-    block = dagcbor_fast.encode({kind: made.root})
+def _store(tx: Tx, kind: Kind, elements: mlist.List) -> str:
+    block = dagcbor_fast.encode({kind: elements.root})
     cid = cids.of(block)
-    blocks.put(tx, {**made.blocks, cid: block})
+    blocks.put(tx, {**elements.blocks, cid: block})
     return str(cid)
 
 
 def _open(tx: Tx, cid: str) -> tuple[Kind, Value]:
-    found = dagcbor_fast.decode(blocks.get(tx, parse(cid)))
-    if isinstance(found, dict) and len(found) == 1:
-        [(kind, value)] = found.items()
+    block = dagcbor_fast.decode(blocks.get(tx, parse(cid)))
+    if isinstance(block, dict) and len(block) == 1:
+        [(kind, value)] = block.items()
         inline = kind == "value" or (kind == "sealed" and isinstance(value, bytes))
         if inline or (kind in _LINKED and isinstance(value, CID)):
             return cast("Kind", kind), value
@@ -145,7 +146,7 @@ def _pieces(data: bytes) -> Iterator[Value]:
 
 
 def _seal(tx: Tx, value: Value, handle: str) -> str:
-    """A value under its subject's key; of a list, a first element without content says whose it is."""
+    """Return a value under its subject's key; of a list, a first element without content says whose it is."""
     if type(value) is list:
         sealed = [encryption.seal_for(tx, handle, data) for data in (b"", *map(_bytes, value))]
         return _marked(tx, handle, _store(tx, "sealed-list", mlist.build(sealed)))
@@ -176,5 +177,5 @@ def _elements(tx: Tx, sealed: Iterable[Value]) -> list[Value]:
 
 
 def _shifted(start: int, end: int | None) -> tuple[int, int | None]:
-    """Where elements are behind the first one, which has none of the list's."""
+    """Return where elements are behind the first one, which has none of the list's."""
     return start + 1 if start >= 0 else start, end if end is None or end < 0 else end + 1

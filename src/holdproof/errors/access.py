@@ -1,4 +1,4 @@
-"""What the server raises: who may come in, and what a request may be."""
+"""Errors of the server: access and requests."""
 
 from holdproof.errors.root import HoldproofError
 
@@ -6,15 +6,19 @@ from holdproof.errors.root import HoldproofError
 
 
 class UnauthenticatedError(HoldproofError):
-    """Send a token that is known and still valid: `holdproof tokens create`, or a new link to log in by."""
+    """Send a valid token: `holdproof tokens create`, or log in with a new link."""
 
-    code, status, exit_code = "access.unauthenticated", 401, 5
+    code = "access.unauthenticated"
+    status = 401
+    exit_code = 5
 
 
 class ForbiddenError(HoldproofError):
-    """Whoever holds this token may not do that: ask an operator to do it, or for a token with more rights."""
+    """This token does not allow that: ask an operator to do it, or for a token with more rights."""
 
-    code, status, exit_code = "access.forbidden", 403, 5
+    code = "access.forbidden"
+    status = 403
+    exit_code = 5
 
 
 class ForgedRequestError(ForbiddenError):
@@ -24,51 +28,61 @@ class ForgedRequestError(ForbiddenError):
 
 
 class RateLimitedError(HoldproofError):
-    """Too many requests: wait for as long as Retry-After says, then send fewer."""
+    """Too many requests: wait as long as Retry-After says, then send fewer."""
 
-    code, status, exit_code = "access.rate_limited", 429, 6
+    code = "access.rate_limited"
+    status = 429
+    exit_code = 6
 
 
 # --- requests ----------------------------------------------------------------------------------------------------
 
 
 class RequestError(HoldproofError):
-    """The request is not one that the server understands; correct it. Nothing was written."""
+    """The request is malformed; correct it. Nothing was written."""
 
-    code, status, exit_code = "request.malformed", 400, 2
+    code = "request.malformed"
+    status = 400
+    exit_code = 2
 
 
 class MethodError(RequestError):
-    """Use one of the methods that the answer names under Allow."""
+    """Use one of the HTTP methods in the Allow header of the response."""
 
-    code, status = "request.method", 405
+    code = "request.method"
+    status = 405
 
 
 class SlowRequestError(RequestError):
-    """The body came too slowly and was not waited for; send it again, faster."""
+    """The body arrived too slowly; send it again, faster."""
 
-    code, status = "request.slow", 408
+    code = "request.slow"
+    status = 408
 
 
 class TooLargeError(RequestError):
-    """Send less at once; large things go in parts."""
+    """Send less at once; split large content into parts."""
 
-    code, status = "request.too_large", 413
+    code = "request.too_large"
+    status = 413
 
 
 class LongUrlError(TooLargeError):
-    """The address is too long; send what it carries in a body."""
+    """The URL is too long; send its parameters in a body."""
 
-    code, status = "request.long_url", 414
+    code = "request.long_url"
+    status = 414
 
 
 class HeadersTooLargeError(TooLargeError):
     """Send fewer or shorter headers."""
 
-    code, status = "request.headers", 431
+    code = "request.headers"
+    status = 431
 
 
 class HostError(RequestError):
-    """The server is not called that: use the address it printed, or name the host when it is started."""
+    """The server does not accept this host name: use the address it printed, or pass the host when it is started."""
 
-    code, status = "request.host", 421
+    code = "request.host"
+    status = 421

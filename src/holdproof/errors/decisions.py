@@ -1,4 +1,4 @@
-"""What the runtime raises."""
+"""Errors of the runtime."""
 
 from holdproof.errors.root import ConflictError, HoldproofError
 
@@ -8,65 +8,72 @@ from holdproof.errors.root import ConflictError, HoldproofError
 class VersionMismatchError(HoldproofError):
     """VERSION_MISMATCH: run the agent in a version inside the supported range; nothing was stored."""
 
-    code, status, exit_code = "agent.version_mismatch", 409, 4
+    code = "agent.version_mismatch"
+    status = 409
+    exit_code = 4
 
 
 class AuthenticationError(HoldproofError):
     """Agent and token do not belong together; register again for a new token."""
 
-    code, status, exit_code = "agent.unauthenticated", 401, 5
+    code = "agent.unauthenticated"
+    status = 401
+    exit_code = 5
 
 
 class AgentInactiveError(HoldproofError):
     """Only the kernel changes an agent's status: have an operator set it to ACTIVE, if that is right."""
 
-    code, status, exit_code = "agent.inactive", 403, 5
+    code = "agent.inactive"
+    status = 403
+    exit_code = 5
 
 
 class IllegalTransitionError(ConflictError):
-    """A flow does not go that way; read its status and choose a legal next one. Nothing was recorded."""
+    """The flow cannot change to that status; read its status and choose a legal next one. Nothing was recorded."""
 
     code = "flow.illegal_transition"
 
 
 class FlowEndedError(ConflictError):
-    """The flow has ended and takes no more work; start another."""
+    """The flow has ended; start another."""
 
     code = "flow.ended"
 
 
 class LeaseLostError(ConflictError):
-    """Another worker has the flow in hand by now: stop, and change nothing more."""
+    """Another worker has leased the flow meanwhile: stop, and change nothing more."""
 
     code = "flow.lease_lost"
 
 
 class StaleVersionError(ConflictError):
-    """It was changed since you read it; read it again and decide anew."""
+    """It was changed since you read it; read it again and decide again."""
 
     code = "conflict.stale_version"
 
 
 class ContextTakenError(ConflictError):
-    """The context was to be read once and has been; put a new one."""
+    """The context could be read once and has been; put a new one."""
 
     code = "context.taken"
 
 
 class InsufficientCapacityError(ConflictError):
-    """More is asked for than the resource has at all; ask for less."""
+    """The request exceeds the total capacity of the resource; request less."""
 
     code = "locks.capacity"
 
 
 class ContentionTimeoutError(ConflictError):
-    """Others held the resource for the whole time; try again later, or with more patience."""
+    """The resource was locked by others until the timeout; try again later, or with a longer timeout."""
 
-    code, status = "locks.timeout", 503
+    code = "locks.timeout"
+    status = 503
 
 
 class LockLostError(ConflictError):
-    """The flow does not hold that lock, or no longer: stop using the resource, then acquire it again."""
+    """The flow does not hold that lock any more: stop using the resource, then acquire it again."""
 
     code = "locks.lost"
 
@@ -78,13 +85,13 @@ class IdempotencyConflictError(ConflictError):
 
 
 class ReplayedError(ConflictError):
-    """The first call with this key failed, and was to be remembered as failed; use a new key to try again."""
+    """The first call with this key failed, and its failure is recorded; use a new key to try again."""
 
     code = "idempotency.failed"
 
 
 class UnknownOutcomeError(ConflictError):
-    """It was begun and never finished: find out what happened, then settle it, or let it run again."""
+    """It is in doubt: started and never confirmed. Find out what happened, then settle it, or let it run again."""
 
     code = "outcome.unknown"
 
@@ -92,11 +99,13 @@ class UnknownOutcomeError(ConflictError):
 class BudgetExhaustedError(HoldproofError):
     """The agent asked for help too often: it is suspended and the flow cancelled, until an operator decides."""
 
-    code, status, exit_code = "escalations.budget_exhausted", 429, 5
+    code = "escalations.budget_exhausted"
+    status = 429
+    exit_code = 5
 
 
 class AlreadyResolvedError(ConflictError):
-    """Somebody resolved it before; their answer stands."""
+    """It was resolved before; that decision stands."""
 
     code = "escalations.resolved"
 
@@ -108,6 +117,8 @@ class DeadlinePassedError(AlreadyResolvedError):
 
 
 class CompensationFailedError(HoldproofError):
-    """The flow is still dirty and keeps its locks: mend the cause, then compensate again."""
+    """The flow is still dirty and keeps its locks: fix the cause, then compensate again."""
 
-    code, status, exit_code = "sagas.compensation_failed", 500, 6
+    code = "sagas.compensation_failed"
+    status = 500
+    exit_code = 6

@@ -1,4 +1,4 @@
-"""What evidence raises: formats, proofs, keys, the lockdown."""
+"""Errors of evidence: formats, proofs, keys, the lockdown."""
 
 from holdproof.errors.root import ConflictError, HoldproofError
 
@@ -8,7 +8,9 @@ from holdproof.errors.root import ConflictError, HoldproofError
 class FormatError(HoldproofError):
     """The bytes are not what they claim to be; they were refused and nothing was changed."""
 
-    code, status, exit_code = "format.invalid", 422, 2
+    code = "format.invalid"
+    status = 422
+    exit_code = 2
 
 
 class BadKeyError(FormatError):
@@ -18,27 +20,30 @@ class BadKeyError(FormatError):
 
 
 class LispError(FormatError):
-    """The text is no Lisp data that may be read, at the named line and column; nothing was evaluated or changed."""
+    """The text is not readable Lisp data at the named line and column; nothing was evaluated or changed."""
 
     code = "format.lisp"
 
 
 class ProofError(FormatError):
-    """The signature or proof does not hold: treat the record as unproven."""
+    """The signature or proof is invalid: treat the record as unproven."""
 
-    code, exit_code = "proof.invalid", 20
+    code = "proof.invalid"
+    exit_code = 20
 
 
 class RevokedKeyError(ConflictError):
     """The key was revoked: rotate its role (`holdproof keys rotate`), then sign again."""
 
-    code, exit_code = "key.revoked", 12
+    code = "key.revoked"
+    exit_code = 12
 
 
 class UnknownKeyError(ConflictError):
-    """This key is not in the keyring: bring the key files over, or let root admit the key (`holdproof keys rotate`)."""
+    """This key is not in the keyring: copy the key files here, or let root add it (`holdproof keys rotate`)."""
 
-    code, exit_code = "key.unknown", 12
+    code = "key.unknown"
+    exit_code = 12
 
 
 # --- the lockdown ------------------------------------------------------------------------------------------------
@@ -47,7 +52,9 @@ class UnknownKeyError(ConflictError):
 class LockedError(HoldproofError):
     """Tampering was found and the store is locked: run `holdproof verify`, then unlock with a statement of root."""
 
-    code, status, exit_code = "locked", 423, 5
+    code = "locked"
+    status = 423
+    exit_code = 5
 
 
 class SkillLockedError(LockedError):

@@ -1,4 +1,4 @@
-"""What the ground raises: the database, and other servers."""
+"""Errors of databases and of other servers."""
 
 from holdproof.errors.root import HoldproofError
 
@@ -6,9 +6,11 @@ from holdproof.errors.root import HoldproofError
 
 
 class DatabaseError(HoldproofError):
-    """The database refused or failed; the message carries its own words. Nothing of this call was kept."""
+    """The database refused or failed; the message quotes it. Nothing of this call was stored."""
 
-    code, status, exit_code = "database.error", 500, 6
+    code = "database.error"
+    status = 500
+    exit_code = 6
 
 
 class QueryError(DatabaseError):
@@ -18,25 +20,27 @@ class QueryError(DatabaseError):
 
 
 class ForbiddenSqlError(QueryError):
-    """SQL of services may use the membrane's tables and make its own: no settings, no other database, no BEGIN."""
+    """SQL of applications may use and create application tables: no settings, no other database, no BEGIN."""
 
-    code, status = "database.forbidden", 403
+    code = "database.forbidden"
+    status = 403
 
 
 class UnavailableError(DatabaseError):
     """The database cannot be reached or opened: check path, permissions, disk, address and server, then try again."""
 
-    code, status = "database.unavailable", 503
+    code = "database.unavailable"
+    status = 503
 
 
 class ConnectionLostError(UnavailableError):
-    """The connection to the server broke before the commit; the work was not kept and can be done again."""
+    """The connection to the server broke before the commit; nothing was stored; call again."""
 
     code = "database.connection_lost"
 
 
 class BusyError(UnavailableError):
-    """Another process kept the database locked for too long; try again, or find the process that holds it."""
+    """Another process kept the database locked for too long; try again, or stop that process."""
 
     code = "database.busy"
 
@@ -44,11 +48,12 @@ class BusyError(UnavailableError):
 class DiskFullError(UnavailableError):
     """Free disk space, then try again; everything acknowledged before is intact."""
 
-    code, status = "database.disk_full", 507
+    code = "database.disk_full"
+    status = 507
 
 
 class ReadOnlyError(UnavailableError):
-    """What was to be changed can only be read: a read must not write; else mend permissions or choose another home."""
+    """The database is read-only here: do not write in a read; check file permissions or choose another home."""
 
     code = "database.read_only"
 
@@ -56,71 +61,84 @@ class ReadOnlyError(UnavailableError):
 class CorruptError(DatabaseError):
     """The database file is damaged: stop writing, keep a copy, run `holdproof db check`, restore a backup."""
 
-    code, exit_code = "database.corrupt", 8
+    code = "database.corrupt"
+    exit_code = 8
 
 
 class SerializationError(DatabaseError):
-    """Concurrent transactions kept colliding and the bounded re-runs are spent; try again later."""
+    """Concurrent transactions kept conflicting and all retries are used up; try again later."""
 
-    code, status = "database.serialization", 503
+    code = "database.serialization"
+    status = 503
 
 
 class OutcomeUnknownError(DatabaseError):
-    """The connection broke during commit and its fate cannot be learned: read back before doing it again."""
+    """The connection broke during the commit and its outcome is unknown: read the state before you repeat the call."""
 
-    code, status = "database.outcome_unknown", 503
+    code = "database.outcome_unknown"
+    status = 503
 
 
 class WriterDeadError(DatabaseError):
     """The writer stopped for the reason named as cause: open the store again, and read before you repeat this call."""
 
-    code, status = "database.writer_dead", 503
+    code = "database.writer_dead"
+    status = 503
 
 
 class IdleTransactionError(DatabaseError):
-    """The block said nothing for too long and was rolled back: run it again, and wait for nothing inside it."""
+    """The transaction block was idle for too long and was rolled back: run it again, and do not wait inside it."""
 
-    code, status = "database.idle_transaction", 503
+    code = "database.idle_transaction"
+    status = 503
 
 
 class ReadLimitError(DatabaseError):
-    """The read ran longer than allowed and was stopped: narrow it, or walk it in pages with `store.scan`."""
+    """The read ran longer than allowed and was stopped: narrow it, or read it in pages with `store.scan`."""
 
-    code, status = "database.read_limit", 503
+    code = "database.read_limit"
+    status = 503
 
 
 class ForeignFileError(DatabaseError):
-    """That database was not made by Holdproof and was left untouched; choose another path or database."""
+    """That database was not created by Holdproof and was not changed; choose another path or database."""
 
-    code, exit_code = "database.foreign", 8
+    code = "database.foreign"
+    exit_code = 8
 
 
 class NewerStoreError(DatabaseError):
-    """The store was written by a newer Holdproof and was left untouched; upgrade this installation."""
+    """The store was written by a newer Holdproof and was not changed; upgrade this installation."""
 
-    code, exit_code = "database.newer", 8
+    code = "database.newer"
+    exit_code = 8
 
 
 class MovedError(DatabaseError):
-    """The store was copied to the place named and goes on there: open it with that URL or home; this one is sealed."""
+    """The store was moved to the named place: open it with that URL or home; this one is retired."""
 
-    code, status, exit_code = "database.moved", 410, 8
+    code = "database.moved"
+    status = 410
+    exit_code = 8
 
 
 class UnfinishedCopyError(DatabaseError):
-    """A copy into this place was begun and did not end: run `holdproof copy` again; until then the source counts."""
+    """A copy into this place was not finished: run `holdproof copy` again; until then use the source."""
 
-    code, status, exit_code = "database.unfinished_copy", 503, 8
+    code = "database.unfinished_copy"
+    status = 503
+    exit_code = 8
 
 
 class MigrationError(DatabaseError):
     """The named migration failed and was rolled back; schema and data are as before. Report it with the cause."""
 
-    code, exit_code = "migration.failed", 8
+    code = "migration.failed"
+    exit_code = 8
 
 
 class MigrationEditedError(MigrationError):
-    """An applied migration file was changed afterwards; put the original back and add a new migration instead."""
+    """An applied migration file was changed afterwards; restore the original and add a new migration instead."""
 
     code = "migration.edited"
 
@@ -129,6 +147,8 @@ class MigrationEditedError(MigrationError):
 
 
 class UnreachableError(HoldproofError):
-    """A server that is not ours does not answer, or not as it should: check its address, then try again."""
+    """Another server does not respond, or not as expected: check its address, then try again."""
 
-    code, status, exit_code = "network.unreachable", 502, 6
+    code = "network.unreachable"
+    status = 502
+    exit_code = 6

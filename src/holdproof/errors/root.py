@@ -1,4 +1,4 @@
-"""The root of the error tree, and what any part of Holdproof may raise: a wrong call, a wrong setting."""
+"""The root of the error tree, and the errors of wrong calls and settings."""
 
 from typing import Any, ClassVar
 
@@ -21,29 +21,35 @@ class HoldproofError(Exception):
         return " ".join((type(self).__doc__ or "").split())
 
     def to_dict(self) -> dict[str, Any]:
-        """The error as every face prints it."""
+        """Return the error as every client and command prints it."""
         return {**self.fields, "code": self.code, "message": self.message, "remedy": self.remedy}
 
 
-# --- what the caller asked for -----------------------------------------------------------------------------------
+# --- wrong calls -----------------------------------------------------------------------------------
 
 
 class InvalidInputError(HoldproofError):
     """Correct the named value and call again; nothing was written."""
 
-    code, status, exit_code = "input.invalid", 422, 2
+    code = "input.invalid"
+    status = 422
+    exit_code = 2
 
 
 class NotFoundError(HoldproofError):
     """Check the name; nothing with it exists here."""
 
-    code, status, exit_code = "not_found", 404, 3
+    code = "not_found"
+    status = 404
+    exit_code = 3
 
 
 class ConflictError(HoldproofError):
-    """Somebody else was first; read the current state and decide again."""
+    """Another caller was first; read the current state and decide again."""
 
-    code, status, exit_code = "conflict", 409, 4
+    code = "conflict"
+    status = 409
+    exit_code = 4
 
 
 class ExpectationError(ConflictError):
@@ -59,15 +65,16 @@ class ConstraintError(ConflictError):
 
 
 class AlreadyExistsError(ConflictError):
-    """It is there already and was left as it is; use it, or choose another place."""
+    """It exists already and was not changed; use it, or choose another name or place."""
 
     code = "conflict.exists"
 
 
 class ErasedError(NotFoundError):
-    """It was erased on purpose and cannot be brought back; its proof in the log stands."""
+    """It was erased on purpose and cannot be restored; its proof in the log remains valid."""
 
-    code, status = "erased", 410
+    code = "erased"
+    status = 410
 
 
 # --- configuration and use ---------------------------------------------------------------------------------------
@@ -76,37 +83,47 @@ class ErasedError(NotFoundError):
 class ConfigError(HoldproofError):
     """Correct the configuration at the named place; Holdproof never guesses where your data lives."""
 
-    code, status, exit_code = "config.invalid", 500, 7
+    code = "config.invalid"
+    status = 500
+    exit_code = 7
 
 
 class NamespaceError(HoldproofError):
-    """The store was opened for one namespace and sees no other: open it for that one, or for all to do whole duties."""
+    """The store was opened for one namespace: open it for the other one, or for all to maintain the whole store."""
 
-    code, status, exit_code = "use.namespace", 403, 5
+    code = "use.namespace"
+    status = 403
+    exit_code = 5
 
 
 class MissingExtraError(HoldproofError):
     """Install the optional part named in the message."""
 
-    code, status, exit_code = "config.extra_missing", 500, 7
+    code = "config.extra_missing"
+    status = 500
+    exit_code = 7
 
 
 class RunningLoopError(HoldproofError):
-    """Inside a running event loop use the async face: `async with holdproof.open() as store`."""
+    """Inside a running event loop use the async client: `async with holdproof.open() as store`."""
 
-    code, exit_code = "use.running_loop", 2
+    code = "use.running_loop"
+    exit_code = 2
 
 
 class NestedCallError(HoldproofError):
-    """Inside a function of a transaction pass its `tx` on; the store would wait for itself."""
+    """Inside a function of a transaction use its `tx`; the store would wait for itself."""
 
-    code, exit_code = "use.nested", 2
+    code = "use.nested"
+    exit_code = 2
 
 
 class RemoteError(HoldproofError):
-    """It needs the process that has the store open: call the verbs of the nouns, or do it where the store is."""
+    """Only the process that has the store open can do this: call a method of a resource, or run it on that machine."""
 
-    code, status, exit_code = "use.remote", 400, 2
+    code = "use.remote"
+    status = 400
+    exit_code = 2
 
 
 class WrongClientError(InvalidInputError):
@@ -118,10 +135,13 @@ class WrongClientError(InvalidInputError):
 class ForkedError(HoldproofError):
     """A store does not survive fork(): start workers with spawn, or open the store only after the fork."""
 
-    code, exit_code = "use.forked", 2
+    code = "use.forked"
+    exit_code = 2
 
 
 class ClosedError(HoldproofError):
-    """The store is closed; open it again. This call was not carried out."""
+    """The store is closed; open it again. This call did not run."""
 
-    code, status, exit_code = "use.closed", 503, 6
+    code = "use.closed"
+    status = 503
+    exit_code = 6
