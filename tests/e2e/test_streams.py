@@ -9,6 +9,7 @@ from typing import Any
 import httpx
 import pytest
 
+from harness import tiles as log_tiles
 from holdproof.crypto import checkpoint, merkle, tiles
 from holdproof.crypto.tiles import Tile
 from holdproof.runtime import agents
@@ -87,7 +88,7 @@ def test_a_question_is_told_as_it_is_asked_and_as_it_is_answered(web: Web) -> No
         assert (found["escalation"]["id"], found["escalation"]["impact"]) == (asked.id, "HIGH_IMPACT")
         assert found["flow"]["to_status"] == "WAITING_ESCALATION"
         assert "secret" not in json.dumps(found)
-        web.store.escalations.resolve(asked.id, "APPROVED", by="ann")
+        web.store.escalations.resolve(asked.id, "approve", by="ann")
         answered = dict(events.next() for _ in range(2))
         assert (answered["resolution"]["id"], answered["resolution"]["resolved_by"]) == (asked.id, "ann")
 
@@ -151,7 +152,7 @@ def test_a_stream_shows_that_it_lives_and_ends_with_its_token(web: Web) -> None:
     client = web.logged_in()
     with following(client) as events:
         assert events.beat()
-        web.store.tokens.logout(client.cookies["holdproof"])
+        web.store.logins.logout(client.cookies["holdproof"])
         assert not events.beat() or not events.beat()
 
 
