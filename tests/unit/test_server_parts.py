@@ -16,7 +16,7 @@ from holdproof.server.metrics import Gauge, Metrics
 from holdproof.server.permissions import Caller
 from holdproof.server.rate_limit import Buckets
 from holdproof.server.serve import Place
-from holdproof.server.state import Faces
+from holdproof.server.state import ScopedStores
 
 EVENT = AccessEvent(0, "denied", 401, "c", "", "1.2.3.4", "GET", "/x", "no", 1, "")
 
@@ -178,7 +178,7 @@ def test_a_form_keeps_empty_fields_and_their_order() -> None:
 def test_a_caller_sees_a_store_for_its_namespace_and_the_whole_for_nouns_that_know_none(tmp_path: Path) -> None:
     async def main() -> None:
         async with holdproof.open(tmp_path / "home") as store:
-            faces, bound = Faces(store), Caller("agent", "bot", "far", "bot", frozenset({"relational"}))
+            faces, bound = ScopedStores(store), Caller("agent", "bot", "far", "bot", frozenset({"relational"}))
             assert faces.of(Caller("operator", "ann")) is store
             assert faces.of(bound, "relational") is store
             assert faces.of(bound, "flows").ns == "far"

@@ -116,7 +116,7 @@ class Root(Lazy):
             with formatter.section(group):
                 formatter.write_dl(rows)
 
-    def main(  # type: ignore[override]
+    def main(
         self,
         args: Sequence[str] | None = None,
         prog_name: str | None = None,
@@ -130,7 +130,7 @@ class Root(Lazy):
         if not standalone_mode:
             return run()
         try:
-            code = run()
+            code: int | str | None = run()
         except (KeyboardInterrupt, click.Abort):
             code = _INTERRUPTED
         except Exception as error:

@@ -59,12 +59,13 @@ def merge_options(ctx: click.Context, values: dict[str, Any]) -> Call:
     """Take the shared options out of `values` and merge them into those further left."""
     left = ctx.obj if isinstance(ctx.obj, Call) else Call()
     home, url, as_json = (values.pop(name, None) for name in _SHARED)
-    ctx.obj = Call(
+    call = Call(
         home=left.home if home is None else home,
         url=left.url if url is None else url,
         as_json=left.as_json or bool(as_json),
     )
-    return ctx.obj
+    ctx.obj = call
+    return call
 
 
 @dataclass(frozen=True)
