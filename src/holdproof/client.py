@@ -5,17 +5,19 @@ from collections.abc import Callable, Coroutine
 from functools import wraps
 from pathlib import Path
 from types import TracebackType
-from typing import Any, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 from holdproof.api import Resources
 from holdproof.api.awaitable import AwaitableStore
 from holdproof.executors import AsyncExecutor
 from holdproof.model.status import Check, Status
-from holdproof.remote import connect
 from holdproof.storage.executors import AsyncStorageExecutor
 from holdproof.storage.open_stores import OpenStores
 from holdproof.store import maintenance
 from holdproof.store.opening import Store, open_store
+
+if TYPE_CHECKING:
+    from holdproof.remote import Remote
 
 __all__ = [
     "Holdproof",
@@ -63,6 +65,13 @@ class Holdproof(AsyncExecutor, Resources[AsyncExecutor]):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         await self.close()
+
+
+def connect(url: str, token: str | None = None, **options: Any) -> "AwaitableStore[Remote]":
+    """Connect to a store on a server; it has the resources of an open one. Options are those of httpx, as `verify`."""
+    from holdproof.remote import connect as connect_remote  # noqa: PLC0415 (its HTTP client is only for those who connect)
+
+    return connect_remote(url, token, **options)
 
 
 def open(

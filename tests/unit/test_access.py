@@ -125,7 +125,7 @@ def test_nobody_closes_a_store_or_knows_a_role_that_is_none() -> None:
             (Claim("agent", "a"), Claim("flow", "p")),
         ),
         ("flows", "list", {}, (Claim("agent", None),)),
-        ("flows", "tree", {"root": "r"}, (Claim("flow", "r"),)),
+        ("flows", "tree", {"flow_id": "r"}, (Claim("flow", "r"),)),
         ("escalations", "wait", {"id": 3}, (Claim("escalation", 3),)),
         ("locks", "list", {"resource": "x"}, (Claim("flow", None),)),
     ],
