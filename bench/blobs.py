@@ -232,6 +232,6 @@ def _async(name: str, callers: int, size: str, act: Any, fill: Any = None) -> Co
 
     def sample(meter: Meter) -> None:
         with _store() as blobs:
-            asyncio.run(play(Blobs(AsyncExecutor(blobs._face.database), blobs.held), meter))
+            asyncio.run(play(Blobs(AsyncExecutor(blobs._executor.database), blobs.held), meter))
 
     return Contestant(name, callers, sample)

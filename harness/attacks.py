@@ -12,7 +12,7 @@ from typing import Any
 from harness.legacy_dboms import legacy_sigma
 from harness.raw_access import Past, behind
 from holdproof.crypto import canonical, checkpoint, frontier, keys, merkle
-from holdproof.crypto.checkpoint import Checkpoint
+from holdproof.crypto.checkpoint import LogCheckpoint
 from holdproof.evidence.evaluations import EVALUATIONS
 from holdproof.evidence.key_files import KeyFolder
 from holdproof.evidence.leaves import Projection
@@ -199,20 +199,20 @@ def rewrite(past: Past, change: str = "score = 0.99") -> None:
     past.ask("UPDATE log_leaves SET leaf = ? WHERE id = ?", changed, leaf_id)
 
 
-def regrow(past: Past, sign: Callable[[Checkpoint], str] | None) -> None:
+def regrow(past: Past, sign: Callable[[LogCheckpoint], str] | None) -> None:
     """Recompute the tree over the leaves that are there, and its head if somebody signs."""
     texts = [row[0].encode() for row in past.ask("SELECT leaf FROM log_leaves ORDER BY idx")]
     grown = frontier.append(frontier.EMPTY, merkle.leaf_hashes(texts)).frontier
     [(origin, head)] = past.ask("SELECT origin, head FROM log_state")
     if sign is not None:
-        head = sign(Checkpoint(origin, grown.size, grown.root()))
+        head = sign(LogCheckpoint(origin, grown.size, grown.root()))
     past.ask("UPDATE log_state SET size = ?, frontier = ?, head = ?", grown.size, grown.to_bytes(), head)
 
 
-def signed_by(key: keys.PrivateKey) -> Callable[[Checkpoint], str]:
+def signed_by(key: keys.PrivateKey) -> Callable[[LogCheckpoint], str]:
     return lambda head: checkpoint.sign(head, key).encode().decode()
 
 
-def thief(home: Path) -> Callable[[Checkpoint], str]:
+def thief(home: Path) -> Callable[[LogCheckpoint], str]:
     """The log key itself, stolen."""
     return signed_by(KeyFolder(home / "config" / "keys").load("log"))

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from holdproof.crypto import attest, b64, canonical, checkpoint, dsse, keys, merkle, tlog_proof
 from holdproof.crypto import dbom as dboms
-from holdproof.crypto.checkpoint import Checkpoint
+from holdproof.crypto.checkpoint import LogCheckpoint
 from holdproof.crypto.tlog_proof import TlogProof
 from holdproof.evidence.trust import PAYLOAD_TYPE
 from holdproof.upkeep import bundle
@@ -255,7 +255,7 @@ def invented(kind: str, subject: str, rows: list[tuple[str, str, dict[str, canon
         for number, ((projection, leaf, _), content) in enumerate(zip(rows, contents, strict=True))
     ]
     hashes = merkle.leaf_hashes(leaves)
-    head = checkpoint.sign(Checkpoint(origin, len(leaves), merkle.root(hashes)), log)
+    head = checkpoint.sign(LogCheckpoint(origin, len(leaves), merkle.root(hashes)), log)
     listed_keys: list[canonical.Json] = [
         {
             "keyid": key.keyid,

@@ -19,7 +19,7 @@ from holdproof.api import problems, wire
 from holdproof.api.catalogue import MethodSpec, Parameter, entries
 from holdproof.cli import generate, index
 from holdproof.cli.app import app
-from holdproof.cli.call import Call
+from holdproof.cli.call import CommandContext
 
 _ERROR_WORDS: Final = ("code", "message", "remedy")
 
@@ -53,7 +53,7 @@ class CommandLine:
 
     def _run(self, words: list[str]) -> tuple[int, Any]:
         with self._lock, pytest.MonkeyPatch.context() as patch:
-            patch.setattr(Call, "open", lambda _: contextlib.nullcontext(self._store))
+            patch.setattr(CommandContext, "open", lambda _: contextlib.nullcontext(self._store))
             with contextlib.redirect_stdout(io.StringIO()) as out, pytest.raises(SystemExit) as ended:
                 app.main([*words], prog_name="holdproof")
         return int(ended.value.code or 0), json.loads(out.getvalue())

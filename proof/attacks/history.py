@@ -13,7 +13,7 @@ from harness.witnesses import made, serving
 from holdproof import errors
 from holdproof.crypto import keys
 from holdproof.crypto.canonical import sha256_hex
-from holdproof.crypto.checkpoint import Checkpoint
+from holdproof.crypto.checkpoint import LogCheckpoint
 from proof.attacks.attacked_store import Lab, Place
 from proof.attacks.matrix import (
     FILES,
@@ -275,7 +275,7 @@ def _heads() -> Iterator[Attack]:
 def _kept(place: Place, size: int, root: bytes) -> None:
     """Write a line as the store does; nobody but it can sign, but the file is not asked for a signature."""
     [(origin,)] = place.past.ask("SELECT origin FROM log_state")
-    head = signed_by(keys.generate("ed25519"))(Checkpoint(origin, size, root))
+    head = signed_by(keys.generate("ed25519"))(LogCheckpoint(origin, size, root))
     text = json.dumps({"head": head, "sha256": sha256_hex(head.encode())})
     with (place.home / "state" / "heads.jsonl").open("a") as file:
         file.write(text + "\n")

@@ -8,11 +8,11 @@ import pytest
 
 from holdproof import sync
 from holdproof.memory.objects import object_checks
-from holdproof.memory.objects.object_checks import Flaw
+from holdproof.memory.objects.object_checks import ObjectFlaw
 from tests.conformance.decisions import OnStore
 
 
-def flaws(store: sync.Holdproof) -> list[Flaw]:
+def flaws(store: sync.Holdproof) -> list[ObjectFlaw]:
     """What the checks of memory find."""
     spaces, found = store.read(object_checks.names)
     found += pages(store, object_checks.content) + pages(store, object_checks.snapshots)
@@ -24,7 +24,7 @@ def flaws(store: sync.Holdproof) -> list[Flaw]:
     return found
 
 
-def pages(store: sync.Holdproof, check: Callable[..., object_checks.CheckedPage]) -> list[Flaw]:
+def pages(store: sync.Holdproof, check: Callable[..., object_checks.CheckedPage]) -> list[ObjectFlaw]:
     """What a check finds, page by page."""
     found, after = [], None
     while True:

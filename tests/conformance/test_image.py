@@ -271,7 +271,7 @@ class Images(OnMemory):
             data = car.dump(whole.roots, blocks[:gone] + blocks[gone + 1 :])
             (place / part.name).write_bytes(data)
             signed = image_files.Part(part.name, len(data), sha256(data).hexdigest(), part.head)
-            forged = image_files.Manifest(**{**_fields(made), "parts": (signed,)})
+            forged = image_files.ImageManifest(**{**_fields(made), "parts": (signed,)})
             path.write_bytes(image_files.encode(forged, store.context.keys.load("memory")))
             with pytest.raises(errors.ImageCorruptError):
                 other.image.load(place, did=self.did(store))
@@ -317,8 +317,8 @@ class Images(OnMemory):
         assert cars(folder / "one") == cars(folder / "two")
 
 
-def _fields(made: image_files.Manifest) -> dict[str, Any]:
-    return {name: getattr(made, name) for name in image_files.Manifest.__slots__}
+def _fields(made: image_files.ImageManifest) -> dict[str, Any]:
+    return {name: getattr(made, name) for name in image_files.ImageManifest.__slots__}
 
 
 class TestOnSqlite(OnSqlite, Images):

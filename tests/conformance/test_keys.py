@@ -245,7 +245,7 @@ class KeySuite(StoreOnSqlite):
     def test_once_there_is_a_root_no_key_introduces_itself(self) -> None:
         with self.open() as store:
             made = store.keys.init_root(offline=True)
-            assert not made.kept
+            assert not made.on_disk
             with pytest.raises(errors.UnknownKeyError):
                 submit(store)
             payload = store.keys.statement("judge").text

@@ -152,7 +152,7 @@ class Legacy:
         before = tree(self.user)
         report = self.migrate(dry_run=True)
         assert {each.outcome for each in report.sources} == {Outcome.WOULD_MOVE}
-        assert only(report, "history.db").found == {
+        assert only(report, "history.db").counts == {
             "cli_sessions": 3,
             "cli_session_events": 2,
             "cli_session_agents": 1,

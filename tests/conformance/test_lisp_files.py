@@ -46,7 +46,7 @@ class LispFiles(OnMemory):
 
     def test_every_version_is_in_the_history_in_its_order(self, store: sync.Holdproof, file: Path) -> None:
         done = store.archive.import_lisp(file)
-        assert (done.objects, done.versions, done.taken, done.known, done.changed) == (1, 3, 3, 0, 2)
+        assert (done.objects, done.versions, done.new, done.existing, done.changed) == (1, 3, 3, 0, 2)
         found = store.objects.get("a")
         assert (found.type, found.content, found.version) == (":NOTE", "two", 2)
         assert (found.meta["last_sync"], found.meta["foreign_hash"]) == (2, "a2")
@@ -71,14 +71,14 @@ class LispFiles(OnMemory):
         store.archive.import_lisp(file)
         before = root(store), leaves(store), store.objects.history("a").items, store.snapshots.list().items
         done = store.archive.import_lisp(file)
-        assert (done.taken, done.known, done.changed, done.snapshots) == (0, 3, 0, 0)
+        assert (done.new, done.existing, done.changed, done.snapshots) == (0, 3, 0, 0)
         assert before == (root(store), leaves(store), store.objects.history("a").items, store.snapshots.list().items)
 
     def test_a_file_that_has_grown_brings_only_what_is_new(self, store: sync.Holdproof, file: Path) -> None:
         store.archive.import_lisp(file)
         file.write_text(HEAD + HISTORY + version("a", "three", 3) + current("a", 3))
         done = store.archive.import_lisp(file)
-        assert (done.taken, done.known, done.changed) == (1, 3, 1)
+        assert (done.new, done.existing, done.changed) == (1, 3, 1)
         assert [each.version for each in store.objects.history("a").items] == [3, 2, 1]
 
     def test_a_memory_that_went_back_goes_back_here(self, store: sync.Holdproof, file: Path) -> None:
@@ -106,7 +106,7 @@ class LispFiles(OnMemory):
         before = store.objects.get("a")
         done = store.archive.import_lisp(file)
         after = store.objects.get("a")
-        assert (done.taken, done.changed, after.cid) == (0, 1, before.cid)
+        assert (done.new, done.changed, after.cid) == (0, 1, before.cid)
         assert (after.meta["last_sync"], after.meta["mine"]) == (9, 1)
 
     def test_a_dry_run_says_the_same_and_does_nothing(self, store: sync.Holdproof, file: Path) -> None:
@@ -115,7 +115,7 @@ class LispFiles(OnMemory):
         assert before == (root(store), leaves(store))
         done = store.archive.import_lisp(file)
         assert (said.dry_run, done.dry_run) == (True, False)
-        assert (said.taken, said.changed, said.hashes) == (done.taken, done.changed, done.hashes)
+        assert (said.new, said.changed, said.hashes) == (done.new, done.changed, done.hashes)
 
     def test_what_was_in_no_snapshot_is_kept_in_one_first(self, store: sync.Holdproof, file: Path) -> None:
         store.objects.put("a", type="t", content="before")

@@ -200,9 +200,9 @@ class AuditSuite(logs.OnSqlite):
                 settle(store)
                 kept.append(store.log.head())
             assert audit.walk(store.database, kept).ok
-            assert audit.walk(store.database, kept).kept == len(kept)
+            assert audit.walk(store.database, kept).heads == len(kept)
             for number, head in enumerate(kept):
-                other = checkpoint.Checkpoint(head.checkpoint.origin, head.checkpoint.size, b"\7" * 32)
+                other = checkpoint.LogCheckpoint(head.checkpoint.origin, head.checkpoint.size, b"\7" * 32)
                 false = checkpoint.sign(other, keys.generate("ed25519"))
                 forged = [*kept[:number], false, *kept[number + 1 :]]
                 assert audit.walk(store.database, forged).verdict is Verdict.FORKED
@@ -212,7 +212,7 @@ class AuditSuite(logs.OnSqlite):
             store.write(put)
             settle(store)
             stranger = checkpoint.sign(
-                checkpoint.Checkpoint("holdproof/other", 10**6, b"\7" * 32), keys.generate("ed25519")
+                checkpoint.LogCheckpoint("holdproof/other", 10**6, b"\7" * 32), keys.generate("ed25519")
             )
             assert audit.walk(store.database, [stranger]).ok
             assert audit.glance(store.database, [stranger]).ok
@@ -222,7 +222,7 @@ class AuditSuite(logs.OnSqlite):
             store.write(put)
             settle(store)
             said = store.log.head().checkpoint
-            later = checkpoint.Checkpoint(f"{said.origin}/1", said.size, said.root)
+            later = checkpoint.LogCheckpoint(f"{said.origin}/1", said.size, said.root)
             restored = checkpoint.sign(later, keys.generate("ed25519"))
             for look in (audit.walk, audit.glance):
                 assert look(store.database, [restored]).verdict is Verdict.ROLLED_BACK
@@ -326,7 +326,7 @@ class TestYesterdaysFile(logs.OnSqlite):
         assert self.verdict(lambda store: store.context.log.continuity) is Verdict.ROLLED_BACK
 
     def test_a_new_store_begins_its_log_beside_the_heads_of_another(self) -> None:
-        other = checkpoint.sign(checkpoint.Checkpoint("holdproof/other", 5, b"\7" * 32), keys.generate("ed25519"))
+        other = checkpoint.sign(checkpoint.LogCheckpoint("holdproof/other", 5, b"\7" * 32), keys.generate("ed25519"))
         marks = HeadFile(self.home / "state" / "heads.jsonl")
         marks.publish(other.encode().decode())
         self.write()

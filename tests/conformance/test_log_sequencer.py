@@ -8,7 +8,7 @@ import pytest
 
 from harness.servers import Postgres
 from holdproof import errors
-from holdproof.crypto.checkpoint import Checkpoint
+from holdproof.crypto.checkpoint import LogCheckpoint
 from holdproof.db import Tx
 from holdproof.db.sql import sql_postgres
 from holdproof.evidence import sequencer
@@ -95,7 +95,7 @@ class TestSequencer(logs.OnPostgres):
             settle(store)
             log, sign = store.context.log, store.context.log.sign
 
-            def refuse(head: Checkpoint) -> str:
+            def refuse(head: LogCheckpoint) -> str:
                 raise errors.UnavailableError("the key is away")
 
             monkeypatch.setattr(log, "sign", refuse)

@@ -8,7 +8,7 @@ import pytest
 from holdproof import errors, sql, sync
 from holdproof.content import encryption
 from holdproof.memory.objects import records
-from holdproof.memory.objects.records import Record, Sealed
+from holdproof.memory.objects.records import ObjectRecord, Sealed
 from tests.conformance.decisions import InMemory, OnPostgres, OnSqlite
 from tests.conformance.memories import OnMemory
 
@@ -218,7 +218,7 @@ class TestOnPostgres(OnPostgres, SealedMemory):
 
 def test_a_record_that_says_sealed_and_is_not_is_refused() -> None:
     envelope = b"HFS\x01" + bytes(60)
-    good = Record("a", "t", Sealed(envelope), {}, None, (), 1)
+    good = ObjectRecord("a", "t", Sealed(envelope), {}, None, (), 1)
     [block] = records.encode(good).values()
     assert records.decode(block) == good
     for wrong in (good._replace(content=Sealed(b"HFS\x02" + bytes(60))), good._replace(attributes={"x": 1})):

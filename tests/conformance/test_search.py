@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from holdproof import errors, sync
 from holdproof.memory.objects import records
-from holdproof.memory.objects.records import Record
+from holdproof.memory.objects.records import ObjectRecord
 from holdproof.memory.search import search_index
 from tests.conformance.decisions import InMemory, OnPostgres, OnSqlite
 from tests.conformance.memories import OnMemory
@@ -147,7 +147,7 @@ def test_a_word_is_no_longer_than_a_database_takes() -> None:
 
 
 def test_all_texts_of_a_record_are_in_its_words() -> None:
-    record = Record("id", "type", ["One", {"k": "two"}, 3, None], {"a": {"b": ["Three"]}}, "p", ("c",), 1)
+    record = ObjectRecord("id", "type", ["One", {"k": "two"}, 3, None], {"a": {"b": ["Three"]}}, "p", ("c",), 1)
     assert search_index.body(record, lambda _: None) == "one two three"
     made = records.encode(record._replace(content="long " * 60_000))
     read = records.decode(made[next(reversed(made))])

@@ -20,13 +20,13 @@ EVENT = AccessEvent(0, "denied", 401, "access.unauthenticated", "", "127.0.0.1",
 
 class Tokens(OnStore):
     def test_a_secret_is_shown_once_and_stored_as_its_hash(self, store: sync.Holdproof) -> None:
-        made = store.tokens.create("ci", role="auditor", nouns=["log", "flows", "log"])
+        made = store.tokens.create("ci", role="auditor", resources=["log", "flows", "log"])
         assert made.secret.startswith("hf_")
         assert len(made.secret) >= 46
         assert made.secret not in repr(made)
         found = store.tokens.authenticate(made.secret)
         assert found == store.tokens.get(made.token.token_id) == made.token
-        assert (found.role, found.nouns, found.ns) == ("auditor", ("flows", "log"), "*")
+        assert (found.role, found.resources, found.ns) == ("auditor", ("flows", "log"), "*")
         link = store.logins.create_link()
         stored = [row[0] for row in store.read(lambda tx: tx.all(_STORED))]
         assert len(stored) == 2
@@ -59,7 +59,7 @@ class Tokens(OnStore):
 
     def test_a_token_of_an_agent_works_where_the_agent_lives(self, store: sync.Holdproof) -> None:
         store.agents.register("far", version="1.0.0", ns="other")
-        made = store.tokens.create("far", role="agent", agent_id="far", nouns=["objects"])
+        made = store.tokens.create("far", role="agent", agent_id="far", resources=["objects"])
         assert (made.token.agent_id, made.token.ns) == ("far", "other")
         wrong: list[dict[str, Any]] = [{"role": "agent"}, {"role": "auditor", "agent_id": "far"}, {"role": "god"}]
         for given in wrong:
@@ -70,7 +70,7 @@ class Tokens(OnStore):
             with pytest.raises(errors.NotFoundError):
                 store.tokens.create("x", role="agent", **given)
         with pytest.raises(errors.InvalidInputError, match="keys"):
-            store.tokens.create("x", role="agent", agent_id="far", nouns=["keys"])
+            store.tokens.create("x", role="agent", agent_id="far", resources=["keys"])
 
     def test_a_session_token_of_an_agent_is_known_wherever_it_lives(self, store: sync.Holdproof) -> None:
         token = store.agents.register("far", version="1.0.0", ns="other").token
@@ -139,10 +139,10 @@ class Logins(OnStore):
 
     def test_a_token_that_ends_ends_its_logins(self, store: sync.Holdproof, clock: FrozenClock) -> None:
         for end in ("revoke", "time"):
-            token = store.tokens.create("t", role="auditor", nouns=["log"], ttl_s=1800).token
+            token = store.tokens.create("t", role="auditor", resources=["log"], ttl_s=1800).token
             session = store.logins.exchange(store.logins.create_link(token_id=token.token_id).secret)
             unused = store.logins.create_link(token_id=token.token_id, ttl_s=3600)
-            assert store.logins.authenticate(session.secret).nouns == ("log",)
+            assert store.logins.authenticate(session.secret).resources == ("log",)
             if end == "revoke":
                 store.tokens.revoke(token.token_id)
             else:

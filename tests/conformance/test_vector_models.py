@@ -45,7 +45,7 @@ def _filled(target: str) -> None:
 
 
 def _rows(store: Vectors[SyncExecutor], query: Query) -> list[Any]:
-    return store._face.read(lambda tx: tx.all(query))
+    return store._executor.read(lambda tx: tx.all(query))
 
 
 def test_a_text_is_kept_with_its_vector_and_found_by_another(target: str) -> None:

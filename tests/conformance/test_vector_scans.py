@@ -38,7 +38,7 @@ def test_a_larger_store_is_scanned_beside_the_event_loop_with_the_same_answers(t
         assert expected == nearest(vectors, query)
 
         async def ask() -> list[str]:
-            face = AsyncExecutor(store._face.database)
+            face = AsyncExecutor(store._executor.database)
             other = await face.run(open_vectors(face, dimensions=384))
             found = await asyncio.gather(*(other.search(query) for _ in range(8)))
             await other.close()
@@ -67,7 +67,7 @@ def test_an_upsert_costs_the_same_however_many_vectors_there_are(target: Path) -
             fold(target)
             for at in range(20):
                 store.upsert(f"v{at * 100:05}", [1.0] * SIZE)
-            written.append(store._face.database.backend.facts()["bytes"]["wal"])
+            written.append(store._executor.database.backend.facts()["bytes"]["wal"])
     assert 0 < written[1] < 2 * written[0]
 
 

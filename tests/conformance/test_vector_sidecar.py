@@ -137,7 +137,7 @@ def test_tombstones_are_swept_and_whoever_is_behind_begins_anew(
             for at in range(COUNT - 100, COUNT):
                 store.delete(f"v{at:05}")
         with opened(target) as store:
-            left = store._face.read(lambda tx: tx.all(sql("SELECT count(*) FROM vectors WHERE stamp = 0")))
+            left = store._executor.read(lambda tx: tx.all(sql("SELECT count(*) FROM vectors WHERE stamp = 0")))
             assert left == [(1,)]
             store.add("new", kept[0])
             store.delete("new")

@@ -48,7 +48,7 @@ class TestPlain(_OnDatabase):
 
     @pytest.fixture(autouse=True)
     def _without(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(codecs, "best", codecs.Plain)
+        monkeypatch.setattr(codecs, "best", codecs.PlainCodec)
 
 
 class TestMemory(_OnDatabase):

@@ -9,7 +9,7 @@ import pytest
 from harness.raw_access import Past, attack
 from holdproof import errors, sync
 from holdproof.crypto import checkpoint, keys
-from holdproof.crypto.checkpoint import Checkpoint
+from holdproof.crypto.checkpoint import LogCheckpoint
 from holdproof.evidence.key_files import KeyFolder
 from holdproof.model.verdicts import Verdict
 from tests.store_locations import StoreLocation, everything, submit
@@ -92,7 +92,7 @@ def test_a_plain_run_holds_a_restored_log_against_the_heads_that_still_count(
     place.sound()
     [told] = [each for each in sync.verify(place.home).not_checked if "a restore gave up" in each]
     assert origin in told
-    other = checkpoint.sign(Checkpoint(origin, size, bytes(32)), keys.generate("ed25519")).encode().decode()
+    other = checkpoint.sign(LogCheckpoint(origin, size, bytes(32)), keys.generate("ed25519")).encode().decode()
     with (place.home / "state" / "heads.jsonl").open("a") as file:
         file.write(json.dumps({"head": other}) + "\n")
     assert sync.verify(place.home, lock=False).verdict is Verdict.FORKED

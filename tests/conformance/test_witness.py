@@ -21,7 +21,7 @@ from harness.witnesses import NAME, made, serving
 from holdproof import errors, sync
 from holdproof.cli.app import app
 from holdproof.crypto import checkpoint, keys, merkle, tlog_proof, vkey, witness
-from holdproof.crypto.checkpoint import Checkpoint
+from holdproof.crypto.checkpoint import LogCheckpoint
 from holdproof.crypto.vkey import VerifierKey
 from holdproof.crypto.witness import AddCheckpoint
 from holdproof.db import sql
@@ -97,7 +97,7 @@ class WitnessSuite(logs.OnSqlite):
             served = made(store, tmp_path / "witness.json")
             said = store.log.head().checkpoint
             with served._state.locked():
-                served._state.write({said.origin: Checkpoint(said.origin, said.size + 5, b"\1" * 32)})
+                served._state.write({said.origin: LogCheckpoint(said.origin, said.size + 5, b"\1" * 32)})
             with serving(served) as url, pytest.raises(errors.ProofError) as seen:
                 store.log.witness(url, key=served.key.encode())
             assert seen.value.fields["verdict"] == "ROLLED_BACK"
@@ -110,7 +110,7 @@ class WitnessSuite(logs.OnSqlite):
             served = made(store, tmp_path / "witness.json")
             said = store.log.head().checkpoint
             with served._state.locked():
-                served._state.write({said.origin: Checkpoint(said.origin, said.size - back, b"\1" * 32)})
+                served._state.write({said.origin: LogCheckpoint(said.origin, said.size - back, b"\1" * 32)})
             with serving(served) as url, pytest.raises(errors.ProofError) as seen:
                 store.log.witness(url, key=served.key.encode())
             assert seen.value.fields["verdict"] == "FORKED"
@@ -234,7 +234,7 @@ class Tree:
 
     def request(self, old: int, size: int, *, hashes: list[bytes] | None = None) -> bytes:
         row = self.hashes if hashes is None else hashes
-        head = checkpoint.sign(Checkpoint(self.origin, size, merkle.root(row[:size])), self.key)
+        head = checkpoint.sign(LogCheckpoint(self.origin, size, merkle.root(row[:size])), self.key)
 
         def lookup(level: int, index: int) -> bytes:
             return merkle.root(row[index << level : (index + 1) << level])
@@ -288,7 +288,7 @@ def test_a_witness_follows_a_log_step_by_step(tree: Tree, tmp_path: Path) -> Non
         answer = served.add_checkpoint(tree.request(old, size))
         assert answer.status == 200
         [line] = witness.parse_cosignatures(answer.body.encode())
-        text = Checkpoint(tree.origin, size, merkle.root(tree.hashes[:size])).text()
+        text = LogCheckpoint(tree.origin, size, merkle.root(tree.hashes[:size])).text()
         assert served.key.verify(text, line.signature) == 1_700_000_000
 
 

@@ -17,8 +17,8 @@ import click
 import pytest
 from click.testing import CliRunner, Result
 
-from holdproof.cli.app import ResourceGroup, Root, app
-from holdproof.cli.call import Call, command
+from holdproof.cli.app import ResourceGroup, RootCommand, app
+from holdproof.cli.call import CommandContext, command
 from holdproof.errors import BusyError
 
 HOLDPROOF = str(Path(sys.executable).parent / "holdproof")
@@ -42,7 +42,7 @@ def process(*words: str, env: dict[str, str] | None = None, **options: Any) -> s
     return subprocess.run([HOLDPROOF, *words], env={**os.environ, **(env or {})}, text=True, check=False, **pipes)
 
 
-def run(*words: str, of: Root = app) -> Result:
+def run(*words: str, of: RootCommand = app) -> Result:
     return CliRunner().invoke(of, words)
 
 
@@ -232,7 +232,9 @@ def test_wrong_usage_is_json_too_if_asked(words: list[str]) -> None:
     assert (result.exit_code, json.loads(result.stdout)["error"]["code"]) == (2, "input.invalid")
 
 
-def walk(group: Root | ResourceGroup, words: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], click.Command]]:
+def walk(
+    group: RootCommand | ResourceGroup, words: tuple[str, ...] = ()
+) -> Iterator[tuple[tuple[str, ...], click.Command]]:
     yield words, group
     context = click.Context(group)
     for name in group.list_commands(context):
@@ -331,16 +333,16 @@ def test_an_error_is_a_message_and_a_remedy_or_json_with_its_facts(home: Path) -
 # --- the rim itself, with commands made for the purpose ----------------------------------------------------------
 
 
-def scratch(handler: Callable[[Call], Any]) -> Root:
+def scratch(handler: Callable[[CommandContext], Any]) -> RootCommand:
     commands: dict[str, click.Command] = {}
     command(commands, "go", example="holdproof go")(handler)
-    root = Root()
+    root = RootCommand()
     root.add_command(commands["go"])
     return root
 
 
-def raising(error: BaseException) -> Root:
-    def go(_: Call) -> None:
+def raising(error: BaseException) -> RootCommand:
+    def go(_: CommandContext) -> None:
         raise error
 
     return scratch(go)

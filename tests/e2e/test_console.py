@@ -251,7 +251,7 @@ def test_who_has_some_nouns_only_sees_these(web: Web, scene: Scene) -> None:
         ("agents", "/agents/agent?id=treasury-rebalancer", ("/inbox", f"/flows/flow?id={scene.parent}")),
         ("battles", "/evidence", ("/inbox", "/health")),
     ):
-        made = web.store.tokens.create("some", role="operator", nouns=[noun])
+        made = web.store.tokens.create("some", role="operator", resources=[noun])
         client = web.logged_in(web.store.logins.create_link(token_id=made.token.token_id).secret)
         assert page(client, path).text
         for other in others:

@@ -111,7 +111,7 @@ def test_an_auditor_reads_and_changes_nothing(web: Web) -> None:
 
 
 def test_a_token_keeps_to_its_nouns_and_its_namespace(web: Web) -> None:
-    client = web.client(secret(web, role="operator", nouns=["flows"]))
+    client = web.client(secret(web, role="operator", resources=["flows"]))
     problem(client.get("/v1/agents/list"), 403, "access.forbidden")
     assert client.get("/v1/flows/list").status_code == 200
     bound = web.client(secret(web, ns="elsewhere"))

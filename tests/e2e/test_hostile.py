@@ -42,8 +42,8 @@ def caller(web: Web, **about: Any) -> httpx.Client:
     return web.client(web.store.tokens.create("test", **about).secret)
 
 
-def agent(web: Web, *nouns: str, name: str = "bot") -> httpx.Client:
-    return caller(web, role="agent", agent_id=name, nouns=nouns or None)
+def agent(web: Web, *resources: str, name: str = "bot") -> httpx.Client:
+    return caller(web, role="agent", agent_id=name, resources=resources or None)
 
 
 def waiting(web: Web, client: httpx.Client) -> tuple[str, int]:
@@ -189,7 +189,7 @@ def test_what_the_door_keeps_for_one_caller_is_nothing_for_others(web: Web) -> N
     first = client.post("/v1/flows/start", json={"agent_id": "bot"}, headers=key)
     assert client.post("/v1/flows/start", json={"agent_id": "bot"}, headers=key).json() == first.json()
     kept = {"key": f"http:operator:keeper:{made.token.token_id}:order-1"}
-    for other in (caller(web, role="auditor"), agent(web, "idempotency"), caller(web, nouns=["idempotency"])):
+    for other in (caller(web, role="auditor"), agent(web, "idempotency"), caller(web, resources=["idempotency"])):
         problem(other.post("/v1/idempotency/get", json=kept), 403, "access.forbidden")
     for verb in ("settle", "delete", "once"):
         more = {"settle": {"result": 1}, "once": {"request": 1, "fn": True}}.get(verb, {})
@@ -277,7 +277,7 @@ def test_whoever_is_bound_to_a_namespace_learns_nothing_of_the_whole(web: Web) -
         bound = caller(web, role=role, ns="far")
         for path in ("/v1/status", "/v1/check", "/metrics", "/v1/storage/status"):
             problem(bound.get(path), 403, "use.namespace")
-    granted = caller(web, role="auditor", ns="far", nouns=["storage"])
+    granted = caller(web, role="auditor", ns="far", resources=["storage"])
     for path in ("/v1/status", "/metrics"):
         assert granted.get(path).is_success, path
 

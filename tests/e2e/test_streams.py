@@ -133,7 +133,7 @@ def test_an_agent_hears_of_its_own_flows_only(web: Web) -> None:
 def test_a_token_hears_of_its_namespace_and_its_nouns_only(web: Web) -> None:
     web.store.agents.register("far", version="1.0.0", ns="far")
     problem(operator(web, ns="far").get("/v1/events", params={"ns": "main"}), 403, "use.namespace")
-    problem(operator(web, nouns=["log"]).get("/v1/events"), 403, "access.forbidden")
+    problem(operator(web, resources=["log"]).get("/v1/events"), 403, "access.forbidden")
     problem(web.client().get("/v1/events"), 401, "access.unauthenticated")
     with following(operator(web, ns="far")) as events:
         near = web.store.flows.start("trader").flow_id

@@ -97,7 +97,7 @@ def test_keys_are_rotated_and_revoked_with_a_root_at_hand(home: Path, tmp_path: 
     submit()
     first = judge()
     made = parsed("keys", "init-root", "--recovery", "recovery.txt")
-    assert (made["kept"], "recovery" in made) == (True, False)
+    assert (made["on_disk"], "recovery" in made) == (True, False)
     assert parsed("keys", "rotate", "judge")["role"] == "judge"
     run("keys", "revoke", first[:10], "--from-index", "0", code=4)
     run("keys", "revoke", first[:10], "--from-index", "0", "--successors", "both", code=2)

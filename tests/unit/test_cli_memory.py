@@ -162,7 +162,7 @@ def test_garbage_is_counted_then_removed() -> None:
 
 def test_a_lisp_memory_comes_in_and_goes_out() -> None:
     Path("in.sexp").write_text('((:ID "a" :TYPE :NOTE :CONTENT "x" :VERSION 7 :HASH "h"))')
-    assert answer("import", "lisp", "in.sexp", "--dry-run")["taken"] == 1
+    assert answer("import", "lisp", "in.sexp", "--dry-run")["new"] == 1
     assert answer("objects", "list")["items"] == []
     assert answer("import", "lisp", "in.sexp")["hashes"] == {"DIFFERS": 1}
     assert answer("import", "lisp", "in.sexp")["changed"] == 0

@@ -12,10 +12,10 @@ __all__ = ["home"]  # every test has a home of its own
 
 def test_a_token_is_made_listed_and_revoked(home: Path) -> None:
     made = parsed(
-        "tokens", "create", "grafana", "--role", "auditor", "--nouns", "log", "--nouns", "flows", "--ttl-s", "9"
+        "tokens", "create", "grafana", "--role", "auditor", "--resources", "log", "--resources", "flows", "--ttl-s", "9"
     )
     token = made["token"]
-    assert (token["role"], token["nouns"], token["ns"]) == ("auditor", ["flows", "log"], "*")
+    assert (token["role"], token["resources"], token["ns"]) == ("auditor", ["flows", "log"], "*")
     assert made["secret"].startswith("hf_")
     [listed] = parsed("tokens", "list")["tokens"]
     assert listed == token

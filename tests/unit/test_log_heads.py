@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from holdproof.crypto import checkpoint, keys
-from holdproof.crypto.checkpoint import Checkpoint
+from holdproof.crypto.checkpoint import LogCheckpoint
 from holdproof.errors import BadKeyError, UnavailableError
 from holdproof.evidence import heads
 from holdproof.evidence.heads import HeadFile
@@ -18,7 +18,7 @@ KEY = keys.from_seed(b"\x01" * 32)
 
 
 def head(size: int, origin: str = "log/a") -> str:
-    return checkpoint.sign(Checkpoint(origin, size, size.to_bytes(32, "big")), KEY).encode().decode()
+    return checkpoint.sign(LogCheckpoint(origin, size, size.to_bytes(32, "big")), KEY).encode().decode()
 
 
 def sizes(marks: HeadFile) -> list[int]:
@@ -159,9 +159,9 @@ def test_a_head_that_cannot_be_kept_is_said(tmp_path: Path) -> None:
 
 
 def test_a_head_is_signed_as_checkpoints_are() -> None:
-    log, said = Log(KEY, lambda _: None), Checkpoint("log/a", 7, b"\3" * 32)
+    log, said = Log(KEY, lambda _: None), LogCheckpoint("log/a", 7, b"\3" * 32)
     for origin in ("log/a", "log/b", "log/a"):
-        head_of = Checkpoint(origin, said.size, said.root)
+        head_of = LogCheckpoint(origin, said.size, said.root)
         assert log.sign(head_of).encode() == checkpoint.sign(head_of, KEY).encode()
     other = keys.from_seed(b"\2" * 32)
     log.use(other)

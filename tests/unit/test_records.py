@@ -14,7 +14,7 @@ from holdproof.crypto import dagcbor
 from holdproof.crypto.mst_node import check_key
 from holdproof.memory.objects import commits, records
 from holdproof.memory.objects.commits import CommitNote
-from holdproof.memory.objects.records import Record, Sealed
+from holdproof.memory.objects.records import ObjectRecord, Sealed
 from holdproof.model.memory import Tagged
 from tests.unit.crypto.blocks import mutants
 
@@ -35,12 +35,12 @@ VALUES = st.recursive(
 )
 
 
-def made(**more: Any) -> Record:
+def made(**more: Any) -> ObjectRecord:
     fields: dict[str, Any] = {"id": "a", "type": "note", "content": None, "attributes": {}, "parent": None}
-    return Record(**{**fields, "children": (), "version": 1, **more})
+    return ObjectRecord(**{**fields, "children": (), "version": 1, **more})
 
 
-def block(record: Record) -> bytes:
+def block(record: ObjectRecord) -> bytes:
     return [*records.encode(record).values()][-1]
 
 

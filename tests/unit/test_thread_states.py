@@ -8,7 +8,7 @@ from holdproof.crypto import dagcbor
 from holdproof.errors import FormatError
 from holdproof.memory.threads import thread_states
 from holdproof.memory.threads.channel_values import BlockRef, InlineRef, ListRef, Ref
-from holdproof.memory.threads.thread_states import State
+from holdproof.memory.threads.thread_states import CheckpointState
 
 _HASH = st.binary(min_size=32, max_size=32)
 _TAG = st.text(st.characters(codec="utf-8", exclude_characters="\0"), min_size=1, max_size=100)
@@ -37,14 +37,14 @@ def plain(ref: Ref) -> list[dagcbor.Value]:
 
 @given(
     st.builds(
-        State,
+        CheckpointState,
         st.dictionaries(_NAME, REFS, max_size=5),
         st.binary(max_size=400),
         st.lists(_NAME, max_size=3).map(lambda names: tuple(sorted(names))),
         st.none() | _HASH,
     )
 )
-def test_a_state_is_strict_dag_cbor_and_comes_back_as_it_was(state: State) -> None:
+def test_a_state_is_strict_dag_cbor_and_comes_back_as_it_was(state: CheckpointState) -> None:
     blob = thread_states.encode(state)
     refs: dict[str, dagcbor.Value] = {name: plain(ref) for name, ref in state.refs.items()}
     assert blob == dagcbor.encode({"c": refs, "n": list(state.needs), "p": state.parent_h, "s": state.own})

@@ -16,9 +16,9 @@ from holdproof.db import MEMORY, open_database
 from holdproof.executors import SyncExecutor
 from holdproof.storage.vectors import codecs, open_vectors, scan, signs
 from holdproof.storage.vectors.matrix import Matrix, unit_rows
-from holdproof.storage.vectors.vector_rows import Change
+from holdproof.storage.vectors.vector_rows import VectorChange
 
-KINDS = [codecs.Plain, codecs.Int8]
+KINDS = [codecs.PlainCodec, codecs.Int8]
 number = st.floats(-1, 1, width=32)
 
 
@@ -56,13 +56,13 @@ def test_none_of_the_nearest_is_ever_left_out(kind: type[codecs.Codec]) -> None:
 
 def test_signs_are_counted_the_same_with_and_without_the_faster_part() -> None:
     chance = np.random.default_rng(2)
-    matrix = _matrix(codecs.Plain(), chance.standard_normal((700, 100)).astype(np.float32), signs=True)
+    matrix = _matrix(codecs.PlainCodec(), chance.standard_normal((700, 100)).astype(np.float32), signs=True)
     asked = _units([chance.standard_normal(100).tolist()])[0]
     fast, plain = signs.SignIndex(), signs.SignIndex()
     plain._fast = False
     first = fast.differing(matrix.view(), asked)
     assert (first == plain.differing(matrix.view(), asked)).all()
-    matrix.apply([Change(0, f"late {n}", 9, np.ones(100, "<f4").tobytes()) for n in range(20)])
+    matrix.apply([VectorChange(0, f"late {n}", 9, np.ones(100, "<f4").tobytes()) for n in range(20)])
     assert (fast.differing(matrix.view(), asked) == plain.differing(matrix.view(), asked)).all()
     assert first.max() <= signs.most(100)
 
@@ -72,16 +72,16 @@ def test_signs_are_counted_the_same_with_and_without_the_faster_part() -> None:
 
 def _matrix(codec: codecs.Codec, vectors: Any, *, signs: bool = False) -> Matrix:
     matrix = Matrix(codec, vectors.shape[1], signs=signs)
-    matrix.apply([Change(0, f"v{at}", at + 1, row.tobytes()) for at, row in enumerate(vectors.astype("<f4"))])
+    matrix.apply([VectorChange(0, f"v{at}", at + 1, row.tobytes()) for at, row in enumerate(vectors.astype("<f4"))])
     return matrix
 
 
 def test_a_view_stays_as_it_was_while_rows_come_and_go() -> None:
-    matrix = _matrix(codecs.Plain(), np.eye(4))
+    matrix = _matrix(codecs.PlainCodec(), np.eye(4))
     view = matrix.view()
     before = view.arrays["values"].copy()
     for turn in range(2000):
-        matrix.apply([Change(0, f"v{turn % 4}", 100 + turn, np.full(4, turn + 1, "<f4").tobytes())])
+        matrix.apply([VectorChange(0, f"v{turn % 4}", 100 + turn, np.full(4, turn + 1, "<f4").tobytes())])
     assert (view.arrays["values"] == before).all()
     assert (view.alive, list(view.ids[:4])) == (4, ["v0", "v1", "v2", "v3"])
     assert matrix.alive == 4
@@ -89,16 +89,16 @@ def test_a_view_stays_as_it_was_while_rows_come_and_go() -> None:
 
 
 def test_a_matrix_whose_vectors_all_went_and_came_back_has_only_those() -> None:
-    matrix = _matrix(codecs.Plain(), np.eye(3))
-    matrix.apply([Change(0, f"v{n}", 0, None) for n in range(3)])
+    matrix = _matrix(codecs.PlainCodec(), np.eye(3))
+    matrix.apply([VectorChange(0, f"v{n}", 0, None) for n in range(3)])
     assert (matrix.alive, matrix.total) == (0, 0)
-    matrix.apply([Change(0, "v1", 7, np.ones(3, "<f4").tobytes())])
+    matrix.apply([VectorChange(0, "v1", 7, np.ones(3, "<f4").tobytes())])
     assert (matrix.alive, matrix.total) == (1, 7)
 
 
 def test_the_same_change_twice_changes_nothing() -> None:
-    matrix = _matrix(codecs.Plain(), np.eye(3))
-    matrix.apply([Change(0, "v1", 2, np.ones(3, "<f4").tobytes())])
+    matrix = _matrix(codecs.PlainCodec(), np.eye(3))
+    matrix.apply([VectorChange(0, "v1", 2, np.ones(3, "<f4").tobytes())])
     assert matrix.view().count == 3
     assert matrix.total == 1 + 2 + 3
 

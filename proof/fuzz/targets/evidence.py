@@ -10,7 +10,7 @@ from harness.damaged_bytes import JSON_MARKS
 from holdproof import sync
 from holdproof.crypto import attest, checkpoint, dbom, dsse, frontier, merkle, note, statement, tiles, tlog_proof, vkey
 from holdproof.crypto import witness as witnesses
-from holdproof.crypto.checkpoint import Checkpoint
+from holdproof.crypto.checkpoint import LogCheckpoint
 from holdproof.crypto.dbom import Fields
 from holdproof.crypto.tlog_proof import TlogProof
 from holdproof.crypto.vkey import ED25519, VerifierKey
@@ -25,7 +25,7 @@ from proof.fuzz.targets.target import Target
 
 _ORIGIN: Final = "holdproof/fuzz"
 _LEAVES: Final = [merkle.leaf_hash(b"%d" % at) for at in range(70)]
-_HEAD: Final = checkpoint.sign(Checkpoint(_ORIGIN, 70, merkle.root(_LEAVES)), KEY)
+_HEAD: Final = checkpoint.sign(LogCheckpoint(_ORIGIN, 70, merkle.root(_LEAVES)), KEY)
 _LINES: Final = (b"\n", b"\xe2\x80\x94 ", b"=\n", b"0\n", b"18446744073709551616\n", b"c2sp.org/", b"index ", b"old ")
 
 

@@ -23,11 +23,11 @@ from holdproof.crypto import cid as cids
 from holdproof.errors import FormatError
 from holdproof.importers.lisp import lisp_hash, reader, sexpr, writer
 from holdproof.memory.objects import records
-from holdproof.memory.objects.records import Record, Sealed
+from holdproof.memory.objects.records import ObjectRecord, Sealed
 from holdproof.memory.skills import skill_blocks
 from holdproof.memory.threads import thread_states
 from holdproof.memory.threads.channel_values import BlockRef, InlineRef, ListRef, Ref
-from holdproof.memory.threads.thread_states import State
+from holdproof.memory.threads.thread_states import CheckpointState
 from holdproof.model.memory import Tagged
 from proof.fuzz.targets.target import Target
 
@@ -57,9 +57,9 @@ def _sexpr(data: bytes) -> None:
 def _record_seeds() -> Sequence[bytes]:
     rich = {"$odd": 2**80, "f": 0.5, "v": [0.25, 1.5], "deep": [{"x": None, "l": cids.of(b"x")}], "b": b"\x00"}
     made = [
-        Record("a", "note", "text", rich, None, (), 1),
-        Record("b", "note", Tagged("symbol", b"KEYWORD:X"), {}, "a", ("c", "d"), 2),
-        Record("c", "note", Sealed(b"HFS\x01" + bytes(range(60))), {}, None, (), 1),
+        ObjectRecord("a", "note", "text", rich, None, (), 1),
+        ObjectRecord("b", "note", Tagged("symbol", b"KEYWORD:X"), {}, "a", ("c", "d"), 2),
+        ObjectRecord("c", "note", Sealed(b"HFS\x01" + bytes(range(60))), {}, None, (), 1),
     ]
     blocks = [data for each in made for data in records.encode(each).values()]
     return [*blocks, records.encode_meta("a", {"vector": [0.1, 0.2], "last_sync": 2**64})[1]]
@@ -85,7 +85,7 @@ def _state_seeds() -> Sequence[bytes]:
         "plan": InlineRef("langgraph/1", b"\x00\x81\xa1a\x01"),
         "page": BlockRef("langgraph/1", bytes(range(32))),
     }
-    states = State(refs, b"own", ("messages", "old"), bytes(32)), State({}, b"", (), None)
+    states = CheckpointState(refs, b"own", ("messages", "old"), bytes(32)), CheckpointState({}, b"", (), None)
     return [thread_states.encode(state) for state in states]
 
 

@@ -44,7 +44,7 @@ def record(tx: Tx, events: Sequence[AccessEvent]) -> None:
 
 
 def _plain(text: str) -> str:
-    """Escape what a stranger sent, so that every database can store it and every terminal show it."""
+    """Escape what an unauthenticated client sent, so that every database can store it and every terminal show it."""
     printable = text if text.isprintable() else text.encode("unicode_escape").decode()
     return printable.encode(errors="backslashreplace").decode()[:_LONGEST]
 

@@ -37,7 +37,7 @@ class _Stored(NamedTuple):
     token_id: str | None
     name: str
     role: str
-    nouns: str | None
+    resources: str | None
     created_at: str
     expires_at: str
     ended_at: str | None
@@ -47,14 +47,14 @@ class _Stored(NamedTuple):
 
     def login(self) -> Login:
         """The row as a value."""
-        names = jsontext.load(self.nouns)
+        names = jsontext.load(self.resources)
         return Login(
             login_id=self.login_id,
             kind=self.kind,
             token_id=self.token_id,
             name=self.name,
             role=self.role,
-            nouns=None if names is None else tuple(names),
+            resources=None if names is None else tuple(names),
             created_at=self.created_at,
             expires_at=self.expires_at,
             ended_at=self.ended_at,
@@ -93,7 +93,7 @@ def create_link(
         token_id=token_id,
         name=validation.name("name", name) if token is None else token.name,
         role=role if token is None else token.role,
-        nouns=None if token is None else token.nouns,
+        resources=None if token is None else token.resources,
         created_at=tx.now,
         expires_at=later(tx.now, validation.number("ttl_s", ttl_s, least=0.001, most=MOST_LINK_S)),
         ended_at=None,
@@ -105,7 +105,7 @@ def create_link(
 def _write(tx: Tx, login: Login, prefix: str) -> NewLogin:
     secret = tokens.new_secret(tx, prefix)
     row = login.to_dict()
-    del row["nouns"]  # they are the token's
+    del row["resources"]  # they are the token's
     tx.execute(_ADD, **row, secret_hash=tokens.digest(secret), expect=1)
     return NewLogin(login, secret)
 
@@ -136,7 +136,7 @@ def exchange(tx: Tx, code: str, *, ttl_s: float = SESSION_S, ns: str = EVERY) ->
         token_id=link.token_id,
         name=link.name,
         role=link.role,
-        nouns=link.nouns,
+        resources=link.resources,
         created_at=tx.now,
         expires_at=later(tx.now, validation.seconds("ttl_s", ttl_s, least=0.001)),
         ended_at=None,

@@ -19,7 +19,7 @@ from holdproof.crypto import canonical
 from holdproof.db import Tx, lock_exclusive, sql
 from holdproof.errors import AgentInactiveError, AuthenticationError, InvalidInputError, NotFoundError
 from holdproof.errors import UnauthenticatedError as Unauthenticated
-from holdproof.evidence.tables import Record, Table
+from holdproof.evidence.tables import StoredRecord, Table
 from holdproof.model import jsontext
 from holdproof.model.access import ROLES, NewToken, Token
 from holdproof.model.agents import Agent
@@ -42,6 +42,7 @@ TOKENS: Final = Table(
         *("token_id", "name", "role", "agent_id", "nouns", "secret_hash", "created_by", "created_at"),
         *("expires_at", "revoked_at", "revoked_by", "ns"),
     ),
+    columns={"resources": "nouns"},
     loads={"nouns": _names},
 )
 # Ninety days: long enough for a dashboard, short enough that a forgotten token ends.
@@ -50,7 +51,7 @@ grantable: set[str] = set()
 """The resources that a token of an agent may name: the layer above, which declares resources, adds them."""
 _PREFIX: Final = "hf_"
 _SECRET_BYTES: Final = 32
-_MOST_NOUNS: Final = 100
+_MOST_RESOURCES: Final = 100
 _AFTER_EVERY_ID: Final = "\U0010ffff"
 """Sorts after every token id, which are ASCII."""
 
@@ -63,7 +64,7 @@ def create(
     *,
     role: str = "operator",
     agent_id: str | None = None,
-    nouns: Iterable[str] | None = None,
+    resources: Iterable[str] | None = None,
     ttl_s: float | None = TTL_S,
     by: str = "operator",
     ns: str = EVERY,
@@ -79,7 +80,7 @@ def create(
         "name": validation.name("name", name),
         "role": role,
         "agent_id": agent_id,
-        "nouns": _resources(role, nouns),
+        "nouns": _resources(role, resources),
         "secret_hash": digest(secret),
         "created_by": validation.name("by", by),
         "created_at": tx.now,
@@ -100,16 +101,16 @@ def digest(secret: str) -> str:
     return sha256(secret.encode(errors="surrogatepass")).hexdigest()
 
 
-def _resources(role: str, nouns: Iterable[str] | None) -> str | None:
+def _resources(role: str, resources: Iterable[str] | None) -> str | None:
     """The names of resources as JSON text."""
-    if nouns is None:
+    if resources is None:
         return None
-    names = sorted({validation.name("a resource", each) for each in nouns})
-    if len(names) > _MOST_NOUNS:
-        raise InvalidInputError(f"a token names at most {_MOST_NOUNS} resources")
+    names = sorted({validation.name("a resource", each) for each in resources})
+    if len(names) > _MOST_RESOURCES:
+        raise InvalidInputError(f"a token names at most {_MOST_RESOURCES} resources")
     if role == "agent" and (beyond := [each for each in names if each not in grantable]):
         raise InvalidInputError(
-            f"an agent may be granted {', '.join(sorted(grantable))}, not {', '.join(beyond)}", nouns=beyond
+            f"an agent may be granted {', '.join(sorted(grantable))}, not {', '.join(beyond)}", resources=beyond
         )
     return canonical.dump_text(names)
 
@@ -133,7 +134,7 @@ def get(tx: Tx, token_id: str, *, ns: str = EVERY) -> Token:
     return _record(tx, token_id, ns).value
 
 
-def _record(tx: Tx, token_id: str, ns: str) -> Record[Token]:
+def _record(tx: Tx, token_id: str, ns: str) -> StoredRecord[Token]:
     row = tx.one(_FIND, token_id=token_id)
     record = None if row is None else TOKENS.record(row)
     if record is None or ns not in (EVERY, record.value.ns):
@@ -225,5 +226,5 @@ _TOUCH = sql(
 
 
 def touch(tx: Tx, used: Mapping[str, str]) -> None:
-    """Record when tokens were last used; a moment older than the recorded one changes nothing."""
+    """StoredRecord when tokens were last used; a moment older than the recorded one changes nothing."""
     tx.many(_TOUCH, [{"token_id": token_id, "at": at} for token_id, at in sorted(used.items())])

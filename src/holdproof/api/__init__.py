@@ -1,4 +1,4 @@
-"""Which operations a store shows: its nouns, declared once for both faces."""
+"""The operations that a store offers: its resources, declared once for the sync and the async client."""
 
 from holdproof.api.flow_block import FlowBlock, OpenFlow
 from holdproof.api.flow_functions import FlowFunction

@@ -15,7 +15,7 @@ T = TypeVar("T")
 
 
 def _ungated(fn: Callable[Concatenate[Tx, P], T]) -> Callable[Concatenate[Context, P], Future[T]]:
-    """An operation that writes while the store is locked too: people log in to see why."""
+    """Let an operation write while the store is locked too: people log in to see why."""
 
     @wraps(fn)
     def write(context: Context, /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
@@ -30,7 +30,11 @@ class Tokens(Resource[Executor]):
     group = "Operate"
 
     create = Writes(
-        tokens.create, secret=True, delegates=True, example="grafana --role auditor --nouns log --ttl-s 2592000"
+        tokens.create,
+        secret=True,
+        delegates=True,
+        parameters={"resources": "Only these resources; for an agent, these too."},
+        example="grafana --role auditor --resources log --ttl-s 2592000",
     )
     get = Reads(tokens.get)
     list = Reads(
@@ -39,6 +43,7 @@ class Tokens(Resource[Executor]):
         example="--all",
     )
     revoke = Writes(tokens.revoke, example="0198a7c2-9c1e-7a3b-8d4e-5f6071829304 --by ann")
+    # For the server only: they take secrets of callers who are not authenticated yet.
     authenticate = Reads(tokens.authenticate, internal=True)
     authenticate_agent = Reads(tokens.authenticate_agent, internal=True)
     touch = Awaits(_ungated(tokens.touch), internal=True)
@@ -53,6 +58,7 @@ class Logins(Resource[Executor]):
         _ungated(logins.create_link),
         secret=True,
         delegates=True,
+        # The server fills these in: nobody creates a link for somebody else.
         from_caller=("token_id", "name", "role"),
         example="--name ann",
     )
@@ -84,7 +90,7 @@ class AccessLog(Resource[Executor]):
 class AccessResources(Generic[Executor]):
     """The resources of access, of a client."""
 
-    def __init__(self, face: Executor) -> None:
-        self.tokens = Tokens(face)
-        self.logins = Logins(face)
-        self.access_log = AccessLog(face)
+    def __init__(self, executor: Executor) -> None:
+        self.tokens = Tokens(executor)
+        self.logins = Logins(executor)
+        self.access_log = AccessLog(executor)

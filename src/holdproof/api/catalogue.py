@@ -15,7 +15,7 @@ from typing import Any, Union, get_args, get_origin, get_type_hints
 
 from holdproof.api.parameters import CALLED_BACK, PARAMETERS
 from holdproof.api.resources import Resources
-from holdproof.api.wire import Named, Schema, Shape, dump, shape
+from holdproof.api.wire import Named, Schema, WireShape, dump, shape
 from holdproof.db import Refused
 from holdproof.db.effects import Give
 from holdproof.errors import MissingExtraError
@@ -27,7 +27,7 @@ class Parameter:
     """One parameter of a method."""
 
     name: str
-    shape: Shape
+    shape: WireShape
     required: bool
     default: Any = None
     many: bool = False
@@ -66,7 +66,7 @@ class MethodSpec:
     secret: bool
     """Whether it returns a secret, which is shown once and stored nowhere."""
     parameters: tuple[Parameter, ...]
-    answer: Shape
+    answer: WireShape
     summary: str
     signature: inspect.Signature
     exposure: Exposure = field(default_factory=Exposure)
@@ -95,6 +95,7 @@ class MethodSpec:
 
     def arguments(self, values: Mapping[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """Turn arguments by name into those by position and those by keyword."""
+        # Only `*args` need a position; everything else can be passed by keyword.
         several = [each.name for each in self.parameters if each.many]
         args = tuple(item for name in several for item in values.get(name, ()))
         return args, {name: value for name, value in values.items() if name not in several}
@@ -142,6 +143,7 @@ def without_namespaces() -> frozenset[str]:
 
 
 def _declared() -> Iterable[tuple[str, Resource[Any]]]:
+    # Without an executor: nothing is called, only declarations are read.
     for name, each in sorted(vars(Resources(None)).items()):  # type: ignore[type-var]
         if isinstance(each, Resource):
             yield name, each
@@ -151,7 +153,7 @@ def declared_resources() -> Iterable[tuple[str, Resource[Any]]]:
     """Yield every resource of a store by name, except those whose extra is not installed."""
     for name, resource in _declared():
         try:
-            _ = resource.kind
+            _ = resource.kind  # imports the module of a lazy resource
         except MissingExtraError:  # it cannot be offered here
             continue
         yield name, resource

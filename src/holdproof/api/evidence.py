@@ -1,4 +1,4 @@
-"""What was decided and can be proved, and keeping the store whole: the nouns of evidence and upkeep."""
+"""The resources of evidence and upkeep: evaluations, DBOMs, keys, the log, verification, backups, erasure."""
 
 from typing import Generic
 
@@ -16,6 +16,7 @@ class Verify(Resource[Executor]):
 
     group = "Prove"
 
+    # Finding tampering locks the store; auditors and read-only tools may call it without that.
     run = RunsWith(verify.run, tool=True, read_only_with={"lock": False}, exit_code=exit_verdict)
 
 
@@ -28,8 +29,8 @@ class Watch(Resource[Executor]):
     follow = StreamsWith(watch.follow, reads=True, draw="frame")
 
 
-class Bundle(Resource[Executor]):
-    """Records with all that a stranger needs to check them."""
+class BundleResource(Resource[Executor]):
+    """Records with everything needed to check them offline."""
 
     group = "Prove"
 
@@ -47,7 +48,7 @@ class Lockdown(Resource[Executor]):
     unlock = RunsWith(lockdown.unlock, files=("envelope",))
 
 
-class Backup(Resource[Executor]):
+class BackupResource(Resource[Executor]):
     """Copies of the whole store, made while it is in use."""
 
     group = "Operate"
@@ -65,6 +66,7 @@ class Erase(Resource[Executor]):
     subject = RunsWith(
         erase.subject, example="'Ada Lovelace' --who dpo --yes", confirm="Erase everything of {name!r} for good?"
     )
+    # The table is named as in the schema, where evaluations are `battles`.
     record = RunsWith(erase.record, example="battles 17 --yes", confirm="Erase record {id} of {table} for good?")
     list = Reads(erase.list, columns=("id", "what", "count", "who", "erased_at"))
 
@@ -95,6 +97,7 @@ class Evaluations(Resource[Executor]):
         example="--since 2026-01-01 --min-score 0.5 --json",
     )
     get = Reads(evaluations.get, tool=True, example="b-1")
+    # Decrypts what belongs to a person: not for auditors.
     reveal = Reads(evaluations.reveal, reveals=True)
 
 
@@ -107,11 +110,12 @@ class Dbom(Resource[Executor]):
     envelope = Reads(dbom.envelope, example="b-1 --format sigstore")
     verify = Runs(dbom.verify, reads=True, example="dboms/dbom_b-1.json", exit_code=exit_verdict)
     repair = RunsWith(dbom.repair, example="--full")
+    # Calls a function of the caller's machine, so it is not offered to remote clients.
     check_intent = Runs(intent_spread.check_intent, local=True, example="my_models:embed", exit_code=exit_unsound)
     spread = Reads(intent_spread.spread, example="--threshold 0.85")
 
 
-class Keys(Resource[Executor]):
+class KeysResource(Resource[Executor]):
     """Who signs, for what, and up to where in the log."""
 
     group = "Prove"
@@ -124,6 +128,7 @@ class Keys(Resource[Executor]):
     readmission = Reads(keys.readmission, document="text")
     statement = RunsWith(keys.statement, document="text")
     import_statement = Writes(keys.import_statement, files=("text",))
+    # The root key and its recovery never cross a wire: these two work on files of the store's machine.
     init_root = RunsWith(trust.init_root, local=True)
     recover_root = RunsWith(trust.recover_root, local=True, files=("recovery",))
     export_root = RunsWith(trust.export_root)
@@ -131,7 +136,7 @@ class Keys(Resource[Executor]):
 
 
 class Imports(Resource[Executor]):
-    """Data of other programs, taken over as it is."""
+    """Data of other programs, imported as it is."""
 
     group = "Operate"
 
@@ -142,7 +147,7 @@ class Imports(Resource[Executor]):
     )
 
 
-class Log(Resource[Executor]):
+class LogResource(Resource[Executor]):
     """The append-only log: its head, proofs out of it, audits of it, and who else keeps it."""
 
     group = "Prove"
@@ -152,6 +157,7 @@ class Log(Resource[Executor]):
     prove = Reads(log.prove, tool=True, example="0198a7c2-9c1e-7a3b-8f00-5d2c6e1b4a97")
     prove_consistency = Reads(log.prove_consistency, example="1000 2000")
     tile = Reads(log.tile)
+    # On PostgreSQL a leaf gets its place after its commit, so that some may wait for the next signed head.
     pending = Reads(log.pending)
     audit = RunsWith(audit.audit, reads=True, example="--full", exit_code=exit_verdict)
     level = RunsWith(witness_client.level, reads=True)
@@ -159,18 +165,18 @@ class Log(Resource[Executor]):
 
 
 class EvidenceResources(Generic[Executor]):
-    """The nouns of evidence and upkeep, shown by a face."""
+    """The resources of evidence and upkeep, bound to an executor."""
 
-    def __init__(self, face: Executor) -> None:
-        self.evaluations = Evaluations(face)
-        self.dbom = Dbom(face)
-        self.keys = Keys(face)
-        self.log = Log(face)
-        self.verify = Verify(face)
-        self.watch = Watch(face)
-        self.bundle = Bundle(face)
-        self.lockdown = Lockdown(face)
-        self.backup = Backup(face)
-        self.erase = Erase(face)
-        self.retention = Retention(face)
-        self.imports = Imports(face)
+    def __init__(self, executor: Executor) -> None:
+        self.evaluations = Evaluations(executor)
+        self.dbom = Dbom(executor)
+        self.keys = KeysResource(executor)
+        self.log = LogResource(executor)
+        self.verify = Verify(executor)
+        self.watch = Watch(executor)
+        self.bundle = BundleResource(executor)
+        self.lockdown = Lockdown(executor)
+        self.backup = BackupResource(executor)
+        self.erase = Erase(executor)
+        self.retention = Retention(executor)
+        self.imports = Imports(executor)

@@ -19,8 +19,8 @@ class OpenFlow(Resource[Executor]):
     approve = RunsWith(runs.approve)
     heartbeat = RunsWith(runs.beat)
 
-    def __init__(self, face: Executor, run: FlowRun) -> None:
-        super().__init__(face)
+    def __init__(self, executor: Executor, run: FlowRun) -> None:
+        super().__init__(executor)
         self._run = run
 
     @property
@@ -43,19 +43,20 @@ class FlowBlock(Resource[Executor]):
 
     _run: FlowRun
 
-    def __init__(self, face: Executor, entering: Work[FlowRun]) -> None:
-        super().__init__(face)
+    def __init__(self, executor: Executor, entering: Work[FlowRun]) -> None:
+        super().__init__(executor)
         self._entering = entering
 
     @classmethod
-    def taken(cls, face: Executor, run: FlowRun) -> "FlowBlock[Executor]":  # type: ignore[misc]
-        """A block around a flow that is leased already: it can only be left."""
-        block = cls(face, _nothing())
+    def around(cls, executor: Executor, run: FlowRun) -> "FlowBlock[Executor]":  # type: ignore[misc]
+        """Return a block around a flow that is leased already: it can be left, not entered."""
+        block = cls(executor, _nothing())
         block._run = run
         return block
 
     def _enter(self) -> Work[FlowRun]:
         """Open the flow, or resume it; a block is entered once."""
+        # A generator runs once: entered again, it would end at once and hand out no flow.
         if inspect.getgeneratorstate(self._entering) != inspect.GEN_CREATED:
             raise InvalidInputError("a block is entered once: `flows.run` makes another")
         return self._entering
@@ -64,11 +65,12 @@ class FlowBlock(Resource[Executor]):
         """What leaving the block has to do; nothing if the worker itself is being stopped."""
         if error is None:
             return runs.complete(self._run)
+        # KeyboardInterrupt and the like stop the worker, not the flow: its lease ends, and another worker resumes it.
         return runs.abort(self._run, error) if isinstance(error, Exception) else None
 
     async def __aenter__(self: "FlowBlock[AsyncExecutor]") -> OpenFlow[AsyncExecutor]:
-        self._run = await self._face.run(self._enter())
-        return OpenFlow(self._face, self._run)
+        self._run = await self._executor.run(self._enter())
+        return OpenFlow(self._executor, self._run)
 
     async def __aexit__(
         self: "FlowBlock[AsyncExecutor]",
@@ -77,11 +79,11 @@ class FlowBlock(Resource[Executor]):
         trace: TracebackType | None,
     ) -> None:
         if (work := self._leaving(error)) is not None:
-            await self._face.run(work)
+            await self._executor.run(work)
 
     def __enter__(self: "FlowBlock[SyncExecutor]") -> OpenFlow[SyncExecutor]:
-        self._run = self._face.run(self._enter())
-        return OpenFlow(self._face, self._run)
+        self._run = self._executor.run(self._enter())
+        return OpenFlow(self._executor, self._run)
 
     def __exit__(
         self: "FlowBlock[SyncExecutor]",
@@ -90,9 +92,9 @@ class FlowBlock(Resource[Executor]):
         trace: TracebackType | None,
     ) -> None:
         if (work := self._leaving(error)) is not None:
-            self._face.run(work)
+            self._executor.run(work)
 
 
 def _nothing() -> Work[FlowRun]:
     raise InvalidInputError("this flow is leased already")
-    yield
+    yield  # makes it a generator: the error comes when the block is entered

@@ -33,13 +33,17 @@ class FlowFunction(Generic[P, R]):
     """A registered function: each call opens a flow and works on it, and gives what the function gives."""
 
     def __init__(self, fn: Callable[..., R], performs: Performs, opening: Mapping[str, Any]) -> None:
-        self._fn, self._performs, self._opening = fn, performs, opening
+        self._fn = fn
+        self._performs = performs
+        self._opening = opening
         update_wrapper(self, fn)
         signature = inspect.signature(fn)
+        # Without the first parameter, the open flow: callers do not pass it.
         self.__signature__ = signature.replace(parameters=list(signature.parameters.values())[1:])
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         """Open a flow and run the function in it."""
+        # Wrong arguments fail here, before a flow is opened that could only fail.
         self.__signature__.bind(*args, **kwargs)
         return self._performs(args, kwargs, self._opening)  # type: ignore[no-any-return]
 
@@ -51,7 +55,7 @@ class FlowFunction(Generic[P, R]):
 
 def register(
     registry: Registry,
-    face: AsyncExecutor | SyncExecutor,
+    executor: AsyncExecutor | SyncExecutor,
     fn: Callable[..., R],
     *,
     name: str,
@@ -62,13 +66,13 @@ def register(
     """Register a function under its name."""
 
     def bind(run: FlowRun, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Callable[[], Any]:
-        return partial(fn, OpenFlow(face, run), *args, **kwargs)
+        return partial(fn, OpenFlow(executor, run), *args, **kwargs)
 
     def performs(args: Sequence[Any], kwargs: Mapping[str, Any], opening: Mapping[str, Any]) -> Any:
-        return face.run(functions.call(registered, args, kwargs, **with_namespace(face, {**opening})))
+        return executor.run(functions.call(registered, args, kwargs, **with_namespace(executor, {**opening})))
 
     registered = RegisteredFunction(name, version, lease_s, opening.get("agent_id"), bind)
-    enlist(registry, registered, fn, soft=isinstance(face, AsyncExecutor))
+    enlist(registry, registered, fn, soft=isinstance(executor, AsyncExecutor))
     return FlowFunction(fn, performs, opening)
 
 
@@ -77,5 +81,6 @@ def enlist(registry: dict[str, K], kind: K, fn: Callable[..., Any], *, soft: boo
     name = validation.name("name", kind.name)
     if inspect.iscoroutinefunction(fn) != soft:
         raise WrongClientError(f"flow {name} must be {'async def' if soft else 'def'} for this client", name=name)
+    # One step, so that of two threads that register the same name one is refused.
     if registry.setdefault(name, kind) is not kind:
         raise AlreadyExistsError(f"the flow {name} has a function already", name=name)

@@ -78,7 +78,7 @@ class Snapshots(Resource[Executor]):
     merge = RunsWith(snapshots.merge)
 
 
-class Image(Resource[Executor]):
+class ImageResource(Resource[Executor]):
     """All that is known, in files that load in an instant."""
 
     group = "Operate"
@@ -86,6 +86,7 @@ class Image(Resource[Executor]):
     dump = RunsWith(image.dump, example="/mnt/usb/memory")
     load = RunsWith(image.load, example="--verify lazy")
     open = RunsWith(image.open, local=True)
+    # Scheduled: writes the images that the configured heartbeat says are due.
     beat = RunsWith(housekeeping.write_due_images, columns=("name", "made_at", "files", "bytes", "rev"))
     list = RunsWith(image.list, reads=True, columns=("name", "made_at", "files", "bytes", "rev", "damage"))
 
@@ -99,6 +100,7 @@ class Archive(Resource[Executor]):
     import_car = RunsWith(archive.import_car, example="memory.car")
     export_lisp = Runs(files.export_lisp, example="memory.sexp --at head")
     import_lisp = RunsWith(files.import_lisp, example="memory-image.lisp --dry-run")
+    # Nothing can be taken back from IPFS, hence the question; with a passphrase only ciphertext leaves.
     push = RunsWith(
         archive.push,
         example="--mode file --encrypt 'correct horse'",
@@ -172,6 +174,7 @@ class Notes(Resource[Executor]):
 class Memory(Resource[Executor]):
     """What a model is given as tools; answers are sentences."""
 
+    # The tools have the names that the prompts of the seed use.
     checkpoint_memory = RunsWith(memory_tools.checkpoint_memory, tool="checkpoint_memory")
     restore_memory = RunsWith(memory_tools.restore_memory, tool="restore_memory")
 
@@ -183,10 +186,12 @@ class Skills(Resource[Executor]):
     grantable = True
 
     fingerprint = Runs(skills.fingerprint, local=True, example="skills/deploy.org")
+    # Agents may load skills, but never decide which ones: a grant of the resource leaves these methods out.
     approve = RunsWith(
         skill_watch.approve, grantable=False, local=True, example="skills/deploy.org --by ada --comment reviewed"
     )
     revoke = RunsWith(skill_watch.revoke, grantable=False, example="skills/deploy.org --by ada --comment outdated")
+    # Local, like `fingerprint` and `watch`: the file is read where the agent runs, and compared with the approval.
     load = RunsWith(skill_watch.load, local=True, document="text", example="skills/deploy.org --json")
     verify = RunsWith(skill_watch.verify, grantable=False, draw="skills", example="--json", exit_code=exit_skills)
     watch = StreamsWith(skill_watch.watch, local=True, example="--every-s 2 --json")
@@ -202,7 +207,7 @@ class MemoryResources(Generic[Executor]):
         self.objects = Objects(executor)
         self.graph = Graph(executor)
         self.snapshots = Snapshots(executor)
-        self.image = Image(executor)
+        self.image = ImageResource(executor)
         self.archive = Archive(executor)
         self.threads = Threads(executor)
         self.transcripts = Transcripts(executor)

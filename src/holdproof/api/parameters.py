@@ -239,7 +239,6 @@ PARAMETERS: Final[Mapping[str, str]] = {
     # Tokens and logins.
     "token_id": "The token's id.",
     "login_id": "The id of the link or session.",
-    "nouns": "Only these resources; for an agent, these too.",
     "code": "The code of a link.",
     "secret": "The secret.",
     "used": "When each token was used.",

@@ -17,7 +17,10 @@ _BY_CODE: Final[dict[str, type[HoldproofError]]] = {
 
 
 def problem(error: HoldproofError, number: str = "", *, inside: bool = True) -> dict[str, Any]:
-    """An error as it is told, under the number of its request; what went wrong inside only if that may be told."""
+    """Return an error as a problem document, with the number of its request.
+
+    Without `inside`, what went wrong within the server stays in its log.
+    """
     hidden = error.status >= HTTPStatus.INTERNAL_SERVER_ERROR and not inside
     more = f"this could not be done; the server's log has more{f' under {number}' if number else ''}"
     return {
@@ -33,18 +36,19 @@ def problem(error: HoldproofError, number: str = "", *, inside: bool = True) -> 
 
 
 def _fields(fields: Mapping[str, Any]) -> dict[str, Any]:
-    found: dict[str, Any] = {}
+    plain: dict[str, Any] = {}
     for name, value in fields.items():
         try:
-            found[name] = wire.dump(value)
+            plain[name] = wire.dump(value)
         except InvalidInputError:  # a fact that no wire can carry is still a fact
-            found[name] = str(value)
-    return found
+            plain[name] = str(value)
+    return plain
 
 
-def error(told: Mapping[str, Any]) -> HoldproofError:
-    """The error that a problem tells of."""
-    kind = _BY_CODE.get(str(told.get("code")), HoldproofError)
-    fields = told.get("fields")
+def error(body: Mapping[str, Any]) -> HoldproofError:
+    """Return the error that a problem document describes."""
+    # A newer server may send a code that this version does not know: then it is the base class, not a failure.
+    kind = _BY_CODE.get(str(body.get("code")), HoldproofError)
+    fields = body.get("fields")
     loaded = wire.shape(Any).load(fields, "fields") if isinstance(fields, Mapping) else {}
-    return kind(str(told.get("detail", told.get("title", ""))), **loaded)
+    return kind(str(body.get("detail", body.get("title", ""))), **loaded)

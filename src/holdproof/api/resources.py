@@ -18,12 +18,12 @@ class Resources(
 ):
     """The resources of a store, offered by an executor."""
 
-    def __init__(self, face: Executor) -> None:
-        RuntimeResources.__init__(self, face)
-        EvidenceResources.__init__(self, face)
-        MemoryResources.__init__(self, face)
-        StorageResources.__init__(self, face)
-        AccessResources.__init__(self, face)
+    def __init__(self, executor: Executor) -> None:
+        RuntimeResources.__init__(self, executor)
+        EvidenceResources.__init__(self, executor)
+        MemoryResources.__init__(self, executor)
+        StorageResources.__init__(self, executor)
+        AccessResources.__init__(self, executor)
 
 
 # Tokens are checked below this layer, where resources are not known: their declarations are told once, here.

@@ -58,6 +58,7 @@ class Agents(Resource[Executor]):
     register = Writes(
         agents.register, secret=True, example="trader --version 1.2.0 --contract contract.json", files=("contract",)
     )
+    # Internal: the server calls it to check a secret; as a method for clients it would be an oracle.
     authenticate = Reads(agents.authenticate, internal=True)
     get = Reads(agents.get, agent=OWN_AGENT, example="trader")
     list = Reads(
@@ -78,6 +79,7 @@ class Flows(Resource[Executor]):
     )
     transition = Writes(
         flows.transition,
+        # A flow that waits for an approval is moved on by the answer, never by its agent.
         agent=AgentRule({"flow_id": "flow"}, moves="to"),
         tool=True,
         example="0198a7c2-9c1e-7a3b-8d4e-5f6071829304 CANCELLED --reason stuck",
@@ -110,8 +112,8 @@ class Flows(Resource[Executor]):
     )
     export = StreamsWith(exports.flows, reads=True)
 
-    def __init__(self, face: Executor, registry: Registry) -> None:
-        super().__init__(face)
+    def __init__(self, executor: Executor, registry: Registry) -> None:
+        super().__init__(executor)
         self._registry = registry
 
     @property
@@ -121,7 +123,8 @@ class Flows(Resource[Executor]):
 
     def run(self, agent_id: str | None = None, *, resume: str | None = None, **opening: Any) -> FlowBlock[Executor]:
         """Open a flow of an agent as a block, or resume one; `opening` is what `flows.start` takes, and `lease_s`."""
-        return FlowBlock(self._face, runs.enter(agent_id, resume=resume, **with_namespace(self._face, opening)))
+        # The work is only prepared here: the flow is opened when the block is entered.
+        return FlowBlock(self._executor, runs.enter(agent_id, resume=resume, **with_namespace(self._executor, opening)))
 
 
 class Contexts(Resource[Executor]):
@@ -138,7 +141,7 @@ class Contexts(Resource[Executor]):
     take = Writes(contexts.take, agent=OWN_FLOW)
 
 
-class State(Resource[Executor]):
+class StateResource(Resource[Executor]):
     """What agents keep from one flow to the next."""
 
     group = "Run"
@@ -149,7 +152,7 @@ class State(Resource[Executor]):
     versions = Reads(state.versions, columns=("ver", "at", "index", "commitment"), example="trader")
 
 
-class Feedback(Resource[Executor]):
+class FeedbackResource(Resource[Executor]):
     """How flows turned out."""
 
     group = "Inspect"
@@ -196,6 +199,7 @@ class Locks(Resource[Executor]):
 
     group = "Run"
 
+    # `acquire` waits between transactions, so that it holds no connection; `try_acquire` is one transaction.
     acquire = Runs(locks.acquire, agent=OWN_FLOW)
     try_acquire = Writes(locks.try_acquire, agent=OWN_FLOW, tool=True)
     extend = Writes(locks.extend, agent=OWN_FLOW)
@@ -224,6 +228,7 @@ class Idempotency(Resource[Executor]):
 
     once = Runs(idempotency.once)
     get = Reads(idempotency.get)
+    # Settles a call in doubt by hand, where only a person can tell whether it happened.
     settle = Writes(idempotency.settle)
     delete = Writes(idempotency.delete)
 
@@ -257,6 +262,7 @@ class Escalations(Resource[Executor]):
 
     request = Writes(
         escalations.request,
+        # An agent must neither set its own budget nor let a request approve itself at the deadline.
         agent=AgentRule({"flow_id": "flow"}, never=("budget", "window_s"), refused={"on_deadline": "approve"}),
         tool=True,
     )
@@ -274,6 +280,7 @@ class Escalations(Resource[Executor]):
     )
     count = Reads(inbox.count)
     budget = Reads(budgets.get, example="trader")
+    # Clients of the Model Context Protocol give up after a minute; the tool answers before that.
     wait = Runs(inbox.wait, agent=OWN_ESCALATION, tool=True, tool_defaults={"timeout_s": 50.0})
 
 
@@ -288,22 +295,23 @@ class Sweep(Resource[Executor]):
 class RuntimeResources(Generic[Executor]):
     """The resources of the runtime, of a client."""
 
-    def __init__(self, face: Executor) -> None:
-        self._face: Executor = face
+    def __init__(self, executor: Executor) -> None:
+        self._executor: Executor = executor
+        # Shared by `flow`, which registers functions, and `flows.recover`, which runs them.
         self._registry: Registry = {}
-        self.agents = Agents(face)
-        self.flows = Flows(face, self._registry)
-        self.contexts = Contexts(face)
-        self.state = State(face)
-        self.feedback = Feedback(face)
-        self.audit = Audit(face)
-        self.ledger = Ledger(face)
-        self.locks = Locks(face)
-        self.idempotency = Idempotency(face)
-        self.retries = Retries(face)
-        self.sagas = Sagas(face)
-        self.escalations = Escalations(face)
-        self.sweep = Sweep(face)
+        self.agents = Agents(executor)
+        self.flows = Flows(executor, self._registry)
+        self.contexts = Contexts(executor)
+        self.state = StateResource(executor)
+        self.feedback = FeedbackResource(executor)
+        self.audit = Audit(executor)
+        self.ledger = Ledger(executor)
+        self.locks = Locks(executor)
+        self.idempotency = Idempotency(executor)
+        self.retries = Retries(executor)
+        self.sagas = Sagas(executor)
+        self.escalations = Escalations(executor)
+        self.sweep = Sweep(executor)
 
     def flow(
         self,
@@ -321,7 +329,7 @@ class RuntimeResources(Generic[Executor]):
         """
         return lambda fn: register(
             self._registry,
-            self._face,
+            self._executor,
             fn,
             name=name or fn.__name__,
             version=version,

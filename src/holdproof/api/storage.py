@@ -60,6 +60,7 @@ class LazyResource(Resource[Executor]):
 
     def _open(self) -> Resource[Executor]:
         self._refuse_namespace()
+        # Two threads may open at the same time: `OpenStores` hands both the same store.
         self._resource = self._resource or self._opening()
         return self._resource
 
@@ -77,16 +78,18 @@ class LazyResource(Resource[Executor]):
 
     def __getattr__(self, name: str) -> Any:
         """A method of the resource; other attributes exist once it is open."""
+        # Copying and pickling look for special names; opening a store for them would be a surprise.
         if name.startswith("__"):
             raise AttributeError(name)
         if self._resource is not None:
             return getattr(self._resource, name)
+        # Methods can be bound without opening: the signature is on the class.
         kind = self._kind()
         method = vars(kind).get(name)
         if not isinstance(method, Method):
             text = f"{name} is no method of {kind.__name__}; its other attributes exist after the first call"
             raise AttributeError(text, name=name, obj=self)  # noqa: TRY004 (an attribute is missing, no type is wrong)
-        after = self._face.open_then_stream if isinstance(method, StreamsWith) else self._face.open_then
+        after = self._executor.open_then_stream if isinstance(method, StreamsWith) else self._executor.open_then
 
         def run(*args: Any, **kwargs: Any) -> Any:
             return after(self._open, lambda resource: getattr(resource, name)(*args, **kwargs))
@@ -104,7 +107,7 @@ class LazyRelational(LazyResource[Executor]):
         def begin() -> Any:
             return cast("Relational[Any]", self._open()).transaction(idle_s=idle_s)
 
-        return _async_block(begin) if isinstance(self._face, AsyncExecutor) else _sync_block(self._face, begin)
+        return _async_block(begin) if isinstance(self._executor, AsyncExecutor) else _sync_block(self._executor, begin)
 
 
 @asynccontextmanager
@@ -125,7 +128,7 @@ def _status(stores: Callable[[], OpenStores]) -> Work[StorageStatus]:
     return (yield from call(lambda: stores().measure()))
 
 
-class Storage(Resource[Executor]):
+class StorageResource(Resource[Executor]):
     """The four stores together."""
 
     group = "Operate"
@@ -169,7 +172,7 @@ class StorageResources(Generic[Executor]):
         )
         self.sessions = cast("Sessions[Executor]", LazyResource(executor, lambda: Sessions, open_sessions))
         self.vectors = cast("Vectors[Executor]", LazyResource(executor, _vectors, partial(open_store, "vectors")))
-        self.storage: Storage[Executor] = Storage(executor, stores)
+        self.storage: StorageResource[Executor] = StorageResource(executor, stores)
 
 
 def _vectors() -> "type[Vectors[Any]]":

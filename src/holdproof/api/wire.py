@@ -33,13 +33,14 @@ Named = dict[str, Schema]
 """The schemas of named types, by name."""
 
 DEEPEST: Final = 200
-"""How deeply a value may be nested that is taken in: it can be given out again, whatever stands around it."""
+"""How deeply a value may be nested that is taken in: it can be data out again, whatever stands around it."""
+# Answers stand inside pages and envelopes of ours: what was just shallow enough to be taken in must come out again.
 _AROUND: Final = 20
 _BYTES: Final = "$bytes"
 _LINK: Final = "$link"
 
 
-class Shape(ABC):
+class WireShape(ABC):
     """A type as it crosses a wire."""
 
     callback = False
@@ -48,7 +49,7 @@ class Shape(ABC):
     """Whether it is a place on the disk of the store's machine."""
     scalar = False
     """Whether a plain text can say it, as in a query."""
-    item: "Shape | None" = None
+    item: "WireShape | None" = None
     """The shape of each value, where it is a list."""
 
     def read(self, text: str, at: str) -> Any:
@@ -56,7 +57,7 @@ class Shape(ABC):
         raise _wrong(at, f"cannot be said in a query: {text}")
 
     @abstractmethod
-    def load(self, given: Any, at: str) -> Any:
+    def load(self, data: Any, at: str) -> Any:
         """The value that JSON stands for; `at` is where it stands, for the error."""
 
     @abstractmethod
@@ -69,22 +70,24 @@ def dump(value: Any) -> Any:
     return _dump(value, DEEPEST + _AROUND)
 
 
-def _dump(value: Any, left: int) -> Any:
+def _dump(value: Any, levels: int) -> Any:
+    # The commonest first, by exact type: subclasses such as members of an IntEnum are encoded below.
     if value is None or type(value) in (bool, int, str):
         return value
-    for kinds, told in _TOLD:
+    for kinds, encode in _ENCODERS:
         if isinstance(value, kinds):
-            return told(value)
-    if not left:
+            return encode(value)
+    if not levels:
         raise InvalidInputError(f"nested too deeply to be sent: more than {DEEPEST} levels")
     if isinstance(value, Mapping):
-        return _mapped(value, left - 1)
+        return _mapped(value, levels - 1)
+    # After mappings and texts, which can be iterated too.
     if isinstance(value, collections.abc.Iterable):
-        return [_dump(item, left - 1) for item in value]
+        return [_dump(item, levels - 1) for item in value]
     if is_dataclass(value):
-        return {each.name: _dump(getattr(value, each.name), left - 1) for each in fields(value)}
+        return {each.name: _dump(getattr(value, each.name), levels - 1) for each in fields(value)}
     if hasattr(value, "tolist"):  # a number out of an array
-        return _dump(value.tolist(), left)
+        return _dump(value.tolist(), levels)
     raise InvalidInputError(f"a {type(value).__name__} cannot be sent", type=type(value).__name__)
 
 
@@ -94,13 +97,13 @@ def _finite(value: float) -> float:
     return float(value)
 
 
-def _mapped(value: Mapping[Any, Any], left: int) -> dict[str, Any]:
+def _mapped(value: Mapping[Any, Any], levels: int) -> dict[str, Any]:
     if odd := [key for key in value if not isinstance(key, str)]:
         raise InvalidInputError(f"a key is a text, not {odd[0]!r}")
-    return {f"${key}" if key.startswith("$") else str(key): _dump(item, left) for key, item in value.items()}
+    return {f"${key}" if key.startswith("$") else str(key): _dump(item, levels) for key, item in value.items()}
 
 
-_TOLD: Final[tuple[tuple[Any, Callable[[Any], Any]], ...]] = (
+_ENCODERS: Final[tuple[tuple[Any, Callable[[Any], Any]], ...]] = (
     (float, _finite),
     (CID, lambda value: {_LINK: str(value)}),
     (Enum, lambda value: value.value if isinstance(value.value, str) else value.name),
@@ -108,57 +111,58 @@ _TOLD: Final[tuple[tuple[Any, Callable[[Any], Any]], ...]] = (
     ((str, PathLike), str),
     ((bytes, bytearray, memoryview), lambda value: {_BYTES: b64encode(value).decode()}),
 )
-"""How each kind of value that holds no other is told, the narrower before the wider."""
+"""How each kind of value that holds no other is encoded; the first that fits, so the narrower before the wider."""
 
 
 def _wrong(at: str, what: str) -> InvalidInputError:
     return InvalidInputError(f"{at or 'it'}: {what}", at=at)
 
 
-class _Any(Shape):
+class _Any(WireShape):
     """Whatever JSON can say, bytes and links."""
 
-    def load(self, given: Any, at: str) -> Any:
-        """See Shape."""
-        return self._load(given, at, DEEPEST)
+    def load(self, data: Any, at: str) -> Any:
+        """See WireShape."""
+        return self._load(data, at, DEEPEST)
 
-    def _load(self, given: Any, at: str, left: int) -> Any:
-        if not isinstance(given, list | dict):
-            return given
-        if not left:
+    def _load(self, data: Any, at: str, levels: int) -> Any:
+        if not isinstance(data, list | dict):
+            return data
+        if not levels:
             raise _wrong(at.partition("[")[0].partition(".")[0], f"nested too deeply: more than {DEEPEST} levels")
-        if isinstance(given, list):
-            return [self._load(each, f"{at}[{n}]", left - 1) for n, each in enumerate(given)]
-        if given.keys() == {_BYTES}:
-            return _BYTE.load(given, at)
-        if given.keys() == {_LINK}:
-            return _LINKED.load(given, at)
+        if isinstance(data, list):
+            return [self._load(each, f"{at}[{n}]", levels - 1) for n, each in enumerate(data)]
+        if data.keys() == {_BYTES}:
+            return _BYTE.load(data, at)
+        if data.keys() == {_LINK}:
+            return _LINKED.load(data, at)
         return {
-            key[1:] if key.startswith("$") else key: self._load(item, f"{at}.{key}", left - 1)
-            for key, item in given.items()
+            key[1:] if key.startswith("$") else key: self._load(item, f"{at}.{key}", levels - 1)
+            for key, item in data.items()
         }
 
     def schema(self, named: Named) -> Schema:  # noqa: ARG002
-        """See Shape."""
+        """See WireShape."""
         return {}
 
 
-def _floating(given: int, at: str) -> float:
+def _floating(data: int, at: str) -> float:
     try:
-        return float(given)
+        return float(data)
     except OverflowError as error:
         raise _wrong(at, "not a number that can be reckoned with") from error
 
 
-class _Plain(Shape):
+class _Plain(WireShape):
     """A type that JSON has."""
 
     def __init__(self, kind: type, word: str) -> None:
-        self._kind, self._word = kind, word
+        self._kind = kind
+        self._word = word
         self.scalar = kind is not NoneType
 
     def read(self, text: str, at: str) -> Any:
-        """See Shape."""
+        """See WireShape."""
         if self._kind is str:
             return text
         try:
@@ -166,33 +170,34 @@ class _Plain(Shape):
         except ValueError as error:  # also numbers of more digits than Python reads
             raise _wrong(at, f"not a {self._word}") from error
 
-    def load(self, given: Any, at: str) -> Any:
-        """See Shape."""
-        if self._kind is float and type(given) is int:
-            return _floating(given, at)
-        if type(given) is not self._kind:
+    def load(self, data: Any, at: str) -> Any:
+        """See WireShape."""
+        # JSON writes 1.0 as 1 in many encoders. The type is compared exactly: for isinstance, True is an int.
+        if self._kind is float and type(data) is int:
+            return _floating(data, at)
+        if type(data) is not self._kind:
             raise _wrong(at, f"not a {self._word}")
-        return given
+        return data
 
     def schema(self, named: Named) -> Schema:  # noqa: ARG002
-        """See Shape."""
+        """See WireShape."""
         return {"type": self._word}
 
 
-class _Bytes(Shape):
+class _Bytes(WireShape):
     """Bytes, in base64."""
 
-    def load(self, given: Any, at: str) -> bytes:
-        """See Shape."""
-        if isinstance(given, dict) and given.keys() == {_BYTES} and isinstance(given[_BYTES], str):
+    def load(self, data: Any, at: str) -> bytes:
+        """See WireShape."""
+        if isinstance(data, dict) and data.keys() == {_BYTES} and isinstance(data[_BYTES], str):
             try:
-                return b64decode(given[_BYTES], validate=True)
+                return b64decode(data[_BYTES], validate=True)
             except (BadBase64, ValueError) as error:
                 raise _wrong(at, "not base64") from error
         raise _wrong(at, f"bytes are written {{{_BYTES!r}: base64}}")
 
     def schema(self, named: Named) -> Schema:  # noqa: ARG002
-        """See Shape."""
+        """See WireShape."""
         text = {"type": "string", "contentEncoding": "base64"}
         return {"type": "object", "properties": {_BYTES: text}, "required": [_BYTES], "additionalProperties": False}
 
@@ -202,49 +207,49 @@ def is_bytes(schema: Schema) -> bool:
     return _BYTES in schema.get("properties", {})
 
 
-class _Link(Shape):
+class _Link(WireShape):
     """The name of a block."""
 
-    def load(self, given: Any, at: str) -> CID:
-        """See Shape."""
-        if isinstance(given, dict) and given.keys() == {_LINK} and isinstance(given[_LINK], str):
-            return cids.parse_argument(given[_LINK])
+    def load(self, data: Any, at: str) -> CID:
+        """See WireShape."""
+        if isinstance(data, dict) and data.keys() == {_LINK} and isinstance(data[_LINK], str):
+            return cids.parse_argument(data[_LINK])
         raise _wrong(at, f"a link is written {{{_LINK!r}: cid}}")
 
     def schema(self, named: Named) -> Schema:  # noqa: ARG002
-        """See Shape."""
+        """See WireShape."""
         text = {"type": "string"}
         return {"type": "object", "properties": {_LINK: text}, "required": [_LINK], "additionalProperties": False}
 
 
 class _Path(_Plain):
-    """A place on the disk of whoever reads it: nothing to be sent by a stranger."""
+    """A path on the disk of the store's machine, which no remote caller may name."""
 
     local = True
 
     def __init__(self) -> None:
         super().__init__(str, "string")
 
-    def load(self, given: Any, at: str) -> Path:
-        """See Shape."""
-        return Path(super().load(given, at))
+    def load(self, data: Any, at: str) -> Path:
+        """See WireShape."""
+        return Path(super().load(data, at))
 
 
-class _Called(Shape):
+class _Called(WireShape):
     """A function of the caller, which stays with it."""
 
     callback = True
 
-    def load(self, given: Any, at: str) -> Any:  # noqa: ARG002
-        """See Shape."""
+    def load(self, data: Any, at: str) -> Any:  # noqa: ARG002
+        """See WireShape."""
         raise _wrong(at, "a function cannot be sent")
 
     def schema(self, named: Named) -> Schema:  # noqa: ARG002
-        """See Shape."""
+        """See WireShape."""
         return {"const": True, "description": "Call me back: the answer is a stream."}
 
 
-class _OneOf(Shape):
+class _OneOf(WireShape):
     """One of several words: a literal, or the members of an enumeration."""
 
     scalar = True
@@ -253,54 +258,54 @@ class _OneOf(Shape):
         self._words = dict(words)
 
     def read(self, text: str, at: str) -> Any:
-        """See Shape."""
+        """See WireShape."""
         return self.load(text, at)
 
-    def load(self, given: Any, at: str) -> Any:
-        """See Shape."""
-        if not isinstance(given, str) or given not in self._words:
+    def load(self, data: Any, at: str) -> Any:
+        """See WireShape."""
+        if not isinstance(data, str) or data not in self._words:
             raise _wrong(at, f"not one of {', '.join(self._words)}")
-        return self._words[given]
+        return self._words[data]
 
     def schema(self, named: Named) -> Schema:  # noqa: ARG002
-        """See Shape."""
+        """See WireShape."""
         return {"type": "string", "enum": list(self._words)}
 
 
-class _Many(Shape):
+class _Many(WireShape):
     """A list of one type; `make` is what it becomes."""
 
-    def __init__(self, item: Shape, make: Callable[[list[Any]], Any]) -> None:
+    def __init__(self, item: WireShape, make: Callable[[list[Any]], Any]) -> None:
         self.item = item
         self._load_item = item.load
         self._item_schema = item.schema
         self._make = make
 
-    def load(self, given: Any, at: str) -> Any:
-        """See Shape."""
-        if not isinstance(given, list):
+    def load(self, data: Any, at: str) -> Any:
+        """See WireShape."""
+        if not isinstance(data, list):
             raise _wrong(at, "not a list")
-        return self._make([self._load_item(each, f"{at}[{n}]") for n, each in enumerate(given)])
+        return self._make([self._load_item(each, f"{at}[{n}]") for n, each in enumerate(data)])
 
     def schema(self, named: Named) -> Schema:
-        """See Shape."""
+        """See WireShape."""
         return {"type": "array", "items": self._item_schema(named)}
 
 
-class _Row(Shape):
+class _Row(WireShape):
     """A tuple of a fixed length."""
 
-    def __init__(self, items: tuple[Shape, ...]) -> None:
+    def __init__(self, items: tuple[WireShape, ...]) -> None:
         self._items = items
 
-    def load(self, given: Any, at: str) -> tuple[Any, ...]:
-        """See Shape."""
-        if not isinstance(given, list) or len(given) != len(self._items):
+    def load(self, data: Any, at: str) -> tuple[Any, ...]:
+        """See WireShape."""
+        if not isinstance(data, list) or len(data) != len(self._items):
             raise _wrong(at, f"not a list of {len(self._items)}")
-        return tuple(shape.load(each, f"{at}[{n}]") for n, (shape, each) in enumerate(zip(self._items, given)))  # noqa: B905 (checked)
+        return tuple(shape.load(each, f"{at}[{n}]") for n, (shape, each) in enumerate(zip(self._items, data)))  # noqa: B905 (checked)
 
     def schema(self, named: Named) -> Schema:
-        """See Shape."""
+        """See WireShape."""
         kinds: list[Schema] = []
         for each in self._items:
             if (kind := each.schema(named)) not in kinds:
@@ -310,34 +315,35 @@ class _Row(Shape):
         return {"type": "array", "items": item, "minItems": len(self._items), "maxItems": len(self._items)}
 
 
-class _Map(Shape):
+class _Map(WireShape):
     """Values of one type by name."""
 
-    def __init__(self, item: Shape) -> None:
+    def __init__(self, item: WireShape) -> None:
         self._item = item
 
-    def load(self, given: Any, at: str) -> dict[str, Any]:
-        """See Shape."""
-        if not isinstance(given, dict):
+    def load(self, data: Any, at: str) -> dict[str, Any]:
+        """See WireShape."""
+        if not isinstance(data, dict):
             raise _wrong(at, "not an object")
         return {
-            key[1:] if key.startswith("$") else key: self._item.load(item, f"{at}.{key}") for key, item in given.items()
+            key[1:] if key.startswith("$") else key: self._item.load(item, f"{at}.{key}") for key, item in data.items()
         }
 
     def schema(self, named: Named) -> Schema:
-        """See Shape."""
+        """See WireShape."""
         return {"type": "object", "additionalProperties": self._item.schema(named)}
 
 
-class _Fields(Shape):
+class _Fields(WireShape):
     """A frozen value, by its fields; `arguments` are those of a generic one, in the order of its type variables."""
 
     def __init__(self, kind: type, arguments: tuple[Any, ...] = ()) -> None:
         self._kind = kind
         self._arguments = dict(zip(getattr(kind, "__parameters__", ()), arguments, strict=False))
 
+    # Resolved at first use: a type may refer to itself, or to one that is defined below it.
     @cached_property
-    def _shapes(self) -> dict[str, Shape]:
+    def _shapes(self) -> dict[str, WireShape]:
         hints = get_type_hints(self._kind)
         return {each.name: shape(self._concrete(hints[each.name])) for each in fields(self._kind)}
 
@@ -348,26 +354,26 @@ class _Fields(Shape):
             return self._arguments.get(hint, Any)
         return hint[tuple(self._arguments.get(each, Any) for each in variables)] if variables else hint
 
-    def load(self, given: Any, at: str) -> Any:
-        """See Shape."""
-        if not isinstance(given, dict):
+    def load(self, data: Any, at: str) -> Any:
+        """See WireShape."""
+        if not isinstance(data, dict):
             raise _wrong(at, f"not a {self._kind.__name__}")
         shapes = self._shapes
-        if unknown := given.keys() - shapes.keys():
+        if unknown := data.keys() - shapes.keys():
             raise _wrong(at, f"a {self._kind.__name__} has no {min(unknown)}")
-        if missing := self._required - given.keys():
+        if missing := self._required - data.keys():
             raise _wrong(at, f"{min(missing)} is missing")
-        return self._kind(**{name: shapes[name].load(item, f"{at}.{name}") for name, item in given.items()})
+        return self._kind(**{name: shapes[name].load(item, f"{at}.{name}") for name, item in data.items()})
 
     @cached_property
     def _required(self) -> set[str]:
         return {each.name for each in fields(self._kind) if each.default is MISSING and each.default_factory is MISSING}
 
     def schema(self, named: Named) -> Schema:
-        """See Shape."""
+        """See WireShape."""
         name = self._kind.__qualname__ + "".join(getattr(each, "__name__", "Any") for each in self._arguments.values())
         if name not in named:
-            named[name] = {}  # a type may hold itself
+            named[name] = {}  # a type may hold itself: the second visit finds the name and returns the reference
             named[name] = {
                 "type": "object",
                 "description": " ".join((self._kind.__doc__ or "").split()),
@@ -378,49 +384,51 @@ class _Fields(Shape):
         return {"$ref": f"#/components/schemas/{name}"}
 
 
-class _Either(Shape):
+class _Either(WireShape):
     """One of several types: the first that fits."""
 
-    def __init__(self, shapes: tuple[Shape, ...]) -> None:
+    def __init__(self, shapes: tuple[WireShape, ...]) -> None:
         self._shapes = shapes
         self.callback = any(each.callback for each in shapes)
         self.local = any(each.local for each in shapes)
         values = [each for each in shapes if each is not _NOTHING]
         self.scalar = all(each.scalar for each in values)
-        self.item = values[0].item if len(values) == 1 else None
+        # Only where the other branch is None can the items be named: `list[str] | None` is still a list of texts.
+        self.item = next(iter(values)).item if len(values) == 1 else None
 
     def read(self, text: str, at: str) -> Any:
-        """See Shape."""
+        """See WireShape."""
         return self._first(lambda each: each.read(text, at), at)
 
-    def load(self, given: Any, at: str) -> Any:
-        """See Shape."""
-        return self._first(lambda each: each.load(given, at), at)
+    def load(self, data: Any, at: str) -> Any:
+        """See WireShape."""
+        return self._first(lambda each: each.load(data, at), at)
 
-    def _first(self, made: Callable[[Shape], Any], at: str) -> Any:
+    def _first(self, convert: Callable[[WireShape], Any], at: str) -> Any:
+        # All complaints are reported, each once: which of the types was meant cannot be known.
         words: list[str] = []
         for each in self._shapes:
             try:
-                return made(each)
+                return convert(each)
             except InvalidInputError as error:
                 words.append(error.message.removeprefix(f"{at}: "))
         raise _wrong(at, "; ".join(dict.fromkeys(words)))
 
     def schema(self, named: Named) -> Schema:
-        """See Shape."""
-        found: list[Schema] = []
+        """See WireShape."""
+        kinds: list[Schema] = []
         for each in self._shapes:
             one = each.schema(named)
-            if one not in found:
-                found.append(one)
-        return found[0] if len(found) == 1 else {"anyOf": found}
+            if one not in kinds:
+                kinds.append(one)
+        return kinds[0] if len(kinds) == 1 else {"anyOf": kinds}
 
 
 _ANY: Final = _Any()
 _BYTE: Final = _Bytes()
 _LINKED: Final = _Link()
 _NOTHING: Final = _Plain(NoneType, "null")
-_PLAIN: Final[dict[Any, Shape]] = {
+_PLAIN: Final[dict[Any, WireShape]] = {
     Any: _ANY,
     object: _ANY,
     None: _NOTHING,
@@ -439,12 +447,13 @@ _PLAIN: Final[dict[Any, Shape]] = {
 
 
 @cache
-def shape(kind: Any) -> Shape:
+def shape(kind: Any) -> WireShape:
     """How a type crosses a wire; one that has no way to be told is anything."""
-    if (known := _PLAIN.get(kind)) is not None:
-        return known
-    origin, parts = get_origin(kind), get_args(kind)
-    if (make := _MADE.get(origin)) is not None:
+    if (plain := _PLAIN.get(kind)) is not None:
+        return plain
+    origin = get_origin(kind)
+    parts = get_args(kind)
+    if (make := _COMPOSED.get(origin)) is not None:
         return make(parts)
     if isinstance(origin, type) and is_dataclass(origin):  # a generic value such as Page[Flow]
         return _Fields(origin, parts)
@@ -455,29 +464,32 @@ def shape(kind: Any) -> Shape:
     return _Fields(kind) if is_dataclass(kind) else _ANY
 
 
-def _either(parts: tuple[Any, ...]) -> Shape:
+def _either(parts: tuple[Any, ...]) -> WireShape:
     """The types of a union, a text before a place on the disk; anything takes all."""
     shapes = tuple(shape(each) for each in parts if not isinstance(each, TypeVar))
     if any(each is _ANY for each in shapes) and not any(each.callback for each in shapes):
-        known = tuple(each for each in shapes if each is not _ANY)
-        return known[0] if len(known) == 1 and isinstance(known[0], _Many) else _ANY
+        # A list of anything, or anything: still a list, which the command line reads item by item.
+        specific = [each for each in shapes if each is not _ANY]
+        if len(specific) == 1 and isinstance(specific[0], _Many):
+            return specific[0]
+        return _ANY
     return _Either(shapes)
 
 
-def _tuple(parts: tuple[Any, ...]) -> Shape:
+def _tuple(parts: tuple[Any, ...]) -> WireShape:
     one = len(parts) == 2 and parts[1] is ...
     return _Many(shape(parts[0]), tuple) if one else _Row(tuple(map(shape, parts)))
 
 
-def _list(parts: tuple[Any, ...]) -> Shape:
+def _list(parts: tuple[Any, ...]) -> WireShape:
     return _Many(shape(parts[0]), list)
 
 
-def _map(parts: tuple[Any, ...]) -> Shape:
+def _map(parts: tuple[Any, ...]) -> WireShape:
     return _Map(shape(parts[1]))
 
 
-_MADE: Final[dict[Any, Callable[[tuple[Any, ...]], Shape]]] = {
+_COMPOSED: Final[dict[Any, Callable[[tuple[Any, ...]], WireShape]]] = {
     Union: _either,
     UnionType: _either,
     Literal: lambda parts: _OneOf({str(each): each for each in parts}),

@@ -26,10 +26,11 @@ from holdproof.errors import HoldproofError, InvalidInputError
 
 _DEFECT: Final = 70
 _INTERRUPTED: Final = 130
+# Shared options that take a value.
 _VALUED: Final = ("--home", "--url")
 
 
-class Lazy(click.Group):
+class LazyGroup(click.Group):
     """A group whose commands are named in the index and made when they are called."""
 
     entries: dict[str, dict[str, Any]]
@@ -44,7 +45,7 @@ class Lazy(click.Group):
         return names if incomplete[:1] != "-" else click.Command.shell_complete(self, ctx, incomplete)
 
 
-class ResourceGroup(Lazy):
+class ResourceGroup(LazyGroup):
     """The commands of one resource."""
 
     def __init__(self, name: str) -> None:
@@ -67,6 +68,7 @@ class ResourceGroup(Lazy):
             return None
         if "module" in entry:
             return _written(entry["module"], f"{self.name} {cmd_name}")
+        # Imported late: it imports the catalogue, and with it every resource.
         generate = importlib.import_module("holdproof.cli.generate")
         command: click.Command = generate.command(self.name, cmd_name.replace("-", "_"))
         return command
@@ -77,7 +79,7 @@ class ResourceGroup(Lazy):
             formatter.write_dl([(name, _short(entry["summary"])) for name, entry in self.entries.items()])
 
 
-class Root(Lazy):
+class RootCommand(LazyGroup):
     """The root command; every error of a command arrives here."""
 
     def __init__(self) -> None:
@@ -105,6 +107,7 @@ class Root(Lazy):
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """See click.Group; some resources have a command of their own name too, as `holdproof backup DEST`."""
         entry = self.entries.get(args[0], {})
+        # The index knows both: without a word of the group, the command of that name is meant.
         if "module" in entry and _first_word(args[1:]) not in entry.get("commands", {}):
             return args[0], _written(entry["module"], args[0]), args[1:]
         return super().resolve_command(ctx, args)
@@ -141,8 +144,9 @@ class Root(Lazy):
 
 def _first_word(args: Sequence[str]) -> str | None:
     """Return the first word that is neither an option nor the value of a shared one."""
-    before = ["", *args]
-    words = (word for word, left in zip(args, before, strict=False) if left not in _VALUED)
+    # Each word beside the one before it: after `--home` comes a value, not a command.
+    previous = ["", *args]
+    words = (word for word, option in zip(args, previous, strict=False) if option not in _VALUED)
     return next((word for word in words if not word.startswith("-")), None)
 
 
@@ -154,6 +158,7 @@ def _root(version: bool, **values: Any) -> None:
     ctx = click.get_current_context()
     call = merge_options(ctx, values)
     if version:
+        # Written without the printer, which imports much more than a version needs.
         number = importlib.import_module("importlib.metadata").version("holdproof")
         click.echo(f'{{\n  "holdproof": "{number}"\n}}' if call.as_json else f"holdproof  {number}")
         ctx.exit()
@@ -208,7 +213,7 @@ def _usage(error: click.ClickException, as_json: bool) -> int:
     return refused.exit_code
 
 
-app = Root()
+app = RootCommand()
 
 
 def main() -> None:

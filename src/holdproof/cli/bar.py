@@ -10,25 +10,28 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextC
 
 @contextmanager
 def bar() -> Iterator[Callable[[str, int, int], None] | None]:
-    """What draws one line for each step it hears of, or None where nobody watches."""
+    """Yield a function that draws one line for each step, or None where stderr is no terminal."""
     if sys.stderr is None or not sys.stderr.isatty():
         yield None
         return
+    # Transient, and on stderr: nothing of it stays on the screen or gets into a pipe.
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     tasks: dict[str, TaskID] = {}
-    with Progress(*columns, console=Console(stderr=True), transient=True) as drawn:
+    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
 
         def tell(step: str, done: int, total: int) -> None:
             if step not in tasks:
-                tasks[step] = drawn.add_task(step, total=None)
-            drawn.update(tasks[step], completed=done, total=total or None)
+                tasks[step] = progress.add_task(step, total=None)
+            progress.update(
+                tasks[step], completed=done, total=total or None
+            )  # without a total the bar moves to and fro
 
         yield tell
 
 
 @contextmanager
-def pulse(what: str) -> Iterator[None]:
-    """The same for work of which nobody knows how much there is: a line that moves."""
+def spinner(what: str) -> Iterator[None]:
+    """Draw a moving line for work whose amount is not known."""
     with bar() as tell:
         if tell is not None:
             tell(what, 0, 0)

@@ -1,8 +1,8 @@
 """What every command shares: the options `--home`, `--url` and `--json`, and the way from a handler to its output.
 
-A handler that is written by hand is a plain function of a `Call` that returns a value; `command` gives it the shared
-options and prints the value. The options may stand before or after any part of the command; the one nearest to the end
-counts.
+A handler that is written by hand is a plain function of a `CommandContext` that returns a value; `command` gives it the
+shared options and prints the value. The options may stand before or after any part of the command; the one nearest to
+the end counts.
 """
 
 import importlib
@@ -27,7 +27,7 @@ _SHARED: Final = ("shared_home", "shared_url", "shared_json")
 
 
 @dataclass(frozen=True)
-class Call:
+class CommandContext:
     """The shared options of one call."""
 
     home: str | None = None
@@ -37,6 +37,7 @@ class Call:
     @contextmanager
     def open(self) -> "Iterator[Holdproof]":
         """Open the store of this call; a first run and whatever is degraded are printed on stderr."""
+        # Imported late: help and completion need neither.
         sync = importlib.import_module("holdproof.sync")
         render = importlib.import_module("holdproof.cli.render")
         with sync.open(self.home, self.url) as store:
@@ -55,14 +56,14 @@ def shared_options() -> list[click.Parameter]:
     ]
 
 
-def merge_options(ctx: click.Context, values: dict[str, Any]) -> Call:
-    """Take the shared options out of `values` and merge them into those further left."""
-    left = ctx.obj if isinstance(ctx.obj, Call) else Call()
+def merge_options(ctx: click.Context, values: dict[str, Any]) -> CommandContext:
+    """Take the shared options out of `values` and merge them into those of the commands around this one."""
+    outer = ctx.obj if isinstance(ctx.obj, CommandContext) else CommandContext()
     home, url, as_json = (values.pop(name, None) for name in _SHARED)
-    call = Call(
-        home=left.home if home is None else home,
-        url=left.url if url is None else url,
-        as_json=left.as_json or bool(as_json),
+    call = CommandContext(
+        home=outer.home if home is None else home,
+        url=outer.url if url is None else url,
+        as_json=outer.as_json or bool(as_json),
     )
     ctx.obj = call
     return call
@@ -134,6 +135,7 @@ def command(
             call = merge_options(click.get_current_context(), values)
             finish(handler(call, **values), call, exit_code, draw)
 
+        # Without the first parameter, the context.
         own = list(inspect.signature(handler, eval_str=True).parameters.values())[1:]
         written = Written(
             words.rpartition(" ")[2],
@@ -159,7 +161,7 @@ def _descriptions(parameters: Iterable[inspect.Parameter]) -> Iterator[tuple[str
             yield about.metavar or parameter.name.upper(), about.help
 
 
-def finish(value: Any, call: Call, exit_code: Callable[[Any], int], draw: Draw | None) -> None:
+def finish(value: Any, call: CommandContext, exit_code: Callable[[Any], int], draw: Draw | None) -> None:
     """Print the value of a command and end with its exit code."""
     render = importlib.import_module("holdproof.cli.render")
     try:
@@ -207,6 +209,7 @@ def find_function(name: str) -> Callable[..., Any]:
     module, colon, attribute = name.partition(":")
     if not colon:
         raise InvalidInputError("a function is named module:function", function=name)
+    # An installed program does not search the working folder, where the functions of a project are.
     sys.path.insert(0, os.getcwd())
     try:
         function: Any = getattr(importlib.import_module(module), attribute)

@@ -27,7 +27,7 @@ _ESCALATIONS = sql(
     "SELECT CAST(id AS TEXT), reason FROM escalation_requests WHERE status = 'PENDING' AND CAST(id AS TEXT) LIKE :like"
     " ORDER BY id LIMIT :most"
 )
-_BATTLES = sql("SELECT battle_id, timestamp FROM battles WHERE battle_id LIKE :like ORDER BY id DESC LIMIT :most")
+_EVALUATIONS = sql("SELECT battle_id, timestamp FROM battles WHERE battle_id LIKE :like ORDER BY id DESC LIMIT :most")
 
 Offer = Callable[[click.Context, click.Parameter | None, str], list[CompletionItem]]
 
@@ -36,11 +36,9 @@ def _offering(query: Query) -> Offer:
     def offer(ctx: click.Context, _: click.Parameter | None, incomplete: str) -> list[CompletionItem]:
         try:
             paths = Paths.find(_option(ctx, "shared_home"))
-            if (
-                load(paths=paths, url=_option(ctx, "shared_url")).database_url is not None
-                or not paths.kernel_db.exists()
-            ):
+            if _is_elsewhere(paths, _option(ctx, "shared_url")):
                 return []
+            # What was typed is part of a LIKE pattern: its wildcards are dropped.
             plain = "".join(letter for letter in incomplete if letter not in "%_")
             with snapshot.view(paths.kernel_db) as tx:
                 rows = tx.all(query, like=f"{plain}%", most=_MOST)
@@ -67,7 +65,7 @@ def _option(ctx: Any, name: str) -> str | None:
 flows = _offering(_FLOWS)
 agents = _offering(_AGENTS)
 escalations = _offering(_ESCALATIONS)
-evaluations = _offering(_BATTLES)
+evaluations = _offering(_EVALUATIONS)
 
 BY_PARAMETER: Final = {"flow_id": flows, "agent_id": agents, "evaluation_id": evaluations}
 """What is offered for a parameter of that name, in every method."""

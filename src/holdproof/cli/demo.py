@@ -13,7 +13,7 @@ import click
 from rich.text import Text
 
 from holdproof.cli import render
-from holdproof.cli.call import Call, Option, command
+from holdproof.cli.call import CommandContext, Option, command
 from holdproof.cli.draw import Facts
 from holdproof.demo import ACTS, Played, StoryEvent, play
 
@@ -30,7 +30,7 @@ def _checks(value: Facts) -> Text:
 
 @command(COMMANDS, "demo", example="holdproof demo --keep ./demo", group="Run", draw=_checks)
 def demo(
-    call: Call,
+    call: CommandContext,
     keep: Annotated[
         Path | None, Option("--keep", metavar="DIR", help="Where its store goes; else a new temporary folder.")
     ] = None,
@@ -42,7 +42,7 @@ def demo(
 
 
 def _program() -> str:
-    """How this program is called from where the reader is."""
+    """Return how this program is called, for commands that the reader can copy."""
     if shutil.which("holdproof") is not None:
         return "holdproof"
     return sys.argv[0] if Path(sys.argv[0]).name == "holdproof" else f"{sys.executable} -m holdproof.cli"
@@ -55,21 +55,23 @@ class Teller:
         self._acts = {act.__name__: " ".join((act.__doc__ or "").split()) for act in ACTS}
         self._last = ""
 
-    def __call__(self, told: StoryEvent) -> None:
-        """Tell one thing."""
+    def __call__(self, event: StoryEvent) -> None:
+        """Print one event, under the heading of its act."""
         line = Text()
-        if told.act != self._last:
-            number = list(self._acts).index(told.act) + 1
-            line.append(f"\n{number}. {told.act.capitalize()}\n", style="bold cyan")
-            line.append(f"   {self._acts[told.act]}\n", style="dim")
-            self._last = told.act
-        render.say(line.append(f"   - {render.visible(told.text)}\n"))
+        if event.act != self._last:
+            number = list(self._acts).index(event.act) + 1
+            line.append(f"\n{number}. {event.act.capitalize()}\n", style="bold cyan")
+            line.append(f"   {self._acts[event.act]}\n", style="dim")
+            self._last = event.act
+        render.say(line.append(f"   - {render.visible(event.text)}\n"))
 
 
 @contextmanager
 def quiet() -> Iterator[None]:
-    """The story tells of its lockdown itself."""
-    logger, handler = logging.getLogger("holdproof"), logging.NullHandler()
+    """Silence warnings of the store: the story prints its lockdown itself."""
+    # A logger without a handler prints warnings on stderr.
+    logger = logging.getLogger("holdproof")
+    handler = logging.NullHandler()
     logger.addHandler(handler)
     try:
         yield

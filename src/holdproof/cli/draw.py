@@ -17,6 +17,7 @@ _CYAN: Final = dict.fromkeys(("COMPENSATING", "RUNNING", "STARTED"), "cyan")
 _SESSIONS: Final = {"active": "cyan", "completed": "green", "failed": "red", "interrupted": "yellow", "running": "cyan"}
 _STYLES: Final = _GREEN | _RED | _YELLOW | _CYAN | _SESSIONS
 _GUIDES: Final = ("├─ ", "└─ ", "│  ", "   ")
+# For terminals and files whose encoding has no box characters.
 _ASCII_GUIDES: Final = ("|- ", "`- ", "|  ", "   ")
 _SHORT: Final = 8
 
@@ -40,6 +41,7 @@ def page_items(value: Any) -> Sequence[Any] | None:
     """Return the values of a list or of a page; None for anything else."""
     if isinstance(value, list):
         return value
+    # A page is known by its cursor; the list is under another name in each answer.
     if isinstance(value, Mapping) and ("next" in value or "next_cursor" in value):
         return next((each for each in value.values() if isinstance(each, list)), None)
     return None
@@ -64,34 +66,34 @@ def following(value: Any, option: str = "--cursor") -> Text:
 
 def timeline(value: Facts) -> Text:
     """A flow with what it delegated, each with its steps, then what happened, in order."""
-    drawn = Text()
+    text = Text()
     short = _shortened(list(_ids(value["tree"])))
-    _branch(drawn, value["tree"], value["steps"], "", "")
-    drawn.append("\n")
+    _branch(text, value["tree"], value["steps"], "", "")
+    text.append("\n")
     lines = [
         [cell(each["at"]), short[each["flow_id"]], each["kind"], cell(each["what"]), cell(each["note"] or "")]
         for each in value["happened"]
     ]
-    drawn.append(_aligned(["AT", "FLOW", "", "WHAT", ""], lines))
-    return drawn.append(following(value))
+    text.append(_aligned(["AT", "FLOW", "", "WHAT", ""], lines))
+    return text.append(following(value))
 
 
 def session(value: Facts) -> Text:
     """A session with its agents and artifacts, then what happened, in order."""
     tee, corner, *_ = guides()
     about = value["session"]
-    drawn = Text(cell(about["id"]), style="bold").append("  ").append(_styled(cell(about["state"])))
-    drawn.append(f"  {cell(about['session_type'])}  {cell(about['name'])}", style="default")
-    drawn.append(f"{_took(about['started_at'], about['ended_at'])}\n", style="dim")
+    text = Text(cell(about["id"]), style="bold").append("  ").append(_styled(cell(about["state"])))
+    text.append(f"  {cell(about['session_type'])}  {cell(about['name'])}", style="default")
+    text.append(f"{_took(about['started_at'], about['ended_at'])}\n", style="dim")
     parts = [*map(_agent, value["agents"]), *map(_artifact, value["artifacts"])]
     for at, part in enumerate(parts, 1):
-        drawn.append(corner if at == len(parts) else tee).append(part).append("\n")
-    drawn.append("\n")
+        text.append(corner if at == len(parts) else tee).append(part).append("\n")
+    text.append("\n")
     lines = [
         [*(cell(each[name]) for name in ("timestamp", "event_type", "source", "message")), cell(each["data"] or "")]
         for each in value["events"]
     ]
-    return drawn.append(_aligned(["AT", "TYPE", "SOURCE", "MESSAGE", ""], lines)).append(following(value))
+    return text.append(_aligned(["AT", "TYPE", "SOURCE", "MESSAGE", ""], lines)).append(following(value))
 
 
 def _agent(agent: Facts) -> Text:
@@ -107,25 +109,26 @@ def _artifact(artifact: Facts) -> Text:
     return line.append(f"  {artifact['size_bytes']} bytes" if artifact["size_bytes"] else "", style="dim")
 
 
-def _branch(drawn: Text, tree: Facts, steps: Sequence[Facts], first: str, rest: str) -> None:
+def _branch(text: Text, tree: Facts, steps: Sequence[Facts], first: str, rest: str) -> None:
     """One flow, its steps and the flows below it; `first` and `rest` stand before its own line and all others."""
     tee, corner, bar, gap = guides()
     flow = tree["flow"]
-    drawn.append(first).append(cell(flow["flow_id"]), style="bold").append("  ").append(_styled(flow["status"]))
-    drawn.append(f"  {cell(flow['flow_type'])} {cell(flow['flow_version'])} by {cell(flow['agent_id'])}")
-    drawn.append(f"{_took(flow['started_at'], flow['completed_at'])}\n", style="dim")
+    text.append(first).append(cell(flow["flow_id"]), style="bold").append("  ").append(_styled(flow["status"]))
+    text.append(f"  {cell(flow['flow_type'])} {cell(flow['flow_version'])} by {cell(flow['agent_id'])}")
+    text.append(f"{_took(flow['started_at'], flow['completed_at'])}\n", style="dim")
     own = [step for step in steps if step["flow_id"] == flow["flow_id"]]
     for at, below in enumerate((*own, *tree["children"]), 1):
         last = at == len(own) + len(tree["children"])
-        head, tail = rest + (corner if last else tee), rest + (gap if last else bar)
+        head = rest + (corner if last else tee)
+        tail = rest + (gap if last else bar)
         if "flow" in below:
-            _branch(drawn, below, steps, head, tail)
+            _branch(text, below, steps, head, tail)
         else:
-            drawn.append(head).append(_step(below))
+            text.append(head).append(_step(below))
 
 
 def guides() -> tuple[str, str, str, str]:
-    """What trees are drawn with: before a branch, before the last one, and before what is below each of them."""
+    """What trees are text with: before a branch, before the last one, and before what is below each of them."""
     return _GUIDES if _unicode() else _ASCII_GUIDES
 
 
@@ -152,6 +155,7 @@ def _ids(tree: Facts) -> Iterable[str]:
 
 def _shortened(flow_ids: Sequence[str]) -> dict[str, str]:
     """The ends of ids, where these tell them apart."""
+    # Ids begin with the time, so that flows of one tree share their beginning, not their end.
     ends = {cell(flow_id)[-_SHORT:] for flow_id in flow_ids}
     return {flow_id: cell(flow_id)[-_SHORT:] if len(ends) == len(flow_ids) else cell(flow_id) for flow_id in flow_ids}
 
@@ -160,16 +164,17 @@ def _aligned(heads: list[str], lines: Sequence[Sequence[str]]) -> Text:
     if not lines:
         return Text("none\n")
     widths = [max(len(cell) for cell in column) for column in zip(heads, *lines, strict=True)]
-    drawn = Text()
+    text = Text()
     head = "  ".join(cell.ljust(width) for cell, width in zip(heads, widths, strict=True))
-    drawn.append(f"{head.rstrip()}\n", style="dim")
+    text.append(f"{head.rstrip()}\n", style="dim")
     for line in lines:
-        drawn_line = Text()
+        line_text = Text()
         for cell, width in zip(line, widths, strict=True):
-            drawn_line.append(_styled(cell)).append(" " * (width - len(cell) + 2))
-        drawn_line.rstrip()
-        drawn.append(drawn_line).append("\n")
-    return drawn
+            line_text.append(_styled(cell)).append(" " * (width - len(cell) + 2))
+        # Trailing spaces would wrap a line that otherwise fits the terminal.
+        line_text.rstrip()
+        text.append(line_text).append("\n")
+    return text
 
 
 def _styled(text: str) -> Text:
@@ -192,38 +197,38 @@ _SIGNS: Final = {"added": ("+", "green"), "removed": ("-", "red"), "changed": ("
 
 def tree(value: Facts) -> Text:
     """Draw each object on a line with its type and the beginning of its content, those below it indented."""
-    drawn = Text()
-    _object_branch(drawn, value, "", "")
-    return drawn
+    text = Text()
+    _object_branch(text, value, "", "")
+    return text
 
 
-def _object_branch(drawn: Text, branch: Facts, first: str, rest: str) -> None:
+def _object_branch(text: Text, branch: Facts, first: str, rest: str) -> None:
     tee, corner, bar, gap = guides()
     one = branch["object"]
-    drawn.append(first).append(cell(one["id"]), style="bold").append("  ").append(cell(one["type"]), style="cyan")
-    drawn.append(f"  v{one['version']}", style="dim")
+    text.append(first).append(cell(one["id"]), style="bold").append("  ").append(cell(one["type"]), style="cyan")
+    text.append(f"  v{one['version']}", style="dim")
     if one["content"] is not None:
-        drawn.append(f"  {_brief(one['content'])}")
-    drawn.append("\n")
+        text.append(f"  {_brief(one['content'])}")
+    text.append("\n")
     below: list[Facts | str] = [*branch["children"], *branch["missing"], *(["…"] if branch["cut"] else [])]
     for at, child in enumerate(below, 1):
         head, tail = (corner, gap) if at == len(below) else (tee, bar)
         if isinstance(child, str):
             note = "there is more below" if child == "…" else f"{cell(child)}  (not there)"
-            drawn.append(rest + head).append(f"{note}\n", style="dim")
+            text.append(rest + head).append(f"{note}\n", style="dim")
         else:
-            _object_branch(drawn, child, rest + head, rest + tail)
+            _object_branch(text, child, rest + head, rest + tail)
 
 
 def diff(value: Facts) -> Text:
     """Each object that differs under its sign: + new, - gone, ~ changed, . only what is volatile; then its fields."""
-    drawn = Text()
+    text = Text()
     for each in value["differences"]:
         sign, style = _SIGNS[each["change"]]
-        drawn.append(f"{sign} {cell(each['id'])}\n", style=style)
-        for line, colour in _fields(each):
-            drawn.append(f"    {line}\n", style=colour)
-    return drawn.append(following(value)) if value["differences"] else Text("nothing differs\n")
+        text.append(f"{sign} {cell(each['id'])}\n", style=style)
+        for line, line_style in _fields(each):
+            text.append(f"    {line}\n", style=line_style)
+    return text.append(following(value)) if value["differences"] else Text("nothing differs\n")
 
 
 def _fields(each: Facts) -> Iterator[tuple[str, str]]:
@@ -236,6 +241,7 @@ def _fields(each: Facts) -> Iterator[tuple[str, str]]:
 
 
 def _sides(name: str, old: Any, new: Any) -> Iterator[tuple[str, str]]:
+    # Every change increments the version, so that it tells nothing.
     if name == "version" or (old in (None, {}, []) and new in (None, {}, [])):
         return
     if old not in (None, {}, []):
@@ -251,25 +257,26 @@ def _brief(value: Any) -> str:
 
 def frame(value: Facts) -> Text:
     """What is wrong first, then questions, then flows, then the log."""
-    drawn = Text(f"{cell(value['at'])}\n", style="dim")
+    text = Text(f"{cell(value['at'])}\n", style="dim")
     if value["locked"] is not None:
-        since, why = cell(value["locked"]["locked_at"]), cell(value["locked"]["reason"])
-        drawn.append(f"LOCKED since {since}: {why}\n", style="bold red")
+        since = cell(value["locked"]["locked_at"])
+        why = cell(value["locked"]["reason"])
+        text.append(f"LOCKED since {since}: {why}\n", style="bold red")
     for reason in value["degraded"]:
-        drawn.append(f"degraded: {cell(reason)}\n", style="yellow")
-    drawn.append(f"\nescalations: {len(value['escalations'])}\n", style="bold")
+        text.append(f"degraded: {cell(reason)}\n", style="yellow")
+    text.append(f"\nescalations: {len(value['escalations'])}\n", style="bold")
     if value["escalations"]:
-        drawn.append(rows("escalations", "id", "impact", "agent_id", "reason", "deadline", "flow_id")(value))
+        text.append(rows("escalations", "id", "impact", "agent_id", "reason", "deadline", "flow_id")(value))
     counts = ", ".join(f"{number} {status}" for status, number in value["counts"].items()) or "none"
-    drawn.append(f"\nflows under way: {counts}\n", style="bold")
+    text.append(f"\nflows under way: {counts}\n", style="bold")
     if value["flows"]:
-        drawn.append(rows("flows", "flow_id", "status", "flow_type", "agent_id", "updated_at")(value))
+        text.append(rows("flows", "flow_id", "status", "flow_type", "agent_id", "updated_at")(value))
     if value["ended"]:
-        drawn.append("\nended lately:\n", style="bold")
-        drawn.append(rows("ended", "flow_id", "status", "flow_type", "agent_id", "updated_at")(value))
+        text.append("\nended lately:\n", style="bold")
+        text.append(rows("ended", "flow_id", "status", "flow_type", "agent_id", "updated_at")(value))
     waiting = f", {value['pending']} pending" if value["pending"] else ""
-    drawn.append(f"\nlog: {value['size']} entries{waiting}, root {cell(value['root'])[:16]}, ", style="bold")
-    return drawn.append(f"{cell(value['origin'])}\n")
+    text.append(f"\nlog: {value['size']} entries{waiting}, root {cell(value['root'])[:16]}, ", style="bold")
+    return text.append(f"{cell(value['origin'])}\n")
 
 
 def skills(value: Any) -> Text:

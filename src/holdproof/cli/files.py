@@ -11,6 +11,7 @@ from typing import Any, BinaryIO, Final
 from holdproof.errors import FormatError, InvalidInputError, NotFoundError, UnavailableError
 
 STDIO: Final = "-"
+# Progress is drawn once per piece.
 _PIECE: Final = 1 << 20
 
 
@@ -18,6 +19,7 @@ def load(name: str) -> Any:
     """Return the JSON value of a file, or of stdin for `-`; NaN is left to the operation to refuse."""
     try:
         return json.loads(read(name))
+    # Deep nesting is bad input too, and no defect of the program.
     except (ValueError, RecursionError) as error:
         raise FormatError(f"{name}: not JSON: {error}", path=name) from error
 
@@ -55,6 +57,7 @@ def opened_file(name: str) -> Iterator[tuple[BinaryIO, int]]:
         yield sys.stdin.buffer, 0
         return
     path = Path(name)
+    # Opening a folder or a pipe would fail later, or wait for ever.
     if not path.is_file():
         raise NotFoundError(f"{path}: no such file", path=str(path))
     with _translated(name), path.open("rb") as file:

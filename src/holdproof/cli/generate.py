@@ -23,7 +23,15 @@ from holdproof.api import wire
 from holdproof.api.catalogue import MethodSpec, Parameter, resource_methods, without_namespaces
 from holdproof.cli import complete, draw
 from holdproof.cli.bar import bar
-from holdproof.cli.call import SETTINGS, Call, Described, find_function, finish, merge_options, shared_options
+from holdproof.cli.call import (
+    SETTINGS,
+    CommandContext,
+    Described,
+    find_function,
+    finish,
+    merge_options,
+    shared_options,
+)
 from holdproof.cli.files import STDIO, json_value, load, read, read_pieces
 from holdproof.cli.storage import delivered, json_lines, opened
 from holdproof.errors import InvalidInputError, NotFoundError
@@ -181,6 +189,7 @@ def _scalar(parameter: Parameter, word: str) -> Any:
 
 
 def _texts(parameter: Parameter, words: tuple[str, ...]) -> Any:
+    # One JSON list is accepted too, so that a list can be copied from JSON output.
     if len(words) == 1 and words[0].startswith("["):
         return parameter.shape.load(json_value(words[0], parameter.name), parameter.name)
     return parameter.shape.load(list(words), parameter.name)
@@ -217,11 +226,14 @@ def _run(spec: MethodSpec, **words: Any) -> None:
     values = {}
     for parameter in spec.parameters:
         word = words.get(parameter.name)
+        # What may be left out can be passed as an option of the same name too.
         if word in (None, ()):
             word = words.get(f"{_BY_NAME}{parameter.name}")
+        # What was not passed is left to the method, which has a default for it.
         if word not in (None, ()):
             values[parameter.name] = _convert(spec, parameter, word)
     exit_code = spec.exposure.exit_code or (lambda _: 0)
+    # `finish` prints a stream item by item and does not return.
     if spec.streams and out is None:
         finish(_stream(spec, call, values), call, exit_code, _draw(spec))
     with _target(spec, call) as target, bar() as tell:
@@ -233,6 +245,7 @@ def _run(spec: MethodSpec, **words: Any) -> None:
             count = delivered(json_lines(answer), out, call.as_json)
             answer = {"file": out, "bytes": count}
     _refuse_absent(spec, answer, values)
+    # Computed now: below, the answer may be replaced by the name of the file it was written to.
     code = exit_code(answer)
     if out is not None and not spec.streams:
         answer = _written(spec, answer, out, as_json=call.as_json)
@@ -247,17 +260,18 @@ def _confirm(spec: MethodSpec, words: dict[str, Any]) -> None:
     if not question:
         return
     assumed = words.pop(_YES)
+    # As with a passphrase: then what the question warns of does not happen.
     if words.get(spec.exposure.confirm_unless) is not None:
         return
     if assumed:
         return
     if sys.stdin is None or not sys.stdin.isatty():
-        raise InvalidInputError(f"{question.format(**words)} Nobody can be asked here: say --yes")
+        raise InvalidInputError(f"{question.format(**words)} There is no terminal to ask on: pass --yes")
     click.confirm(question.format(**words), abort=True, err=True)
 
 
 @contextmanager
-def _target(spec: MethodSpec, call: Call) -> Iterator[Any]:
+def _target(spec: MethodSpec, call: CommandContext) -> Iterator[Any]:
     """Open what the method belongs to: the store, or only the store of services that it needs."""
     if spec.resource in without_namespaces() and spec.resource != "storage":
         with opened(call, spec.resource) as target:
@@ -267,7 +281,7 @@ def _target(spec: MethodSpec, call: Call) -> Iterator[Any]:
         yield getattr(store, spec.resource)
 
 
-def _stream(spec: MethodSpec, call: Call, values: Mapping[str, Any]) -> Iterator[Any]:
+def _stream(spec: MethodSpec, call: CommandContext, values: Mapping[str, Any]) -> Iterator[Any]:
     args, kwargs = spec.arguments(values)
     with _target(spec, call) as target:
         for item in getattr(target, spec.method)(*args, **kwargs):

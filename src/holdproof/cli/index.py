@@ -37,6 +37,7 @@ def build() -> dict[str, dict[str, Any]]:
     for (resource, method), spec in catalogue.methods().items():
         if spec.exposure.command and not spec.exposure.internal:
             index[resource]["commands"][method.replace("_", "-")] = {"summary": spec.summary}
+    # Last, since a command written by hand replaces the generated one of the same name.
     for module in WRITTEN:
         for words, command in importlib.import_module(f"holdproof.cli.{module}").COMMANDS.items():
             _add(index, module, words, command)

@@ -8,8 +8,8 @@ import click
 from rich.text import Text
 
 from holdproof import config, sync
-from holdproof.cli.bar import bar, pulse
-from holdproof.cli.call import Argument, Call, Option, command
+from holdproof.cli.bar import bar, spinner
+from holdproof.cli.call import Argument, CommandContext, Option, command
 from holdproof.cli.files import read_bytes
 from holdproof.cli.render import words
 from holdproof.crypto import keys
@@ -32,21 +32,23 @@ _DATABASE: Final = "Check and migrate the database."
 
 @command(COMMANDS, "init", example="holdproof init ./my-agent", group="Run")
 def init(
-    _: Call, folder: Annotated[Path, Argument(help="The project's folder, here by default.")] = Path()
+    _: CommandContext, folder: Annotated[Path, Argument(help="The project's folder, here by default.")] = Path()
 ) -> dict[str, list[str]]:
     """Create .holdproof/config.yaml and .holdproof/catalog.json in a project; an existing one is left alone."""
     return {"created": [str(path) for path in config.init_project(folder)]}
 
 
 @command(COMMANDS, "status", example="holdproof status --json", group="Inspect")
-def status(call: Call) -> Status:
+def status(call: CommandContext) -> Status:
     """Show where data lives, what it runs on, its size, what services store, and whether anything is degraded."""
     with call.open() as store:
+        # Measured here only: `store.status()` opens none of the stores of services.
         return replace(store.status(), storage=store.storage.status().to_dict())
 
 
 def _health(value: dict[str, Any]) -> Text:
     text = Text()
+    # Remedies are indented below what they belong to: level, two spaces, subject, two spaces.
     width = max(len(each["about"]) for each in value["checks"])
     for each in value["checks"]:
         text.append(f"{each['level']:<7}  ", style=_HEALTH_STYLES[each["level"]])
@@ -64,9 +66,9 @@ def _health(value: dict[str, Any]) -> Text:
     exit_code=lambda answer: 0 if answer.ok else _UNSOUND,
     draw=_health,
 )
-def doctor(call: Call) -> HealthReport:
+def doctor(call: CommandContext) -> HealthReport:
     """Look at disk, folders, keys, clock, log and flows, and say what to do; exits with 8 if anything is an error."""
-    with pulse("looking"):
+    with spinner("looking"):
         return sync.doctor(call.home, call.url)
 
 
@@ -78,7 +80,7 @@ def doctor(call: Call) -> HealthReport:
     exit_code=lambda answer: answer.verdict.exit_code,
 )
 def verify(
-    call: Call,
+    call: CommandContext,
     bundle: Annotated[Path | None, Argument(help="A bundle to check, offline; without it the whole store.")] = None,
     full: Annotated[bool, Option("--full", help="Recompute the whole tree from its leaves.")] = False,
     no_lock: Annotated[bool, Option("--no-lock", help="Only report; do not lock the store.")] = False,
@@ -86,6 +88,7 @@ def verify(
 ) -> Report | BundleReport:
     """Verify the store, or a bundle; exits with 0, 10 unsigned, 11 unlogged, 12 revoked, 20 and more tampered with."""
     if bundle is not None:
+        # No store is opened: a bundle must be checkable by somebody who has none.
         trusted = None if root is None else keys.load_public_pem(read_bytes(root, 1 << 16))
         return offline.check(read_bytes(bundle, offline.MOST_BYTES + 1), root=trusted)
     with bar() as progress:
@@ -94,7 +97,7 @@ def verify(
 
 @command(COMMANDS, "restore", example="holdproof restore /mnt/backups --to-index 500 --dry-run", group="Operate")
 def restore(
-    call: Call,
+    call: CommandContext,
     src: Annotated[Path, Argument(help="A backup, a folder of backups, or a closed store's kernel.db.")],
     *,
     to_index: Annotated[int | None, Option("--to-index", help="Not after this log index.")] = None,
@@ -127,7 +130,7 @@ def restore(
     group="Operate",
 )
 def copy(
-    call: Call,
+    call: CommandContext,
     src: Annotated[str, Argument(help="A home, a URL, or sqlite for the file of the home in use.")],
     dst: Annotated[str, Argument(help="The same; must be empty.")],
     *,
@@ -147,31 +150,31 @@ def copy(
     group_summary=_DATABASE,
     exit_code=lambda answer: 0 if answer.ok else _UNSOUND,
 )
-def check(call: Call) -> Check:
+def check(call: CommandContext) -> Check:
     """Check the integrity of the database and its migrations; exits with 8 if anything is found."""
-    with pulse("checking"):
+    with spinner("checking"):
         return sync.check(call.home, call.url)
 
 
 @command(COMMANDS, "db migrate", example="holdproof db migrate --dry-run", group="Operate", group_summary=_DATABASE)
 def migrate(
-    call: Call, dry_run: Annotated[bool, Option("--dry-run", help="Only say what is pending.")] = False
+    call: CommandContext, dry_run: Annotated[bool, Option("--dry-run", help="Only say what is pending.")] = False
 ) -> Migrated:
     """Apply pending migrations, each in one transaction; opening a store does the same."""
-    with pulse("migrating"):
+    with spinner("migrating"):
         return sync.migrate(call.home, call.url, dry_run=dry_run)
 
 
 def _legacy(value: dict[str, Any]) -> Text:
-    """A paragraph for each source: what became of it, what was in it, why it was left."""
-    drawn = Text()
+    """Draw a paragraph for each source: what became of it, what was in it, why it was left out."""
+    text = Text()
     for each in value["sources"]:
-        drawn.append(words(each["outcome"]).ljust(13), style=_OUTCOME_STYLES.get(each["outcome"], "bold red"))
-        drawn.append(f" {words(each['source'])}\n")
-        for name in ("found", "moved", "skipped", "why", "renamed"):
+        text.append(words(each["outcome"]).ljust(13), style=_OUTCOME_STYLES.get(each["outcome"], "bold red"))
+        text.append(f" {words(each['source'])}\n")
+        for name in ("counts", "moved", "skipped", "why", "renamed"):
             if each[name]:
-                drawn.append(f"  {name.ljust(12)}", style="cyan").append(f"{words(each[name])}\n")
-    return drawn or Text("nothing to take over in " + ", ".join(map(words, value["roots"])) + "\n")
+                text.append(f"  {name.ljust(12)}", style="cyan").append(f"{words(each[name])}\n")
+    return text or Text("nothing to import from " + ", ".join(map(words, value["roots"])) + "\n")
 
 
 @command(
@@ -183,7 +186,7 @@ def _legacy(value: dict[str, Any]) -> Text:
     draw=_legacy,
 )
 def migrate_legacy(
-    call: Call,
+    call: CommandContext,
     *,
     source: Annotated[
         Path | None,
@@ -191,6 +194,6 @@ def migrate_legacy(
     ] = None,
     dry_run: Annotated[bool, Option("--dry-run", help="Read everything, touch nothing.")] = False,
 ) -> LegacyReport:
-    """Take over data of kgents, verify it, rename its source to NAME.migrated; exits with 8 if anything was left."""
+    """Import data of kgents, verify it, rename its source to NAME.migrated; exits with 8 if anything was left out."""
     with bar() as progress:
         return sync.migrate_legacy(source, call.home, call.url, dry_run=dry_run, progress=progress)

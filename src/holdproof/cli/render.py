@@ -53,7 +53,7 @@ def _show_next(plain: Any, as_json: bool, draw: Draw | None) -> None:
 
 
 def say(text: Text) -> None:
-    """Print a part of a result that comes bit by bit, for people."""
+    """Print one part of a result that arrives in parts, for people."""
     _print(sys.stdout, text)
 
 
@@ -138,10 +138,10 @@ def visible(text: str) -> str:
 def _print(stream: TextIO, text: Text) -> None:
     if stream is None:  # closed by the caller (`>&-`)
         return
-    drawn = io.StringIO()
+    output = io.StringIO()
     # Terminals wrap by themselves, and pipes want whole lines.
-    Console(file=drawn, force_terminal=stream.isatty()).print(text, end="", soft_wrap=True)
-    _write(stream, drawn.getvalue())
+    Console(file=output, force_terminal=stream.isatty()).print(text, end="", soft_wrap=True)
+    _write(stream, output.getvalue())
 
 
 def _write(stream: TextIO, text: str | bytes) -> None:

@@ -15,7 +15,7 @@ import click
 import holdproof
 from holdproof import config, sync
 from holdproof.cli import render
-from holdproof.cli.call import Call, Option, command
+from holdproof.cli.call import CommandContext, Option, command
 from holdproof.cli.demo import Teller, quiet
 from holdproof.crypto.keys import Signer
 from holdproof.crypto.vkey import COSIGNATURE_V1, VerifierKey
@@ -37,7 +37,7 @@ Name = Annotated[str, Option("--name", help="The witness's name, as it stands in
 
 @command(COMMANDS, "up", example="holdproof up --port 8420", group="Run")
 def up(
-    call: Call,
+    call: CommandContext,
     *,
     host: Annotated[
         str, Option("--host", help="Listen on this address; elsewhere than on this machine only with a token.")
@@ -83,8 +83,8 @@ def up(
     raise click.exceptions.Exit(0)
 
 
-def _home(call: Call, demo: bool) -> str | None:
-    """Where the store lies; a demonstration does not touch one that was not named."""
+def _home(call: CommandContext, demo: bool) -> str | None:
+    """Return where the store is; a demonstration does not touch one that was not named."""
     if demo and call.home is None and call.url is None:
         return tempfile.mkdtemp(prefix="holdproof-demo-")
     return call.home
@@ -92,11 +92,14 @@ def _home(call: Call, demo: bool) -> str | None:
 
 async def _played(state: "State", *, once: bool, pace_s: float) -> None:
     """Tell the story beside the server."""
-    stopping, store = threading.Event(), sync.Holdproof(state.store.core)
+    # The story is written for the sync client, so it runs in a thread, on the same core.
+    stopping = threading.Event()
+    store = sync.Holdproof(state.store.core)
     try:
         with quiet():
             await asyncio.to_thread(partial(live, store, Teller(), stopping, pause_s=pace_s))
         if once:
+            # As an operator would stop it: connections are drained, the store is closed.
             signal.raise_signal(signal.SIGTERM)
     finally:
         stopping.set()
@@ -104,7 +107,7 @@ async def _played(state: "State", *, once: bool, pace_s: float) -> None:
 
 @command(COMMANDS, "mcp", example="holdproof mcp --read-only", group="Run")
 def mcp(
-    call: Call,
+    call: CommandContext,
     read_only: Annotated[bool, Option("--read-only", help="Offer only what reads.")] = False,
     resource: Annotated[
         list[str] | None,
@@ -117,7 +120,7 @@ def mcp(
 ) -> None:
     """Offer the store as tools over standard input and output (Model Context Protocol), until the client goes away."""
     if agent is not None and token is not None:
-        raise InvalidInputError("say either an agent or a token")
+        raise InvalidInputError("--agent and --token exclude each other: a token names its agent")
     try:
         from holdproof.server import mcp as tools  # noqa: PLC0415 (an optional extra)
     except ImportError as error:
@@ -140,7 +143,7 @@ def mcp(
     group="Prove",
     group_summary=_WITNESS,
 )
-def key(call: Call, name: Name) -> dict[str, str]:
+def key(call: CommandContext, name: Name) -> dict[str, str]:
     """Show the verifier key that logs check this witness's answers with; made at its first use."""
     return {"key": VerifierKey(name, COSIGNATURE_V1, _signer(call).public).encode()}
 
@@ -153,7 +156,7 @@ def key(call: Call, name: Name) -> dict[str, str]:
     group_summary=_WITNESS,
 )
 def run(
-    call: Call,
+    call: CommandContext,
     name: Name,
     log: Annotated[list[str], Option("--log", help="A log's verifier key (`holdproof log head`); repeat it.")],
     host: Annotated[str, Option("--host", help="The address to listen on.")] = "127.0.0.1",
@@ -166,6 +169,7 @@ def run(
         server = WitnessServer((host, port), served)
     except (OSError, OverflowError) as error:
         raise UnavailableError(f"cannot listen on {host}:{port}: {error}", host=host, port=port) from error
+    # Stopped by a service manager or by Ctrl-C, it ends in the same way.
     signal.signal(signal.SIGTERM, _stop)
     with server:
         address = f"http://{host}:{server.server_address[1]}"
@@ -181,7 +185,7 @@ def _stop(_: int, __: FrameType | None) -> None:
     raise KeyboardInterrupt
 
 
-def _signer(call: Call) -> Signer:
-    """The witness's own key, apart from those of a store."""
+def _signer(call: CommandContext) -> Signer:
+    """Return the witness's own key, which is none of a store's."""
     folder = KeyFolder(config.Paths.find(call.home).config / "witness")
     return folder.ensure("log")

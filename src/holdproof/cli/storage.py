@@ -16,7 +16,7 @@ from holdproof import sync
 from holdproof.api import wire
 from holdproof.cli import render
 from holdproof.cli.bar import bar
-from holdproof.cli.call import Call
+from holdproof.cli.call import CommandContext
 from holdproof.cli.files import STDIO, opened_file
 from holdproof.content import disk
 from holdproof.db import MEMORY
@@ -25,11 +25,12 @@ from holdproof.importers import kgents
 from holdproof.storage.projects import project_here
 from holdproof.storage.sessions import Sessions
 
+# A file without line ends must not fill the memory.
 _LONGEST_LINE: Final = 64 << 20
 
 
 @contextmanager
-def opened(call: Call, resource: str) -> Iterator[Any]:
+def opened(call: CommandContext, resource: str) -> Iterator[Any]:
     """Open the store of a resource; a first run and whatever is degraded are printed on stderr."""
     if resource == "sessions":  # they are rows of the relational store that settings name
         with opened(call, "relational") as tables:
@@ -38,7 +39,7 @@ def opened(call: Call, resource: str) -> Iterator[Any]:
     with closing(sync.storage(call.home, call.url)) as stores:
         store = stores.open(resource)
         state = stores.state(resource)
-        assert state is not None
+        assert state is not None, "it was just opened"
         if state.where == MEMORY and state.degraded:
             raise UnavailableError(f"the store of {resource} cannot be opened: {state.degraded}", store=resource)
         if state.where == MEMORY:
@@ -107,10 +108,12 @@ def exported(what: str, values: Iterable[Any], target: str, *, total: int = 0, a
             for each in values:
                 yield json.dumps(each.to_dict(), default=str).encode() + b"\n"
                 count += 1
+                # Drawing costs more than writing a line.
                 if tell is not None and count % 100 == 0:
                     tell(what, count, total)
 
         delivered(lines(), target, as_json)
+    # stdout has the lines: a summary would be read as one more.
     if target == STDIO:
         raise click.exceptions.Exit(0)
     return {"exported": count, "file": target}

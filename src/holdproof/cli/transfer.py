@@ -14,7 +14,7 @@ import click
 from holdproof import sync
 from holdproof.cli import complete, render, storage
 from holdproof.cli.bar import bar
-from holdproof.cli.call import Argument, Call, Namespace, Option, Since, command, find_function
+from holdproof.cli.call import Argument, CommandContext, Namespace, Option, Since, command, find_function
 from holdproof.cli.files import STDIO, opened_file, pieces
 from holdproof.cli.storage import filed
 from holdproof.cli.trust import written
@@ -34,6 +34,7 @@ COMMANDS: dict[str, click.Command] = {}
 
 _EXPORT: Final = "Write what a store holds for other people and other programs."
 _IMPORT: Final = "Take in files: what `export` wrote elsewhere, and other programs' data."
+# Large enough that commits cost little, small enough that an error loses little work.
 _BATCH: Final = 1_000
 _EVENT_FIELDS: Final = frozenset(each.name for each in fields(TelemetryEvent))
 _VECTOR_FIELDS: Final = frozenset({"id", "vector", "metadata"})
@@ -46,6 +47,7 @@ EvaluationId = Annotated[
 ]
 Did = Annotated[str | None, Option("--did", help="Trust this key: for an archive of another store.")]
 DryRun = Annotated[bool, Option("--dry-run", help="Change nothing; only report what would be done.")]
+# From the environment too: arguments are visible to every user of the machine.
 _SECRET: Final = "HOLDPROOF_ARCHIVE_PASSPHRASE"  # noqa: S105 (the variable's name)
 
 
@@ -57,7 +59,7 @@ _SECRET: Final = "HOLDPROOF_ARCHIVE_PASSPHRASE"  # noqa: S105 (the variable's na
     group_summary=_EXPORT,
 )
 def export_dbom(
-    call: Call,
+    call: CommandContext,
     evaluation_id: EvaluationId,
     out: Annotated[Path | None, Option("--out", help="Where to write the envelope; stdout without it.")] = None,
     *,
@@ -80,7 +82,7 @@ def export_dbom(
     group_summary=_EXPORT,
 )
 def export_car(
-    call: Call,
+    call: CommandContext,
     *,
     path: Annotated[str, Argument(help="The file to write.")],
     snapshot: Annotated[str, Option("--snapshot", help="Its CID or rev, or head for the newest.")] = "head",
@@ -102,7 +104,7 @@ def export_car(
 @command(
     COMMANDS, "export vectors", example="holdproof export vectors vectors.jsonl", group="Operate", group_summary=_EXPORT
 )
-def export_vectors(call: Call, target: Target = STDIO) -> dict[str, Any]:
+def export_vectors(call: CommandContext, target: Target = STDIO) -> dict[str, Any]:
     """Write every vector as a line of JSON (id, vector, metadata), by id."""
     with storage.opened(call, "vectors") as vectors:
         return storage.exported("vectors", vectors.export(), target, total=vectors.count(), as_json=call.as_json)
@@ -116,7 +118,7 @@ def export_vectors(call: Call, target: Target = STDIO) -> dict[str, Any]:
     group_summary=_EXPORT,
 )
 def export_bundle(
-    call: Call,
+    call: CommandContext,
     subject: Annotated[str, Argument(help="The evaluation_id, or the id of a flow.")],
     out: Annotated[Path, Option("--out", help="Where to write the zip.")],
     kind: Annotated[str, Option("--kind", help="evaluation or flow.")] = "evaluation",
@@ -136,7 +138,7 @@ def export_bundle(
     group_summary=_EXPORT,
 )
 def export_lisp(
-    call: Call,
+    call: CommandContext,
     path: Annotated[Path, Argument(help="The file to write.")],
     at: Annotated[str | None, Option("--at", metavar="SNAPSHOT", help="As it was in this snapshot.")] = None,
     ns: Namespace = "main",
@@ -153,11 +155,13 @@ def export_lisp(
     group="Operate",
     group_summary=_EXPORT,
 )
-def export_flows(call: Call, target: Target = STDIO, since: Since = None, ns: Namespace = "main") -> dict[str, Any]:
+def export_flows(
+    call: CommandContext, target: Target = STDIO, since: Since = None, ns: Namespace = "main"
+) -> dict[str, Any]:
     """Write every flow with its transitions and steps as a line of JSON, oldest first."""
     with call.open() as store:
-        found = store.flows.export(since=since or BEGINNING, ns=ns)
-        return storage.exported("flows", found, target, as_json=call.as_json)
+        flows = store.flows.export(since=since or BEGINNING, ns=ns)
+        return storage.exported("flows", flows, target, as_json=call.as_json)
 
 
 @command(
@@ -168,7 +172,7 @@ def export_flows(call: Call, target: Target = STDIO, since: Since = None, ns: Na
     group_summary=_EXPORT,
 )
 def export_audit(
-    call: Call,
+    call: CommandContext,
     target: Target = STDIO,
     *,
     event_type: Annotated[str | None, Option("--event-type", help="Only events of this type.")] = None,
@@ -178,8 +182,8 @@ def export_audit(
 ) -> dict[str, Any]:
     """Write every event of every flow as a line of JSON, oldest first."""
     with call.open() as store:
-        found = store.audit.export(event_type=event_type, severity=severity, since=since or BEGINNING, ns=ns)
-        return storage.exported("events", found, target, as_json=call.as_json)
+        events = store.audit.export(event_type=event_type, severity=severity, since=since or BEGINNING, ns=ns)
+        return storage.exported("events", events, target, as_json=call.as_json)
 
 
 @command(
@@ -189,7 +193,7 @@ def export_audit(
     group="Operate",
     group_summary=_EXPORT,
 )
-def export_telemetry(call: Call, target: Target = STDIO) -> dict[str, Any]:
+def export_telemetry(call: CommandContext, target: Target = STDIO) -> dict[str, Any]:
     """Write every telemetry event as a line of JSON, as `telemetry append` reads them."""
     with storage.opened(call, "telemetry") as store:
         return storage.exported("events", store.export(), target, total=store.count(), as_json=call.as_json)
@@ -197,7 +201,7 @@ def export_telemetry(call: Call, target: Target = STDIO) -> dict[str, Any]:
 
 @command(COMMANDS, "import car", example="holdproof import car memory.car", group="Operate", group_summary=_IMPORT)
 def import_car(
-    call: Call,
+    call: CommandContext,
     *,
     path: Annotated[str, Argument(help="The file to read.")],
     did: Did = None,
@@ -207,7 +211,7 @@ def import_car(
     force: Annotated[bool, Option("--force", help="Even if it is older, or there are other changes here.")] = False,
     ns: Namespace = "main",
 ) -> SnapshotsImported:
-    """Take over what a CAR file holds, once every block, signature and tree of it is verified."""
+    """Import what a CAR file holds, once every block, signature and tree of it is verified."""
     with call.open() as store, bar() as tell:
         return store.archive.import_car(path, did=did, passphrase=passphrase, force=force, ns=ns, progress=tell)
 
@@ -215,17 +219,17 @@ def import_car(
 @command(
     COMMANDS, "import vectors", example="holdproof import vectors vectors.jsonl", group="Operate", group_summary=_IMPORT
 )
-def import_vectors(call: Call, source: Source) -> dict[str, int]:
+def import_vectors(call: CommandContext, source: Source) -> dict[str, int]:
     """Keep the vectors of a file of JSON lines (id, vector, metadata), a thousand a commit; twice changes nothing."""
     with storage.opened(call, "vectors") as vectors:
         return {"imported": vectors.add_many(_vectors(source))}
 
 
 def _vectors(source: str) -> Iterator[tuple[str, Any, Any]]:
-    for number, found in storage.documents(source):
-        if not found.keys() <= _VECTOR_FIELDS or not found.keys() >= {"id", "vector"}:
+    for number, document in storage.documents(source):
+        if not document.keys() <= _VECTOR_FIELDS or not document.keys() >= {"id", "vector"}:
             raise InvalidInputError(f"line {number} is to have id, vector and perhaps metadata", line=number)
-        yield found["id"], found["vector"], found.get("metadata")
+        yield document["id"], document["vector"], document.get("metadata")
 
 
 @command(
@@ -236,7 +240,7 @@ def _vectors(source: str) -> Iterator[tuple[str, Any, Any]]:
     group_summary=_IMPORT,
 )
 def import_green_agent(
-    call: Call,
+    call: CommandContext,
     source: Annotated[Path, Argument(metavar="BATTLES_DB", help="The Green Agent's database.")],
     dboms: Annotated[Path | None, Option("--dboms", help="Its folder of DBOM files.")] = None,
     dry_run: Annotated[bool, Option("--dry-run", help="Only say what each row is.")] = False,
@@ -251,7 +255,7 @@ def import_green_agent(
     COMMANDS, "import dir", example="holdproof import dir dir.db --dry-run", group="Operate", group_summary=_IMPORT
 )
 def import_dir(
-    call: Call,
+    call: CommandContext,
     source: Annotated[Path, Argument(metavar="DIR_DB", help="DIR's SQLite database.")],
     dry_run: Annotated[bool, Option("--dry-run", help="Only say what each row is.")] = False,
     ns: Namespace = "main",
@@ -269,7 +273,7 @@ def import_dir(
     group_summary=_IMPORT,
 )
 def import_lisp(
-    call: Call,
+    call: CommandContext,
     source: Annotated[Path, Argument(metavar="FILE", help="An image or an archive of a Lisp memory.")],
     dry_run: Annotated[bool, Option("--dry-run", help="Only say what would be done.")] = False,
     ns: Namespace = "main",
@@ -287,7 +291,7 @@ def import_lisp(
     group_summary=_IMPORT,
 )
 def import_langgraph(
-    call: Call,
+    call: CommandContext,
     source: Annotated[Path, Argument(metavar="FILE", help="What SqliteSaver or AsyncSqliteSaver wrote.")],
     allow: Annotated[
         list[str] | None,
@@ -301,6 +305,7 @@ def import_langgraph(
 
     types = [(module, name) for module, _, name in (each.partition(":") for each in allow or [])]
     with call.open() as store, bar() as tell:
+        # The saver has no parameter for a namespace: it works in the one that its store is open for.
         scoped = sync.Holdproof(store.core, ns)
         return import_sqlite(scoped, source, allow=types, dry_run=dry_run, progress=tell)
 
@@ -311,7 +316,7 @@ def _rows(tell: Callable[[str, int, int], None] | None) -> Callable[[int, int], 
 
 
 @command(COMMANDS, "telemetry append", example="holdproof telemetry append events.jsonl", group="Inspect")
-def append_events(call: Call, source: Source) -> dict[str, int]:
+def append_events(call: CommandContext, source: Source) -> dict[str, int]:
     """Keep the events of a file of JSON lines, a thousand a commit; an error says how many were kept before it."""
     count = 0
     events = _events(source)
@@ -321,17 +326,18 @@ def append_events(call: Call, source: Source) -> dict[str, int]:
                 telemetry.append(batch)
                 count += len(batch)
         except HoldproofError as error:
+            # Earlier batches are committed: the count says from which line on to try again.
             error.fields.setdefault("appended", count)
             raise
     return {"appended": count}
 
 
 def _events(source: str) -> Iterator[TelemetryEvent]:
-    for number, found in storage.documents(source):
-        if unknown := sorted(found.keys() - _EVENT_FIELDS):
+    for number, document in storage.documents(source):
+        if unknown := sorted(document.keys() - _EVENT_FIELDS):
             raise InvalidInputError(f"line {number}: an event has no {unknown[0]}", line=number)
         try:
-            event = TelemetryEvent(**found)
+            event = TelemetryEvent(**document)
         except TypeError as error:
             raise InvalidInputError(f"line {number}: an event needs event_type and timestamp", line=number) from error
         yield event
@@ -344,7 +350,7 @@ def _events(source: str) -> Iterator[TelemetryEvent]:
     group="Operate",
 )
 def put_blob(
-    call: Call,
+    call: CommandContext,
     key: Key,
     source: Source,
     content_type: Annotated[str | None, Option("--content-type", help="What it is, as HTTP says it.")] = None,
@@ -352,13 +358,14 @@ def put_blob(
 ) -> Blob:
     """Keep a file, or stdin, under a key in the place of what was there: all of it or nothing."""
     with storage.opened(call, "blobs") as blobs, opened_file(source) as (file, total), bar() as tell:
+        # Streamed: a file may be larger than memory.
         blobs.open_write(key, pieces(file, total, tell), content_type, subject=subject)
         return _present(blobs.stat(key), key)
 
 
 @command(COMMANDS, "blobs get", example="holdproof blobs get backups/today.bak today.bak", group="Operate")
 def get_blob(
-    call: Call,
+    call: CommandContext,
     key: Key,
     target: Target = STDIO,
 ) -> Blob:
@@ -376,6 +383,7 @@ def get_blob(
                     tell("bytes", count, blob.size)
 
         storage.delivered(read(), target, call.as_json)
+    # stdout has the bytes: a summary after them would be part of the file.
     if target == STDIO:
         raise click.exceptions.Exit(0)
     return blob
@@ -389,30 +397,33 @@ def _present(blob: Blob | None, key: str) -> Blob:
 
 @command(COMMANDS, "backup", example="holdproof backup /mnt/backups/monday", group="Operate")
 def back_up(
-    call: Call,
+    call: CommandContext,
     dest: Annotated[Path, Argument(help="The folder to make; it must not exist.")],
     keys: Annotated[bool, Option("--keys", help="Put the private keys in, and those of subjects.")] = False,
 ) -> Backup:
     """Copy the whole store as it stands into a new folder, signed; writers go on."""
     with call.open() as store, bar() as progress:
         backup = store.backup.create(dest, keys=keys, progress=progress)
+    # A warning, not an error: leaving the keys out is the default, and most backups are right without them.
     if backup.sealed and not backup.keys:
         render.aside(
             f"note: the keys of {backup.sealed} subjects are not in it: what is sealed opens only with this store,"
-            " or with a backup backup with --keys and kept apart\n"
+            " or with a backup made with --keys and stored apart\n"
         )
     return backup
 
 
 @command(COMMANDS, "backup list", example="holdproof backup list /mnt/backups", group="Operate")
-def list_backups(_: Call, folder: Annotated[Path, Argument(help="The folder that holds backups.")]) -> dict[str, Any]:
+def list_backups(
+    _: CommandContext, folder: Annotated[Path, Argument(help="The folder that holds backups.")]
+) -> dict[str, Any]:
     """Show the backups in a folder, the oldest first: the moments and log indices that can be restored."""
     return {Path(each.path).name: each.to_dict() for each in backup_list.list_backups(folder)}
 
 
 @command(COMMANDS, "backup check", example="holdproof backup check /mnt/backups/monday", group="Operate")
 def check_backup(
-    _: Call,
+    _: CommandContext,
     src: Annotated[Path, Argument(help="The backup.")],
     key: Annotated[str | None, Option("--key", help="The id of the log key that must have signed it.")] = None,
 ) -> Backup:
@@ -423,11 +434,11 @@ def check_backup(
 
 @command(COMMANDS, "flows recover", example="holdproof flows recover --register my_agents:register", group="Run")
 def recover(
-    call: Call,
+    call: CommandContext,
     register: Annotated[
-        str, Option("--register", metavar="MODULE:FUNCTION", help="Gets the store, registers decisions on it.")
+        str, Option("--register", metavar="MODULE:FUNCTION", help="Gets the store, registers functions on it.")
     ],
-    worker: Annotated[str | None, Option("--worker", help="The name to take flows in hand with.")] = None,
+    worker: Annotated[str | None, Option("--worker", help="The name to lease flows under.")] = None,
     limit: Annotated[int, Option("--limit", help="How many, at most.")] = 100,
     ns: Namespace = "main",
 ) -> Recovery:

@@ -6,7 +6,7 @@ from typing import Annotated, Any, Final
 
 import click
 
-from holdproof.cli.call import Argument, Call, Option, command
+from holdproof.cli.call import Argument, CommandContext, Option, command
 from holdproof.cli.files import read
 from holdproof.cli.storage import filed
 from holdproof.crypto import b64, tlog_proof
@@ -24,7 +24,7 @@ Out = Annotated[Path | None, Option("--out", help="Where to write it; stdout wit
 
 @command(COMMANDS, "unlock", example="holdproof unlock --statement unlock.json", group="Prove")
 def unlock(
-    call: Call, statement: Annotated[Path, Option("--statement", help="The statement that root signed.")]
+    call: CommandContext, statement: Annotated[Path, Option("--statement", help="The statement that root signed.")]
 ) -> Locked:
     """End the lockdown with a statement signed by root."""
     with call.open() as store:
@@ -38,7 +38,7 @@ def unlock(
     group="Prove",
 )
 def lockdown_statement(
-    call: Call,
+    call: CommandContext,
     reason: Annotated[str, Option("--reason", help="Why the lockdown may end.")],
     out: Annotated[Path, Option("--out", help="Where to write it.")],
 ) -> dict[str, str]:
@@ -55,12 +55,13 @@ def lockdown_statement(
     group="Prove",
 )
 def lockdown_sign(
-    _: Call,
+    _: CommandContext,
     draft: Annotated[Path, Argument(help="The statement to sign.")],
     key: Annotated[Path, Option("--key", help="The root's private key file.")],
     out: Annotated[Path, Option("--out", help="Where to write the signed statement.")],
 ) -> dict[str, str]:
     """Sign a statement with the root key; needs no store and no network."""
+    # Only from the environment: an argument would stand in the shell's history.
     secret = os.environ.get(_PASSPHRASE, "").encode() or None
     signed = statements.sign(read(str(draft)).strip().encode(), statements.load_root(key, secret))
     filed([signed, b"\n"], out)
@@ -69,21 +70,21 @@ def lockdown_sign(
 
 @command(COMMANDS, "keys init-root", example="holdproof keys init-root --recovery root-recovery.txt", group="Prove")
 def init_root(
-    call: Call,
+    call: CommandContext,
     recovery: Annotated[str, Option("--recovery", help="The file for its recovery, or - to print it.")],
     offline: Annotated[bool, Option("--offline", help="Keep the key nowhere but in the recovery.")] = False,
 ) -> dict[str, Any]:
     """Make the root key. Keep its recovery elsewhere: backups leave keys out."""
-    printed = recovery == "-"
+    printed = recovery == "-"  # then the recovery is in the answer, and in no file
     with call.open() as store:
-        made = store.keys.init_root(recovery=None if printed else Path(recovery), offline=offline)
-    shown = {"recovery": made.recovery} if printed else {"written": recovery}
-    return {"keyid": made.keyid, "kept": made.kept, **shown}
+        root = store.keys.init_root(recovery=None if printed else Path(recovery), offline=offline)
+    place = {"recovery": root.recovery} if printed else {"written": recovery}
+    return {"keyid": root.keyid, "on_disk": root.on_disk, **place}
 
 
 @command(COMMANDS, "keys sign", example="holdproof keys sign revoke.json --recovery root-recovery.txt", group="Prove")
 def keys_sign(
-    _: Call,
+    _: CommandContext,
     payload: Annotated[str, Argument(help="The statement: a file, or - for stdin.")],
     recovery: Annotated[Path, Option("--recovery", help="The recovery of the root key.")],
     out: Out = None,
@@ -93,10 +94,12 @@ def keys_sign(
 
 
 @command(COMMANDS, "log head", example="holdproof log head --json", group="Prove")
-def head(call: Call) -> dict[str, Any]:
+def head(call: CommandContext) -> dict[str, Any]:
     """Show the newest signed head, as a note and in its parts, with the keys it can be checked with."""
     with call.open() as store:
-        signed, keys, waiting = store.log.head(), store.read(verifiers), store.log.pending()
+        signed = store.log.head()
+        keys = store.read(verifiers)
+        waiting = store.log.pending()
     return {**_plain(signed), "pending": waiting, "keys": [key.encode() for key in keys]}
 
 
@@ -107,7 +110,7 @@ def head(call: Call) -> dict[str, Any]:
     group="Prove",
 )
 def prove(
-    call: Call,
+    call: CommandContext,
     leaf_id: Annotated[
         str, Argument(help="The handle of a record's leaf: its whole `leaf_id`, as in `evaluations show`.")
     ],
@@ -118,6 +121,7 @@ def prove(
     with call.open() as store:
         proof = store.log.prove(leaf_id, ver)
     if out is not None:
+        # The format of C2SP's tlog-proof, which other verifiers read.
         filed([tlog_proof.encode(proof)], out)
     hashes = [b64.encode(digest) for digest in proof.proof]
     facts = {"index": proof.index, "leaf": proof.extra.decode(), "proof": hashes, "head": _plain(proof.head)}

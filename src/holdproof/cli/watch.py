@@ -8,7 +8,7 @@ import click
 from rich.console import Console
 from rich.live import Live
 
-from holdproof.cli.call import Call, Namespace, Option, command
+from holdproof.cli.call import CommandContext, Namespace, Option, command
 from holdproof.cli.draw import frame
 from holdproof.model.watch import Frame
 
@@ -17,7 +17,7 @@ COMMANDS: dict[str, click.Command] = {}
 
 @command(COMMANDS, "watch", example="holdproof watch --every 2", group="Inspect", draw=frame)
 def watch(
-    call: Call,
+    call: CommandContext,
     *,
     once: Annotated[bool, Option("--once", help="Show the store as it is now, and end.")] = False,
     every: Annotated[float, Option("--every", help="How many seconds between two looks.")] = 1.0,
@@ -32,13 +32,14 @@ def watch(
     return _frames(call, every_s=every, rounds=rounds, limit=limit, ns=ns)
 
 
-def _frames(call: Call, *, every_s: float, rounds: int | None, limit: int, ns: str) -> Iterator[Frame]:
+def _frames(call: CommandContext, *, every_s: float, rounds: int | None, limit: int, ns: str) -> Iterator[Frame]:
     """Each frame; on a terminal it is drawn over the one before, and nothing is left to print."""
     with call.open() as store:
         frames = store.watch.follow(every_s=every_s, rounds=rounds, limit=limit, ns=ns)
         if call.as_json or not sys.stdout.isatty():
             yield from frames
             return
+        # Refreshed by hand: the screen changes when a frame arrives, and at no other time.
         with Live(console=Console(), auto_refresh=False) as live:
             for each in frames:
                 live.update(frame(each.to_dict()), refresh=True)

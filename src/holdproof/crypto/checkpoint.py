@@ -17,7 +17,7 @@ from holdproof.errors import FormatError, InvalidInputError, ProofError
 
 
 @dataclass(frozen=True, slots=True)
-class Checkpoint:
+class LogCheckpoint:
     """A tree head: origin of the log, number of leaves, root hash."""
 
     origin: str
@@ -40,7 +40,7 @@ class Checkpoint:
 class SignedCheckpoint:
     """A checkpoint together with the note that carries its signatures."""
 
-    checkpoint: Checkpoint
+    checkpoint: LogCheckpoint
     note: SignedNote
 
     def encode(self) -> bytes:
@@ -48,14 +48,14 @@ class SignedCheckpoint:
         return note.encode(self.note)
 
 
-def parse_text(text: str) -> Checkpoint:
+def parse_text(text: str) -> LogCheckpoint:
     """Parse a checkpoint from a note text."""
     rows = text.split("\n")
     # The text ends in a newline, so that splitting leaves an empty last element.
     if len(rows) < 4 or rows.pop() or not all(map(is_line, rows)):
         raise FormatError("checkpoint: not three or more lines, none empty", count=len(rows))
     origin, size, root, *extensions = rows
-    return Checkpoint(
+    return LogCheckpoint(
         origin,
         decode_number(size, "checkpoint size"),
         decode_hash(root, "checkpoint root"),
@@ -69,7 +69,7 @@ def parse(data: bytes) -> SignedCheckpoint:
     return SignedCheckpoint(parse_text(parsed.text), parsed)
 
 
-def sign(checkpoint: Checkpoint, signer: Signer, *, name: str | None = None) -> SignedCheckpoint:
+def sign(checkpoint: LogCheckpoint, signer: Signer, *, name: str | None = None) -> SignedCheckpoint:
     """Sign a checkpoint; the key's name is the origin unless `name` says otherwise."""
     text = checkpoint.text()
     signature = note.sign(text, checkpoint.origin if name is None else name, signer)

@@ -115,7 +115,7 @@ _EARLIER = _query(
     "SELECT id, CASE WHEN {signed} THEN 1 ELSE 0 END {have} AND id <> :newest AND id < :before"
     " ORDER BY id DESC LIMIT :limit"
 )
-_OF_BATTLE = _query("SELECT id, dbom {have} ORDER BY id")
+_OF_EVALUATION = _query("SELECT id, dbom {have} ORDER BY id")
 _TEXT = _query("SELECT dbom {have} AND id = :id")
 
 
@@ -140,7 +140,7 @@ def due(tx: Tx, ns: str, evaluation_id: str) -> list[DueFile]:
     newest = _newest(tx, ns, evaluation_id)
     if newest is None:
         return []
-    rows = tx.all(_OF_BATTLE, ns=ns, battle_id=evaluation_id)
+    rows = tx.all(_OF_EVALUATION, ns=ns, battle_id=evaluation_id)
     earlier = [DueFile(name_of(evaluation_id, id), text) for id, text in rows if id != newest.id]
     return [DueFile(name_of(evaluation_id), newest.text), *earlier]
 
@@ -256,7 +256,7 @@ class DbomFolder:
         self._remember(stand, max(last, since), sorted({*gaps, *fresh} - ids)[-_MOST_GAPS:])
         # Under each bucket's lock, so that no temporary file in use is removed.
         self._sweep()
-        return Repaired(looked, written, self._strangers() if full else [])
+        return Repaired(looked, written, self._unaccounted() if full else [])
 
     def _mend(self, rows: Iterable[tuple[int, str, str]], full: bool) -> list[str]:
         """Write every file that is missing (with `full`: or differs); return the paths written."""
@@ -284,7 +284,7 @@ class DbomFolder:
             yield [(id, ns, evaluation_id) for id, ns, evaluation_id in page]
             after, _, _ = page[-1]
 
-    def _strangers(self) -> list[str]:
+    def _unaccounted(self) -> list[str]:
         """Return the files in the folder that no row accounts for; they are reported, never deleted."""
         named = {
             str(folder_of(self.dboms, ns) / file.name)

@@ -187,14 +187,14 @@ def _new_id(tx: Tx, ns: str, evaluation_id: str) -> int:
         skip += 1
 
 
-_BATTLE_OF = sql("SELECT battle_id FROM battles WHERE id = :id AND ns = :ns")
+_EVALUATION_OF = sql("SELECT battle_id FROM battles WHERE id = :id AND ns = :ns")
 
 
 def _check_free(tx: Tx, ns: str, evaluation_id: str) -> None:
     """Refuse the one evaluation id whose file name is that of an earlier DBOM of another evaluation."""
     # `dbom_<id>.<row>.json` of one evaluation equals `dbom_<id>.json` of an evaluation called `<id>.<row>`.
     numbered = _NUMBERED.fullmatch(evaluation_id)
-    if numbered and tx.all(_BATTLE_OF, id=int(numbered[2]), ns=ns) == [(numbered[1],)]:
+    if numbered and tx.all(_EVALUATION_OF, id=int(numbered[2]), ns=ns) == [(numbered[1],)]:
         what = f"an earlier DBOM of evaluation {numbered[1]} has the file name of {evaluation_id}; use another id"
         raise AlreadyExistsError(what, evaluation_id=evaluation_id)
 

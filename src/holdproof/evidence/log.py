@@ -15,7 +15,7 @@ from contextlib import suppress
 from typing import Final
 
 from holdproof.crypto import checkpoint, frontier, tiles
-from holdproof.crypto.checkpoint import Checkpoint, SignedCheckpoint
+from holdproof.crypto.checkpoint import LogCheckpoint, SignedCheckpoint
 from holdproof.crypto.keys import Signer
 from holdproof.crypto.note import NoteSignature
 from holdproof.crypto.tiles import EntryBundle
@@ -86,7 +86,7 @@ class Log:
         self._signer = next((key for key in signers if older.get(key.keyid, (0,))[0] is None), None)
         self._held = now if older == now else {}  # else they are looked at again
 
-    def sign(self, head: Checkpoint) -> str:
+    def sign(self, head: LogCheckpoint) -> str:
         """Return a head as a signed note: equal to `checkpoint.sign`, with the key's id computed once."""
         signer = self._signer
         name = self._name

@@ -60,9 +60,9 @@ class LoggedTable:
     """The same for the row with that key."""
     strays: Query
     """Keys of rows that no walk from `first` on would meet."""
-    lost: Query
+    missing: Query
     """Records in the log, within a range of leaves, that have no row."""
-    held: Query
+    key_of: Query
     """The key of the row with that handle."""
 
 

@@ -32,7 +32,7 @@ _LEAF: Final = ("leaf_id", "leaf_ver", "leaf_salt")
 
 
 @dataclass(frozen=True, slots=True)
-class Record(Generic[T]):
+class StoredRecord(Generic[T]):
     """A row as it is stored, by column, and the value it stands for; what is needed to write its next version."""
 
     value: T
@@ -121,10 +121,10 @@ class Table(Generic[T]):
         assert self._is_plain, "a value that is stored otherwise is written by column"
         return {column: getattr(value, each.name) for column, each in zip(self._shown, fields(value), strict=True)}  # type: ignore[arg-type]
 
-    def record(self, row: Row) -> Record[T]:
+    def record(self, row: Row) -> StoredRecord[T]:
         """Return a row that was selected with `leaf`, ready to be changed."""
         *cells, leaf_id, leaf_ver = row
-        return Record(self.from_row(row), dict(zip(self.columns, cells, strict=True)), leaf_id, leaf_ver)
+        return StoredRecord(self.from_row(row), dict(zip(self.columns, cells, strict=True)), leaf_id, leaf_ver)
 
     # --- writing ---
 
@@ -133,7 +133,7 @@ class Table(Generic[T]):
         mark = leaves.stamp(tx, kind or self.kind, self.projection, row, ns=row["ns"])
         tx.execute(query, **row, leaf_id=mark.leaf_id, leaf_ver=mark.leaf_ver, leaf_salt=mark.leaf_salt, expect=1)
 
-    def change(self, tx: Tx, query: Query, record: Record[T], changes: Mapping[str, Any]) -> T:
+    def change(self, tx: Tx, query: Query, record: StoredRecord[T], changes: Mapping[str, Any]) -> T:
         """Write the next version of a record, with its leaf, and return its value.
 
         Exactly one row must change: the query's WHERE refuses a record that was changed meanwhile.

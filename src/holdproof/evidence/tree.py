@@ -13,14 +13,14 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from holdproof.crypto import checkpoint, frontier, keys, merkle, tiles, vkey
-from holdproof.crypto.checkpoint import Checkpoint
+from holdproof.crypto.checkpoint import LogCheckpoint
 from holdproof.crypto.tiles import WIDTH, EntryBundle, Tile
 from holdproof.crypto.vkey import ED25519, VerifierKey
 from holdproof.db import Tx, sql
 from holdproof.errors import CorruptError, FormatError, InvalidInputError, NotFoundError, ProofError
 from holdproof.evidence.leaves import Leaf
 
-Sign = Callable[[Checkpoint], str]
+Sign = Callable[[LogCheckpoint], str]
 
 
 class LogState(NamedTuple):
@@ -119,7 +119,7 @@ class TreeWriter:
         for tile in tiles.new_tiles(before.size, grown.size) if growth.stems else ():
             if tile.level and tile.width == WIDTH:
                 _seal_stems(tx, tile)
-        head = sign(Checkpoint(before.origin, grown.size, grown.root()))
+        head = sign(LogCheckpoint(before.origin, grown.size, grown.root()))
         right_edge = grown.to_bytes()
         tx.execute(_ADVANCE, size=grown.size, frontier=right_edge, head=head, now=tx.now, expect=1)
         self._under, self._open = (b"", []) if rest is None else (right_edge, rest)

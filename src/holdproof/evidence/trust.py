@@ -54,7 +54,7 @@ def init_root(context: Context, *, recovery: Path | None = None, offline: bool =
     statement = KeyStatement("introduce", "root", key.public, origin, now)
     signed: str = yield from ask(Call(lambda: statements.sign(statement.encode(), key)))
     yield from ask(Write(partial(ring.import_statement, text=signed)))
-    return Root(key.keyid, text, kept=not offline)
+    return Root(key.keyid, text, on_disk=not offline)
 
 
 def recover_root(context: Context, *, recovery: str) -> Work[Key]:
@@ -77,7 +77,7 @@ def export_root(context: Context, *, recovery: Path) -> Work[Root]:
         raise NotFoundError("this store keeps its keys elsewhere: back the root key up there")
     text = statements.to_recovery(key)
     yield from ask(Call(partial(_write_new, recovery, text)))
-    return Root(key.keyid, text, kept=True)
+    return Root(key.keyid, text, on_disk=True)
 
 
 def sign_statement(payload: str, *, recovery: str) -> str:

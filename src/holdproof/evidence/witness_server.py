@@ -24,7 +24,7 @@ from holdproof import folders
 from holdproof.content import disk
 from holdproof.crypto import b64, vkey, witness
 from holdproof.crypto.canonical import sha256_hex
-from holdproof.crypto.checkpoint import Checkpoint
+from holdproof.crypto.checkpoint import LogCheckpoint
 from holdproof.crypto.keys import Signer
 from holdproof.crypto.vkey import COSIGNATURE_V1, ED25519, VerifierKey
 from holdproof.crypto.witness import AddCheckpoint, KnownLog, WitnessResponse
@@ -49,7 +49,7 @@ class WitnessState:
         self._lock = threading.Lock()
 
     @contextmanager
-    def locked(self) -> Iterator[dict[str, Checkpoint]]:
+    def locked(self) -> Iterator[dict[str, LogCheckpoint]]:
         """Hold the lock, between threads and processes, and give the last head of each log."""
         with self._lock:
             try:
@@ -63,7 +63,7 @@ class WitnessState:
             finally:
                 os.close(file)
 
-    def _read(self) -> dict[str, Checkpoint]:
+    def _read(self) -> dict[str, LogCheckpoint]:
         try:
             entries = json.loads(self.path.read_text(encoding="utf-8"))
             return {origin: _parse_entry(origin, entry) for origin, entry in entries.items()}
@@ -72,7 +72,7 @@ class WitnessState:
         except (OSError, ValueError, KeyError, TypeError, AttributeError, FormatError) as error:
             raise CorruptError(f"the witness's memory {self.path} cannot be read: {error}") from error
 
-    def write(self, heads: dict[str, Checkpoint]) -> None:
+    def write(self, heads: dict[str, LogCheckpoint]) -> None:
         """Replace the file; durable when this returns. Called with it locked."""
         plain = {
             origin: {"size": head.size, "root": b64.encode(head.root), "sha256": _digest(head)}
@@ -82,15 +82,15 @@ class WitnessState:
             disk.exchange(self.path, json.dumps(plain, indent=1, sort_keys=True).encode())
 
 
-def _parse_entry(origin: str, entry: dict[str, Any]) -> Checkpoint:
+def _parse_entry(origin: str, entry: dict[str, Any]) -> LogCheckpoint:
     """Parse an entry; ValueError if its digest is wrong. Entries of older versions have no digest."""
-    head = Checkpoint(origin, int(entry["size"]), b64.decode(entry["root"]))
+    head = LogCheckpoint(origin, int(entry["size"]), b64.decode(entry["root"]))
     if entry.get("sha256") not in (None, _digest(head)):
         raise ValueError(f"the entry of {origin} is damaged")
     return head
 
 
-def _digest(head: Checkpoint) -> str:
+def _digest(head: LogCheckpoint) -> str:
     return sha256_hex(f"{head.origin}\n{head.size}\n{b64.encode(head.root)}\n".encode())
 
 

@@ -42,8 +42,8 @@ class Resource(Generic[Executor]):
     group: ClassVar[str] = "More"
     """The heading of `holdproof --help` that it stands under."""
 
-    def __init__(self, face: Executor) -> None:
-        self._face = face
+    def __init__(self, executor: Executor) -> None:
+        self._executor = executor
 
     @property
     def kind(self) -> "type[Resource[Any]]":
@@ -53,18 +53,18 @@ class Resource(Generic[Executor]):
     @property
     def held(self) -> Any:
         """The first argument of `RunsWith` functions: the store's context, or what the resource stands for."""
-        return self._face.context  # type: ignore[union-attr]
+        return self._executor.context  # type: ignore[union-attr]
 
     @property
     def ns(self) -> str | None:
         """The namespace that the store was opened for, if it was for one; its methods work in no other."""
-        return self._face.ns
+        return self._executor.ns
 
 
-def with_namespace(face: AsyncExecutor | SyncExecutor, kwargs: dict[str, Any]) -> dict[str, Any]:
+def with_namespace(executor: AsyncExecutor | SyncExecutor, kwargs: dict[str, Any]) -> dict[str, Any]:
     """Add the namespace that the store was opened for, if it was for one, to the keywords of a call."""
-    if face.ns is not None and kwargs.setdefault("ns", face.ns) != face.ns:
-        raise NamespaceError(f"the store is open for the namespace {face.ns} only", ns=face.ns)
+    if executor.ns is not None and kwargs.setdefault("ns", executor.ns) != executor.ns:
+        raise NamespaceError(f"the store is open for the namespace {executor.ns} only", ns=executor.ns)
     return kwargs
 
 
@@ -105,19 +105,21 @@ class Method(ABC, Generic[P, T]):
         fn = self.fn
         if resource.ns is None:
             return fn
+        # Refused when it is called: the attribute itself exists on every store, for `inspect` and for help.
         if "ns" not in inspect.signature(fn).parameters:
             return partial(_refuse, resource.ns)
-        return lambda *args, **kwargs: fn(*args, **with_namespace(resource._face, kwargs))
+        # At each call: the caller may pass the namespace itself, and is refused if it is another.
+        return lambda *args, **kwargs: fn(*args, **with_namespace(resource._executor, kwargs))
 
 
 def _refuse(ns: str, *_: Any, **__: Any) -> Any:
     raise NamespaceError(f"this concerns the whole store, which is open for the namespace {ns} only", ns=ns)
 
 
-def require_whole_store(face: AsyncExecutor | SyncExecutor) -> None:
+def require_whole_store(executor: AsyncExecutor | SyncExecutor) -> None:
     """Refuse what concerns the whole store where it was opened for one namespace."""
-    if face.ns is not None:
-        _refuse(face.ns)
+    if executor.ns is not None:
+        _refuse(executor.ns)
 
 
 class BoundMethod:
@@ -135,6 +137,7 @@ class BoundMethod:
         """Run the operation on the store."""
         return self._call(*args, **kwargs)
 
+    # Computed when they are asked for: methods are bound on the way to a call, which needs none of these.
     @property
     def __signature__(self) -> inspect.Signature:
         signature = inspect.signature(self._fn)
@@ -160,7 +163,7 @@ class Writes(Method[P, T]):
     def bind(self, resource: Any) -> Callable[..., Any]:
         """Return a function whose every call is a writing transaction."""
         fn = self.scoped(resource)
-        write = resource._face.write
+        write = resource._executor.write
         return lambda *args, **kwargs: write(lambda tx: fn(tx, *args, **kwargs))
 
 
@@ -178,14 +181,15 @@ class WritesWith(Method[P, T]):
     def bind(self, resource: Any) -> Callable[..., Any]:
         """Return a function whose every call is a writing transaction."""
         fn = self.scoped(resource)
-        face = resource._face
+        executor = resource._executor
 
         def call(*args: Any, **kwargs: Any) -> Any:
             try:
                 transaction = fn(resource.held, *args, **kwargs)
+            # The async client must fail when it is awaited, like every other of its methods, not when it is called.
             except HoldproofError as error:
-                return face.reject(error)
-            return face.write(transaction)
+                return executor.reject(error)
+            return executor.write(transaction)
 
         return call
 
@@ -201,7 +205,7 @@ class Reads(Method[P, T]):
     def bind(self, resource: Any) -> Callable[..., Any]:
         """Return a function whose every call reads one snapshot."""
         fn = self.scoped(resource)
-        read = resource._face.read
+        read = resource._executor.read
         return lambda *args, **kwargs: read(lambda tx: fn(tx, *args, **kwargs))
 
 
@@ -214,7 +218,7 @@ class Runs(Method[P, T]):
     def bind(self, resource: Any) -> Callable[..., Any]:
         """Return a function whose every call drives the work to its end."""
         fn = self.scoped(resource)
-        run = resource._face.run
+        run = resource._executor.run
         return lambda *args, **kwargs: run(fn(*args, **kwargs))
 
 
@@ -229,8 +233,8 @@ class Awaits(Method[P, T]):
     def bind(self, resource: Any) -> Callable[..., Any]:
         """Return a function that waits for the result."""
         fn = self.scoped(resource)
-        hear = resource._face.wait_for
-        return lambda *args, **kwargs: hear(fn(resource.held, *args, **kwargs))
+        wait_for = resource._executor.wait_for
+        return lambda *args, **kwargs: wait_for(fn(resource.held, *args, **kwargs))
 
 
 class RunsWith(Method[P, T]):
@@ -244,30 +248,31 @@ class RunsWith(Method[P, T]):
     def bind(self, resource: Any) -> Callable[..., Any]:
         """Return a function whose every call drives the work to its end."""
         fn = self.scoped(resource)
-        run = resource._face.run
+        run = resource._executor.run
         return lambda *args, **kwargs: run(fn(resource.held, *args, **kwargs))
 
 
 MethodWrapper = Callable[[str, Callable[..., Any]], Callable[..., Any]]
 
 
-def wrap_methods(face: AsyncExecutor | SyncExecutor, watcher: MethodWrapper) -> None:
+def wrap_methods(executor: AsyncExecutor | SyncExecutor, watcher: MethodWrapper) -> None:
     """Wrap every method of a store: `watcher` takes a name (`locks.acquire`) and the call, and returns a call.
 
     Streams are not wrapped, nor is what is called inside a transaction.
     """
-    for name, resource, method in _methods(face):
+    for name, resource, method in _methods(executor):
         resource.__dict__[method.name] = BoundMethod(method, watcher(f"{name}.{method.name}", method.bind(resource)))
 
 
-def unwrap_methods(face: AsyncExecutor | SyncExecutor) -> None:
+def unwrap_methods(executor: AsyncExecutor | SyncExecutor) -> None:
     """Call the methods of a store as they are again."""
-    for _, resource, method in _methods(face):
+    for _, resource, method in _methods(executor):
+        # The next access binds it anew, unwrapped (see Method.__get__).
         resource.__dict__.pop(method.name, None)
 
 
-def _methods(face: AsyncExecutor | SyncExecutor) -> Iterator[tuple[str, Resource[Any], Method[Any, Any]]]:
-    for name, resource in vars(face).items():
+def _methods(executor: AsyncExecutor | SyncExecutor) -> Iterator[tuple[str, Resource[Any], Method[Any, Any]]]:
+    for name, resource in vars(executor).items():
         if isinstance(resource, Resource):
             for method in vars(type(resource)).values():
                 if isinstance(method, Method) and not isinstance(method, StreamsWith):
@@ -292,5 +297,5 @@ class StreamsWith(Method[P, T]):
     def bind(self, resource: Any) -> Callable[..., Any]:
         """Return a function that returns an iterator; each step drives the work to its next value."""
         fn = self.scoped(resource)
-        stream = resource._face.stream
+        stream = resource._executor.stream
         return lambda *args, **kwargs: stream(fn(resource.held, *args, **kwargs))

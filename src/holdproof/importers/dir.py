@@ -38,7 +38,7 @@ _YEAR_S: Final = 365 * 86_400.0
 
 
 @dataclass(slots=True)
-class Source:
+class DirSource:
     """The rows of DIR's tables, and how many rows other tables have."""
 
     tables: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
@@ -60,7 +60,7 @@ def run(
     """Import a DIR database; with `dry_run` only report what each row is."""
     del context
     path = Path(source)
-    tables: Source = yield from ask(Call(lambda: load(path)))
+    tables: DirSource = yield from ask(Call(lambda: load(path)))
     rows = yield from driver.import_units(
         list(plan_units(tables)),
         write=_Writer(path.name, ns).write,
@@ -72,9 +72,9 @@ def run(
     return Takeover(str(source), rows, tables.others, dry_run)
 
 
-def load(path: Path) -> Source:
+def load(path: Path) -> DirSource:
     """Read the database, read-only; raises FormatError if it has none of DIR's tables."""
-    source = Source()
+    source = DirSource()
     with foreign_tables(path) as tables:
         for name, each in tables:
             table = OLD_TABLES.get(name, name)
@@ -87,7 +87,7 @@ def load(path: Path) -> Source:
     return source
 
 
-def plan_units(source: Source) -> Iterator[Unit]:
+def plan_units(source: DirSource) -> Iterator[Unit]:
     """Plan each row: agents first, then flows with their transitions, parents before children."""
     counts: Counter[str] = Counter()
     plans = {

@@ -67,7 +67,7 @@ class DbomFile:
 
 
 @dataclass(slots=True)
-class Source:
+class GreenAgentSource:
     """The rows and DBOM files of a Green Agent."""
 
     path: Path
@@ -91,7 +91,7 @@ def run(
     progress: Progress | None = None,
 ) -> Work[Imported]:
     """Import a `battles.db`; with `dry_run` only report what each row is."""
-    battles: Source = yield from ask(Call(lambda: load(source, dboms)))
+    battles: GreenAgentSource = yield from ask(Call(lambda: load(source, dboms)))
     plans = list(plan_battles(battles))
     rows = yield from driver.import_units(
         plans,
@@ -115,10 +115,10 @@ def run(
 # --- reading -----------------------------------------------------------------------------------------------------
 
 
-def load(source: Path, dboms: Path | None) -> Source:
+def load(source: Path, dboms: Path | None) -> GreenAgentSource:
     """Read the database and the DBOM folder, both read-only."""
     with foreign_rows(source, "battles") as (columns, rows):
-        battles = Source(source, columns, list(rows))
+        battles = GreenAgentSource(source, columns, list(rows))
     if dboms is None:
         return battles
     if not dboms.is_dir():
@@ -175,7 +175,7 @@ class BattlePlan:
         return ImportedRow(str(self.values.get("id", "")), name, self.verdict, done, self.note)
 
 
-def plan_battles(source: Source) -> Iterator[BattlePlan]:
+def plan_battles(source: GreenAgentSource) -> Iterator[BattlePlan]:
     """Plan each row, in the order of the source."""
     named: dict[Any, list[DbomFile]] = {}
     for bom in source.boms:

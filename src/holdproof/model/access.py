@@ -12,14 +12,14 @@ ROLES: Final = frozenset({"operator", "auditor", "agent"})
 class Token(Value):
     """What its holder may do, and until when.
 
-    `nouns` names resources: those an operator or an auditor is limited to, or those an agent has beside its own flows.
+    `resources` are those an operator or an auditor is limited to, or those an agent has beside its own flows.
     """
 
     token_id: str
     name: str
     role: str
     agent_id: str | None
-    nouns: tuple[str, ...] | None
+    resources: tuple[str, ...] | None
     created_by: str
     created_at: str
     expires_at: str | None
@@ -46,7 +46,7 @@ class Login(Value):
     token_id: str | None
     name: str
     role: str
-    nouns: tuple[str, ...] | None
+    resources: tuple[str, ...] | None
     created_at: str
     expires_at: str
     ended_at: str | None

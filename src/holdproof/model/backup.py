@@ -1,4 +1,4 @@
-"""Backups, what a restore did, and the ceremony it leaves in the log."""
+"""Backups, what a restore did, and the record that it leaves in the log."""
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
@@ -53,7 +53,7 @@ class Backup(Value):
     trust: str
 
     def to_dict(self) -> dict[str, Any]:
-        """The backup as every face prints it."""
+        """The backup as every client prints it."""
         return asdict(self)
 
 
@@ -88,5 +88,5 @@ class Restored:
     notes: list[str] = field(default_factory=list)
 
     def to_dict(self) -> dict[str, Any]:
-        """The outcome as every face prints it."""
+        """The outcome as every client prints it."""
         return asdict(self)

@@ -9,6 +9,7 @@ from holdproof.model.value import Value
 
 MOST_KEY_BYTES: Final = 1024
 MOST_PART_BYTES: Final = 255
+# Device names of Windows, with any extension, and the folder of our own files: a key may become a file name.
 RESERVED: Final = frozenset({"con", "prn", "aux", "nul", ".holdproof"}) | {
     f"{port}{n}" for port in ("com", "lpt") for n in range(1, 10)
 }
@@ -42,6 +43,7 @@ def check_key(key: object) -> str:
     """A key that is a name; BlobKeyError for one that is a path, too long, reserved, or no text."""
     fault = _fault(key) if isinstance(key, str) else "it is no text"
     if fault is not None:
+        # The key goes into a message and a log: short, and without what cannot be encoded.
         excerpt = str(key)[:100].encode(errors="backslashreplace").decode()
         raise BlobKeyError(f"no key for a blob: {excerpt!r}, {fault}", key=excerpt, fault=fault)
     return str(key)
@@ -53,6 +55,7 @@ def _fault(key: str) -> str | None:
         return "it has a control character or is no Unicode"
     if len(key.encode()) > MOST_KEY_BYTES:
         return f"it is longer than {MOST_KEY_BYTES} bytes"
+    # A path on any system, whichever the store runs on: stores move between machines.
     if "\\" in key or key.startswith("/") or _DRIVE.match(key):
         return "it is a path"
     return next((fault for part in key.split("/") if (fault := _part_fault(part))), None)
@@ -71,7 +74,7 @@ def _part_fault(part: str) -> str | None:
 def can_begin(prefix: str) -> bool:
     """Whether any key can begin with these characters."""
     try:
-        prefix.encode()
+        prefix.encode()  # lone surrogates are text for Python, not for databases
     except UnicodeEncodeError:
         return False
     return not _CONTROL.search(prefix)

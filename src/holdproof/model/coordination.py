@@ -105,6 +105,7 @@ class Escalation(Value):
     @property
     def outcome(self) -> str:
         """How it ended, in plain words; `pending` while nobody has decided."""
+        # First: a request that expired has a status too, the one that `on_deadline` says.
         if self.resolved_by == "deadline":
             return "expired"
         if self.status == "APPROVED":

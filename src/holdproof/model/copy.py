@@ -21,5 +21,5 @@ class Copied:
     next: list[str] = field(default_factory=list)
 
     def to_dict(self) -> dict[str, Any]:
-        """The outcome as every face prints it."""
+        """The outcome as every client prints it."""
         return asdict(self)

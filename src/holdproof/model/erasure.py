@@ -29,7 +29,7 @@ class Erasure(Value):
     sealed: dict[str, int] = field(default_factory=dict)
 
     def to_dict(self) -> dict[str, Any]:
-        """The erasure as every face prints it: names of files went with them."""
+        """The erasure as every client prints it: names of files went with them."""
         return {
             "id": self.id,
             "kind": self.kind,

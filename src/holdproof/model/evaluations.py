@@ -41,8 +41,9 @@ class Evaluation(Value):
         return facts
 
     def to_dict(self) -> dict[str, Any]:
-        """The row as every face prints it."""
+        """The row as every client prints it."""
         plain = asdict(self)
+        # Stored as JSON text, since its leaf covers the exact text; clients get the value.
         plain["legacy"] = self.facts or None
         return plain
 
@@ -74,7 +75,7 @@ class DbomChecked:
     index: int | None = None
 
     def to_dict(self) -> dict[str, Any]:
-        """The outcome as every face prints it."""
+        """The outcome as every client prints it."""
         return {**asdict(self), "verdict": self.verdict.word}
 
 
@@ -87,5 +88,5 @@ class Repaired:
     unknown: list[str] = field(default_factory=list)
 
     def to_dict(self) -> dict[str, Any]:
-        """The outcome as every face prints it."""
+        """The outcome as every client prints it."""
         return asdict(self)

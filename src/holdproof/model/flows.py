@@ -34,6 +34,7 @@ WORKED_ON: Final = frozenset({"RUNNING", "COMPENSATING"})
 """The statuses in which a flow needs a worker, else it is an orphan."""
 
 
+# Several words of DIR stand for one status: it tells phases of work apart that have the same rules here.
 DIR_WORDS: Final = {
     **dict.fromkeys(("ACTIVE", "VALIDATING", "ACCEPTED", "EXECUTING"), "RUNNING"),
     **dict.fromkeys(("PARTIAL_SUCCESS_DIRTY", "MAINTENANCE_MODE"), "COMPENSATING"),
@@ -79,8 +80,10 @@ def replay(created_at: str, transitions: Iterable[tuple[str | None, str, str]]) 
     for before, word, at in transitions:
         after = status_after(WORDS.get(before or "", state.status), word)
         state = replace(state, updated_at=at)
-        if after is None:  # a label
+        # A label is recorded and changes nothing but the time of the last change.
+        if after is None:
             continue
+        # A flow that is undone after it failed is no longer complete: the time is set anew at its next end.
         completed = at if after in TERMINAL else None
         started = at if after == "RUNNING" and state.started_at is None else state.started_at
         state = FlowState(after, started, completed, at)

@@ -25,7 +25,7 @@ class _Counted:
         return dict(sorted(Counter(row.done for row in self.rows if row.done).items()))
 
     def to_dict(self) -> dict[str, Any]:
-        """The outcome as every face prints it."""
+        """The outcome as every client prints it."""
         counted = {"total": len(self.rows), "verdicts": self.verdicts, "done": self.done}
         return {**asdict(self), **counted}  # type: ignore[call-overload]
 

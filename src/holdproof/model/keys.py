@@ -29,10 +29,11 @@ class Key(Value):
 
     def trusted_at(self, index: int | None) -> bool:
         """Whether what the key signed at that index of the log counts; None is what is not in the log yet."""
+        # By position, not by time: a stolen key can sign any date, but cannot enter an earlier place of the log.
         return self.revoked_from is None or (index is not None and index < self.revoked_from)
 
     def to_dict(self) -> dict[str, Any]:
-        """The key as every face prints it."""
+        """The key as every client prints it."""
         return asdict(self)
 
 
@@ -42,11 +43,11 @@ class Root:
 
     keyid: str
     recovery: str = field(repr=False)
-    kept: bool
+    on_disk: bool
     """Whether the private key stays in the key folder; if not, only the recovery brings it back."""
 
     def to_dict(self) -> dict[str, Any]:
-        """The outcome as every face prints it."""
+        """The outcome as every client prints it."""
         return asdict(self)
 
 
@@ -60,5 +61,5 @@ class Signed:
     """The role of the key that signed it; empty where nobody did yet."""
 
     def to_dict(self) -> dict[str, Any]:
-        """The document as every face prints it."""
+        """The document as every client prints it."""
         return asdict(self)

@@ -29,7 +29,7 @@ class LegacySource(Value):
     source: str
     kind: str
     outcome: Outcome
-    found: dict[str, int] = field(default_factory=dict)
+    counts: dict[str, int] = field(default_factory=dict)
     moved: dict[str, int] = field(default_factory=dict)
     skipped: dict[str, int] = field(default_factory=dict)
     why: str = ""
@@ -39,7 +39,7 @@ class LegacySource(Value):
     """What it is called now."""
 
     def to_dict(self) -> dict[str, Any]:
-        """The outcome as every face prints it."""
+        """The outcome as every client prints it."""
         return {**asdict(self), "outcome": self.outcome.value}
 
 
@@ -54,11 +54,12 @@ class LegacyReport(Value):
     @property
     def exit_code(self) -> int:
         """The gravest of what was left where it is; 0 if nothing was."""
-        left = [LEFT_OUT for each in self.sources if each.skipped]
-        return max([*left, *(each.exit_code for each in self.sources)], default=0)
+        # A source that was moved in part has no error of its own, but must not end as a success.
+        incomplete = [LEFT_OUT for each in self.sources if each.skipped]
+        return max([*incomplete, *(each.exit_code for each in self.sources)], default=0)
 
     def to_dict(self) -> dict[str, Any]:
-        """The outcome as every face prints it."""
+        """The outcome as every client prints it."""
         return {
             "roots": self.roots,
             "dry_run": self.dry_run,

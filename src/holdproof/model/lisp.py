@@ -148,9 +148,10 @@ class LispImported(Value):
     """How many objects the file has, current ones."""
     versions: int
     """How many versions of them, in all."""
-    taken: int
-    """How many of these were not in the history here."""
-    known: int
+    new: int
+    """How many of these versions were not in the history here."""
+    existing: int
+    """How many were."""
     changed: int
     """How many objects are other than before."""
     snapshots: int

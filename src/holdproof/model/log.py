@@ -15,7 +15,7 @@ class Flaw:
     verdict: Verdict = Verdict.TAMPERED
 
     def to_dict(self) -> dict[str, Any]:
-        """The flaw as every face prints it."""
+        """The flaw as every client prints it."""
         return {"index": self.index, "what": self.what, "verdict": self.verdict.word}
 
 
@@ -27,7 +27,8 @@ class Audited:
     full: bool
     size: int
     pending: int = 0
-    kept: int = 0
+    heads: int = 0
+    """How many heads of the state folder it was compared with."""
     findings: list[Flaw] = field(default_factory=list)
     left_off: int = 0
 
@@ -37,7 +38,8 @@ class Audited:
         return self.verdict.sound
 
     def to_dict(self) -> dict[str, Any]:
-        """The outcome as every face prints it."""
+        """The outcome as every client prints it."""
+        # Field by field: verdicts and findings have a form of their own.
         plain = {name: getattr(self, name) for name in self.__slots__}
         return {**plain, "verdict": self.verdict.word, "findings": [flaw.to_dict() for flaw in self.findings]}
 
@@ -48,7 +50,8 @@ class Level:
 
     name: str
     size: int
-    kept: int = 0
+    stored_size: int = 0
+    """The size of the log in the newest head of the state folder."""
     witnessed: int = 0
     witnesses: int = 0
     witnessed_size: int = 0
@@ -62,5 +65,5 @@ class Level:
         return self.text
 
     def to_dict(self) -> dict[str, Any]:
-        """The level as every face prints it."""
+        """The level as every client prints it."""
         return {"level": self.text, **asdict(self)}

@@ -18,8 +18,8 @@ class Page(Value, Generic[T]):
 
     def to_dict(self) -> dict[str, Any]:
         """Return the page as JSON shows it; items print themselves, since some hold bytes or links."""
-        shown = [item.to_dict() if isinstance(item, Value) else item for item in self.items]
-        return {"items": shown, "next_cursor": self.next_cursor}
+        items = [item.to_dict() if isinstance(item, Value) else item for item in self.items]
+        return {"items": items, "next_cursor": self.next_cursor}
 
 
 def cut_page(items: Sequence[T], limit: int, cursor_of: Callable[[T], str]) -> Page[T]:

@@ -13,6 +13,7 @@ class Cut:
     flow_type: str | None
     before: str
     """What is newer stays."""
+    # Its type differs by what is pruned: flows by age and id, versions by count, snapshots by rev.
     newest: tuple[str, str] | int | str | None
     """The newest that goes by number, as its age, id or rev (of versions: how many stay); None: that does not count."""
     daily: str | None = None

@@ -40,6 +40,7 @@ class AgentStatus(StrEnum):
     FAILED = "failed"
 
 
+# Everything but ACTIVE; of agents, PENDING is no end: only other programs write it.
 SESSION_ENDS: Final = frozenset(SessionState) - {SessionState.ACTIVE}
 AGENT_ENDS: Final = frozenset({AgentStatus.COMPLETED, AgentStatus.FAILED})
 

@@ -19,7 +19,7 @@ Vector = Sequence[float]
 _WIDTH = 64
 _HEIGHT = 16
 _BINS = 10
-_ROUNDS = 60
+_ROUNDS = 60  # more than a plot of 64 columns can show
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +41,7 @@ class Spread:
     plot: list[str] = field(default_factory=list)
 
     def to_dict(self) -> dict[str, Any]:
-        """The spread as every face prints it."""
+        """The spread as every client prints it."""
         return asdict(self)
 
 
@@ -57,6 +57,7 @@ def measure(vectors: Mapping[str, Vector], *, threshold: float = 0.9) -> Spread:
     width = dim[0][0] if dim else 0
     names = [name for name, vector in vectors.items() if width and len(vector) == width]
     units = [_unit(vectors[name]) for name in names]
+    # Half of the symmetric matrix of all cosines; rounding can leave -1 … 1 by the last bit, hence the bounds.
     gram = [[max(-1.0, min(1.0, sum(map(mul, a, b)))) for b in units[: at + 1]] for at, a in enumerate(units)]
     pairs = [(gram[a][b], names[b], names[a]) for a in range(len(names)) for b in range(a)]
     values = [pair[0] for pair in pairs]
@@ -103,7 +104,7 @@ def _clusters(names: Sequence[str], gram: Sequence[Vector], threshold: float) ->
 
     def top(at: int) -> int:
         while parent[at] != at:
-            parent[at] = parent[parent[at]]
+            parent[at] = parent[parent[at]]  # union-find with path halving
             at = parent[at]
         return at
 
@@ -123,6 +124,7 @@ def _outliers(names: Sequence[str], gram: Sequence[Vector], groups: Sequence[Seq
     count = len(names)
     means = [(sum(_row(gram, at)) - gram[at][at]) / (count - 1) for at in range(count)]
     border = fmean(means) - 2 * pstdev(means)
+    # Where every vector is its own cluster, none is more of an outlier than the others.
     alone = {group[0] for group in groups if len(group) == 1 and len(groups) < count}
     return [name for name, mean in zip(names, means, strict=True) if mean < border or name in alone]
 
@@ -143,6 +145,7 @@ def _plot(gram: Sequence[Vector]) -> list[str]:
     whole = [_row(gram, at) for at in range(count)]
     means = [fmean(row) for row in whole]
     total = fmean(means)
+    # Double centring turns cosines into inner products around the mean (classical multidimensional scaling).
     centred = [[value - means[a] - means[b] + total for b, value in enumerate(row)] for a, row in enumerate(whole)]
     first = _eigenvector(centred, [])
     second = _eigenvector(centred, [first])
@@ -156,9 +159,11 @@ def _plot(gram: Sequence[Vector]) -> list[str]:
 
 def _eigenvector(matrix: Sequence[Vector], others: Sequence[Vector]) -> list[float]:
     """The strongest direction of a symmetric matrix beside the others, by power iteration."""
+    # A fixed start, uneven so that it is orthogonal to nothing likely: the same vectors give the same plot.
     vector = _unit([1.0 + at % 7 for at in range(len(matrix))])
     for _ in range(_ROUNDS):
         vector = [sum(map(mul, row, vector)) for row in matrix]
+        # Removed in every round: rounding would bring the stronger direction back.
         for other in others:
             share = sum(map(mul, vector, other))
             vector = [a - share * b for a, b in zip(vector, other, strict=True)]
@@ -169,5 +174,5 @@ def _eigenvector(matrix: Sequence[Vector], others: Sequence[Vector]) -> list[flo
 def _places(values: Vector, size: int) -> list[int]:
     low = min(values)
     high = max(values)
-    span = (high - low) or 1.0
+    span = (high - low) or 1.0  # all at one place
     return [min(size - 1, int((value - low) / span * size)) for value in values]

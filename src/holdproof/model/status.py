@@ -21,7 +21,7 @@ class Status:
     """What services store, where that was asked: see StorageStatus."""
 
     def to_dict(self) -> dict[str, Any]:
-        """The status as every face prints it."""
+        """The status as every client prints it."""
         return asdict(self)
 
 
@@ -37,7 +37,7 @@ class Check:
         return not self.findings
 
     def to_dict(self) -> dict[str, Any]:
-        """The outcome as every face prints it."""
+        """The outcome as every client prints it."""
         return {"ok": self.ok, "findings": self.findings}
 
 
@@ -49,5 +49,5 @@ class Migrated:
     pending: list[str]
 
     def to_dict(self) -> dict[str, Any]:
-        """The outcome as every face prints it."""
+        """The outcome as every client prints it."""
         return asdict(self)

@@ -135,7 +135,7 @@ class ThreadsPruned(Value):
 
 @dataclass(frozen=True, slots=True)
 class ThreadsImported(Value):
-    """What was taken over from another checkpointer; `deleted` are threads that were deleted here and stay so."""
+    """What was imported from another checkpointer; `deleted` are threads that were deleted here and stay so."""
 
     source: str
     threads: int

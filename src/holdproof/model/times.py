@@ -23,6 +23,7 @@ def to_micros(text: str) -> int:
     moment = datetime.fromisoformat(text)
     if moment.tzinfo is None:
         raise ValueError(f"a time needs its zone, as in 2026-01-31T12:00:00Z: {text!r}")
+    # Whole numbers: a float of seconds has no exact microseconds any more.
     return (moment - _EPOCH) // _MICROSECOND
 
 

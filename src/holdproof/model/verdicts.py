@@ -19,7 +19,7 @@ class Verdict(Enum):
 
     @property
     def word(self) -> str:
-        """The verdict as every face prints it."""
+        """The verdict as every client prints it."""
         return self.value[0]
 
     @property

@@ -22,7 +22,7 @@ class Finding:
     outside: bool = False
 
     def to_dict(self) -> dict[str, Any]:
-        """The finding as every face prints it."""
+        """The finding as every client prints it."""
         return {**asdict(self), "verdict": self.verdict.word}
 
     @property
@@ -56,7 +56,7 @@ class Report:
         return any(each.verdict.locks and not each.outside for each in self.findings)
 
     def to_dict(self) -> dict[str, Any]:
-        """The outcome as every face prints it."""
+        """The outcome as every client prints it."""
         plain = {name: getattr(self, name) for name in self.__slots__}
         return {**plain, "verdict": self.verdict.word, "findings": [each.to_dict() for each in self.findings]}
 
@@ -71,7 +71,7 @@ class Locked:
     locked_at: str
 
     def to_dict(self) -> dict[str, Any]:
-        """The state as every face prints it."""
+        """The state as every client prints it."""
         return asdict(self)
 
 
@@ -88,6 +88,6 @@ class BundleReport:
     findings: list[Finding] = field(default_factory=list)
 
     def to_dict(self) -> dict[str, Any]:
-        """The outcome as every face prints it."""
+        """The outcome as every client prints it."""
         plain = {name: getattr(self, name) for name in self.__slots__}
         return {**plain, "verdict": self.verdict.word, "findings": [each.to_dict() for each in self.findings]}

@@ -24,7 +24,7 @@ from holdproof.errors import (
     NotFoundError,
     VersionMismatchError,
 )
-from holdproof.evidence.tables import Record, Table
+from holdproof.evidence.tables import StoredRecord, Table
 from holdproof.model import jsontext, semver
 from holdproof.model.agents import STATUSES, Agent, Registration
 from holdproof.model.namespaces import MAIN
@@ -108,7 +108,7 @@ def enroll(tx: Tx, agent_id: str, columns: Mapping[str, Any], *, ns: str) -> Age
     return _change(tx, record, columns)
 
 
-def _change(tx: Tx, record: Record[Agent], changes: Mapping[str, Any]) -> Agent:
+def _change(tx: Tx, record: StoredRecord[Agent], changes: Mapping[str, Any]) -> Agent:
     return AGENTS.change(tx, _CHANGE, record, {**changes, "updated_at": tx.now})
 
 
@@ -135,7 +135,7 @@ def token(tx: Tx, agent_id: str, *, ns: str = MAIN) -> str | None:
     return stored
 
 
-def _record(tx: Tx, agent_id: str, ns: str) -> Record[Agent]:
+def _record(tx: Tx, agent_id: str, ns: str) -> StoredRecord[Agent]:
     row = tx.one(_FIND, agent_id=agent_id)
     record = None if row is None else AGENTS.record(row)
     if record is None or record.value.ns != ns:

@@ -14,7 +14,7 @@ from holdproof import paging
 from holdproof.crypto import canonical
 from holdproof.db import Query, Tx, lock_exclusive, sql
 from holdproof.errors import InvalidInputError, NotFoundError, StaleVersionError
-from holdproof.evidence.tables import Record, Table
+from holdproof.evidence.tables import StoredRecord, Table
 from holdproof.model import jsontext
 from holdproof.model.page import Page
 from holdproof.model.records import Document, DocumentVersion
@@ -102,7 +102,7 @@ def get(tx: Tx, kind: DocumentKind, key: str, ns: str) -> tuple[Document, _Store
     return _document(key, stored.data, stored.version, stored.updated_at), stored
 
 
-def record(kind: DocumentKind, key: str, stored: _Stored, ns: str) -> Record[StoredDocument]:
+def record(kind: DocumentKind, key: str, stored: _Stored, ns: str) -> StoredRecord[StoredDocument]:
     """Return a stored document as its table's descriptor changes it."""
     row = StoredDocument(key, stored.data or "", stored.version or 0, stored.updated_at or "", stored.taken_at, ns)
     columns = {
@@ -115,7 +115,7 @@ def record(kind: DocumentKind, key: str, stored: _Stored, ns: str) -> Record[Sto
     }
     assert stored.leaf_id is not None, "what is stored has its leaf"
     assert stored.leaf_ver is not None, "what is stored has its leaf"
-    return Record(row, columns, stored.leaf_id, stored.leaf_ver)
+    return StoredRecord(row, columns, stored.leaf_id, stored.leaf_ver)
 
 
 def _document(key: str, text: str, version: int, updated_at: str) -> Document:

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from holdproof.db import Tx, sql
-from holdproof.evidence.tables import Record, Table
+from holdproof.evidence.tables import StoredRecord, Table
 from holdproof.model import jsontext
 from holdproof.model.coordination import Escalation
 
@@ -45,7 +45,7 @@ _SETTLE = sql(
 )
 
 
-def settle(tx: Tx, record: Record[Escalation], answer: Mapping[str, Any]) -> Escalation:
+def settle(tx: Tx, record: StoredRecord[Escalation], answer: Mapping[str, Any]) -> Escalation:
     """Resolve a pending escalation; its flow is locked by the caller."""
     escalation = ESCALATIONS.change(tx, _SETTLE, record, {"resolved_at": tx.now, **answer})
     # Wakes whoever waits for this decision, once the transaction is committed.

@@ -27,7 +27,7 @@ from holdproof.errors import (
     InvalidInputError,
     NotFoundError,
 )
-from holdproof.evidence.tables import Record, numbered
+from holdproof.evidence.tables import StoredRecord, numbered
 from holdproof.model.agents import ESCALATES
 from holdproof.model.coordination import IMPACTS, Escalation
 from holdproof.model.flows import Flow
@@ -172,7 +172,7 @@ def _write(tx: Tx, flow: Flow, columns: Mapping[str, Any]) -> Escalation:
 
 
 def _refuse(tx: Tx, flow: Flow, columns: Mapping[str, Any]) -> Refused:
-    """Record a request beyond the budget, suspend the agent and cancel the flow."""
+    """StoredRecord a request beyond the budget, suspend the agent and cancel the flow."""
     answer = {"status": "CANCELLED", "resolved_at": tx.now, "resolved_by": "kernel", "comment": EXHAUSTED}
     escalation = _write(tx, flow, {**columns, **answer})
     audit.record(tx, flow.flow_id, EXHAUSTED, severity="ERROR", detail={"escalation": escalation.id}, ns=flow.ns)
@@ -241,7 +241,7 @@ def _is_due(escalation: Escalation, now: str) -> bool:
     return escalation.status == "PENDING" and escalation.deadline is not None and escalation.deadline <= now
 
 
-def _lock(tx: Tx, id: int, ns: str) -> Record[Escalation]:
+def _lock(tx: Tx, id: int, ns: str) -> StoredRecord[Escalation]:
     """Return an escalation, its flow locked: nobody else changes either before this transaction ends."""
     row = tx.one(_FIND, id=id)
     record = None if row is None else ESCALATIONS.record(row)
@@ -255,7 +255,7 @@ def _lock(tx: Tx, id: int, ns: str) -> Record[Escalation]:
     return record
 
 
-def _settle(tx: Tx, record: Record[Escalation], answer: Mapping[str, Any]) -> Escalation:
+def _settle(tx: Tx, record: StoredRecord[Escalation], answer: Mapping[str, Any]) -> Escalation:
     escalation = escalation_rows.settle(tx, record, answer)
     if flows.get(tx, escalation.flow_id, ns=escalation.ns).status == "WAITING_ESCALATION":
         reason = f"{escalation.status} by {escalation.resolved_by}"
@@ -272,7 +272,7 @@ def _move_flow(tx: Tx, escalation: Escalation, to: str, reason: str) -> None:
         flows.transition(tx, flow_id, "COMPENSATING", causation_id=causation_id, reason=reason, ns=escalation.ns)
 
 
-def _apply_default(tx: Tx, record: Record[Escalation]) -> Escalation:
+def _apply_default(tx: Tx, record: StoredRecord[Escalation]) -> Escalation:
     escalation = record.value
     default = escalation.on_deadline
     answer = {

@@ -20,7 +20,7 @@ from holdproof import validation
 from holdproof.crypto import canonical
 from holdproof.db import Call, Refused, Tx, Work, Write, ask, lock_exclusive, sql
 from holdproof.errors import FlowEndedError, LeaseLostError, ReplayedError, UnknownOutcomeError
-from holdproof.evidence.tables import Record, Table
+from holdproof.evidence.tables import StoredRecord, Table
 from holdproof.model import jsontext
 from holdproof.model.coordination import Escalation
 from holdproof.model.flows import Step
@@ -118,7 +118,7 @@ _CHANGE = sql(
 )
 
 
-def _find(tx: Tx, flow_id: str, name: str, n: int) -> Record[Step] | None:
+def _find(tx: Tx, flow_id: str, name: str, n: int) -> StoredRecord[Step] | None:
     row = tx.one(_FIND, dfid=flow_id, name=name, n=n)
     return None if row is None else STEPS.record(row)
 
@@ -151,7 +151,7 @@ def _begin(tx: Tx, lease: WorkerLease, spec: StepSpec) -> Step | Refused:
     return STEPS.from_columns(row)
 
 
-def _in_doubt(tx: Tx, lease: WorkerLease, spec: StepSpec, record: Record[Step]) -> Step | Refused:
+def _in_doubt(tx: Tx, lease: WorkerLease, spec: StepSpec, record: StoredRecord[Step]) -> Step | Refused:
     """Do with a step that a worker started and never finished what its caller says."""
     if spec.on_unknown == "retry":
         return _change(tx, record, {"state": "STARTED", "started_at": tx.now})
@@ -164,14 +164,14 @@ def _in_doubt(tx: Tx, lease: WorkerLease, spec: StepSpec, record: Record[Step]) 
     return _change(tx, record, {"state": "UNKNOWN", "error": f"{_ESCALATION}{escalation.id}"})
 
 
-def _change(tx: Tx, record: Record[Step], changes: Mapping[str, Any]) -> Step:
+def _change(tx: Tx, record: StoredRecord[Step], changes: Mapping[str, Any]) -> Step:
     return STEPS.change(tx, _CHANGE, record, changes)
 
 
 def _end(
     tx: Tx, *, lease: WorkerLease, step: Step, state: str, result: str | None = None, error: str | None = None
 ) -> None:
-    """Record how a step ended, if this worker still has the lease."""
+    """StoredRecord how a step ended, if this worker still has the lease."""
     lock_exclusive(tx, f"flow:{lease.flow_id}")
     extend(tx, lease)
     record = _find(tx, step.flow_id, step.name, step.n)

@@ -61,7 +61,7 @@ class Caller:
     @classmethod
     def of_token(cls, token: Token) -> "Caller":
         """The holder of a token."""
-        names = None if token.nouns is None else frozenset(token.nouns)
+        names = None if token.resources is None else frozenset(token.resources)
         return cls(token.role, token.agent_id or token.name, _bound(token.ns), token.agent_id, names, token.token_id)
 
     @classmethod
@@ -72,7 +72,7 @@ class Caller:
     @classmethod
     def of_login(cls, login: Login, csrf: str) -> "Caller":
         """Somebody at the console."""
-        names = None if login.nouns is None else frozenset(login.nouns)
+        names = None if login.resources is None else frozenset(login.resources)
         return cls(
             login.role, login.name, _bound(login.ns), None, names, login.token_id, login_id=login.login_id, csrf=csrf
         )

@@ -261,7 +261,7 @@ class _Routes:
         if taken is None:
             return JSONResponse(None)
         run, called = taken
-        manager = FlowBlock.taken(granted.store, run)
+        manager = FlowBlock.around(granted.store, run)
         held = await self._blocks.hold(Held(granted.who, manager, OpenFlow(granted.store, run), _FLOW))
         return JSONResponse({"block": held.id, "flow_id": run.lease.flow_id, "arguments": called.arguments})
 

@@ -128,7 +128,7 @@ class Dreams(Resource[AsyncExecutor]):
         vector: Sequence[float] | None = None,
     ) -> Dream:
         """Store an insight, linked to the shapes it comes from, and its vector for searches."""
-        dream = await self._face.write(
+        dream = await self._executor.write(
             lambda tx: consolidate(tx, content, source_shapes=source_shapes, confidence=confidence)
         )
         if vector is not None:
@@ -136,18 +136,18 @@ class Dreams(Resource[AsyncExecutor]):
                 # Vectors may be in another database, so this is not one transaction: undo the row on failure.
                 await self._vectors.add(dream.id, vector, {"of": _OF})
             except Exception:
-                await self._face.write(lambda tx: forget(tx, dream.id))
+                await self._executor.write(lambda tx: forget(tx, dream.id))
                 raise
         return dream
 
     async def search(self, vector: Sequence[float], k: int = 10) -> tuple[FoundDream, ...]:
         """Return the dreams nearest to a vector, nearest first."""
         near = await self._vectors.search(vector, k, filter={"of": _OF})
-        rows_by_id = await self._face.read(lambda tx: existing(tx, [each.id for each in near]))
+        rows_by_id = await self._executor.read(lambda tx: existing(tx, [each.id for each in near]))
         return tuple(FoundDream(rows_by_id[each.id], each.distance) for each in near if each.id in rows_by_id)
 
     async def forget(self, dream_id: str) -> bool:
         """Delete a dream and its vector; return whether it existed."""
         # The vector first: a crash in between leaves a dream that is not found, not a vector without a row.
         await self._vectors.delete(dream_id)
-        return await self._face.write(lambda tx: forget(tx, dream_id))
+        return await self._executor.write(lambda tx: forget(tx, dream_id))

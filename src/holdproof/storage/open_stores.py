@@ -210,7 +210,7 @@ class OpenStores:
         """What a store runs on, and a handle of its own on the database."""
         entry = self._stores.get(kind)
         if entry is not None and not isinstance(entry.store, MissingVectors):
-            return entry.status, entry.store._face.database.share()
+            return entry.status, entry.store._executor.database.share()
         provider = self.settings.providers[kind]
         target = MEMORY if provider.type == _MEMORY else self._membrane(provider)
         return StoreStatus(provider.type, redact(target)), self._database(target, "membrane")

@@ -85,12 +85,12 @@ class Relational(Resource[Executor]):
     @property
     def held(self) -> AsyncExecutor | SyncExecutor:
         """The executor of its database."""
-        return self._face
+        return self._executor
 
     def transaction(self, *, idle_s: float = IDLE_S) -> "Transaction[Executor]":
         """Run several calls as one transaction: committed at the end of the block, rolled back by an exception."""
         return Transaction(
-            self._face, StatementFeed(validation.number("idle_s", idle_s, least=0.001, most=MOST_IDLE_S))
+            self._executor, StatementFeed(validation.number("idle_s", idle_s, least=0.001, most=MOST_IDLE_S))
         )
 
 
@@ -225,7 +225,7 @@ class Transaction(Resource[Executor]):
         raise InvalidInputError("transactions cannot be nested; use this one")
 
     def _begin(self) -> None:
-        self._ending = self._face.start_once(self._feed.run)
+        self._ending = self._executor.start_once(self._feed.run)
         # If the transaction cannot even begin, waiting statements are failed by this.
         self._ending.add_done_callback(self._feed.ended)
 
@@ -246,7 +246,7 @@ class Transaction(Resource[Executor]):
     ) -> None:
         self._feed.finish(commit=error is None)
         with suppress(*self._expected(error)):
-            await self._face.wait_for(self._ending)
+            await self._executor.wait_for(self._ending)
 
     def __enter__(self: "Transaction[SyncExecutor]") -> "Transaction[SyncExecutor]":
         self._begin()
@@ -260,4 +260,4 @@ class Transaction(Resource[Executor]):
     ) -> None:
         self._feed.finish(commit=error is None)
         with suppress(*self._expected(error)):
-            self._face.wait_for(self._ending)
+            self._executor.wait_for(self._ending)

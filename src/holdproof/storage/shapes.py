@@ -147,7 +147,7 @@ class Shapes(Resource[AsyncExecutor]):
     ) -> Shape:
         """Store an observation, and its vector for searches."""
         status = EmbeddingStatus.NONE if vector is None else EmbeddingStatus.PENDING
-        shape = await self._face.write(
+        shape = await self._executor.write(
             lambda tx: observe(
                 tx,
                 shape_type,
@@ -165,16 +165,16 @@ class Shapes(Resource[AsyncExecutor]):
             return await self.embed(shape.id, vector)
         except Exception:
             # Vectors may be in another database, so this is not one transaction: undo the row.
-            await self._face.write(lambda tx: forget(tx, shape.id))
+            await self._executor.write(lambda tx: forget(tx, shape.id))
             raise
 
     async def embed(self, shape_id: str, vector: Sequence[float]) -> Shape:
         """Store the vector of a shape, replacing the one it had."""
-        shape = await self._face.read(lambda tx: get(tx, shape_id))
+        shape = await self._executor.read(lambda tx: get(tx, shape_id))
         facts = {"of": _OF, "shape_type": shape.shape_type, "project_hash": shape.project_hash}
         await self._vectors.add(shape_id, vector, {name: fact for name, fact in facts.items() if fact is not None})
         try:
-            return await self._face.write(lambda tx: mark(tx, shape_id, EmbeddingStatus.EMBEDDED))
+            return await self._executor.write(lambda tx: mark(tx, shape_id, EmbeddingStatus.EMBEDDED))
         except NotFoundError:  # it was deleted meanwhile
             await self._vectors.delete(shape_id)
             raise
@@ -192,10 +192,10 @@ class Shapes(Resource[AsyncExecutor]):
         conditions = {name: fact for name, fact in facts.items() if fact is not None}
         # A vector whose row is gone is left out, so that the result may be shorter than k.
         near = await self._vectors.search(vector, k, filter=conditions)
-        rows_by_id = await self._face.read(lambda tx: existing(tx, [each.id for each in near]))
+        rows_by_id = await self._executor.read(lambda tx: existing(tx, [each.id for each in near]))
         return tuple(FoundShape(rows_by_id[each.id], each.distance) for each in near if each.id in rows_by_id)
 
     async def forget(self, shape_id: str) -> bool:
         """Delete a shape and its vector; return whether it existed. Dreams keep the ids they were consolidated from."""
         await self._vectors.delete(shape_id)
-        return await self._face.write(lambda tx: forget(tx, shape_id))
+        return await self._executor.write(lambda tx: forget(tx, shape_id))

@@ -386,7 +386,7 @@ class Telemetry(Resource[Executor]):
     @property
     def executor(self) -> AsyncExecutor | SyncExecutor:
         """The executor of its database."""
-        return self._face
+        return self._executor
 
     @property
     def held(self) -> "Telemetry[Any]":

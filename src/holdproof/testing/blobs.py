@@ -403,14 +403,14 @@ class BlobSuite(ABC):
         self.play(act)
 
 
-async def _step(store: BlobStore, model: dict[str, bytes], verb: str, key: str, data: bytes) -> None:
-    if verb == "put":
+async def _step(store: BlobStore, model: dict[str, bytes], operation: str, key: str, data: bytes) -> None:
+    if operation == "put":
         await store.put(key, data)
         model[key] = data
-    elif verb == "write":
+    elif operation == "write":
         await store.open_write(key, pieces(data[:7], data[7:]))
         model[key] = data
-    elif verb == "delete":
+    elif operation == "delete":
         assert await store.delete(key) is (model.pop(key, None) is not None)
     else:
         assert await store.list(key) == sorted(each for each in model if each.startswith(key))

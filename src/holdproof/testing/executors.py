@@ -47,7 +47,7 @@ def announce(tx: Tx, name: str, amount: int) -> None:
 
 
 class ExecutorSuite(ABC):
-    """One claim a test, for the async and the sync face."""
+    """One claim a test, for the async and the sync client."""
 
     shared = True
 

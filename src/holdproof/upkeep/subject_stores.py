@@ -80,12 +80,12 @@ def _opened(context: Context) -> Iterator[list[tuple[SyncExecutor, BlobStoreConf
         parts: dict[str, tuple[SyncExecutor, BlobStoreConfig]] = {}
         # Blobs and relational tables may share one database; it is visited once.
         for stores in opened:
-            for noun in ("blobs", "relational"):
-                if context.head_file is not None and not stores.exists(noun):
+            for resource in ("blobs", "relational"):
+                if context.head_file is not None and not stores.exists(resource):
                     continue
-                store = stores.open(noun)
-                database = store._face.database
-                blobs = store.held if noun == "blobs" else BlobStoreConfig()
+                store = stores.open(resource)
+                database = store._executor.database
+                blobs = store.held if resource == "blobs" else BlobStoreConfig()
                 parts.setdefault(_name(database), (SyncExecutor(database), blobs))
         yield list(parts.values())
 

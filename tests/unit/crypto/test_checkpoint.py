@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from holdproof.crypto import checkpoint, note
-from holdproof.crypto.checkpoint import Checkpoint, SignedCheckpoint
+from holdproof.crypto.checkpoint import LogCheckpoint, SignedCheckpoint
 from holdproof.crypto.note import SignedNote
 from holdproof.crypto.vkey import COSIGNATURE_V1, ED25519, VerifierKey
 from holdproof.errors import FormatError, InvalidInputError, ProofError
@@ -26,15 +26,15 @@ SOFA = (
 ORIGIN = "log.example/42"
 LOG_KEY = VerifierKey(ORIGIN, ED25519, LOG.public)
 WITNESS_KEY = VerifierKey("w.example", COSIGNATURE_V1, WITNESS.public)
-HEAD = Checkpoint(ORIGIN, 7, bytes(range(32)))
-CHECKPOINTS = st.builds(Checkpoint, LINES, SIZES, DIGESTS, st.lists(LINES, max_size=3).map(tuple))
+HEAD = LogCheckpoint(ORIGIN, 7, bytes(range(32)))
+CHECKPOINTS = st.builds(LogCheckpoint, LINES, SIZES, DIGESTS, st.lists(LINES, max_size=3).map(tuple))
 
 
-def signed(head: Checkpoint = HEAD) -> SignedCheckpoint:
+def signed(head: LogCheckpoint = HEAD) -> SignedCheckpoint:
     return checkpoint.sign(head, LOG)
 
 
-def cosigned(head: Checkpoint = HEAD) -> SignedCheckpoint:
+def cosigned(head: LogCheckpoint = HEAD) -> SignedCheckpoint:
     made = signed(head)
     return SignedCheckpoint(head, made.note.add(note.cosign(made.note.text, "w.example", WITNESS, seconds=1000)))
 
@@ -53,19 +53,19 @@ def test_the_example_of_the_c2sp_text_is_read_and_written_again() -> None:
 
 
 @given(CHECKPOINTS)
-def test_a_checkpoint_survives_its_text(head: Checkpoint) -> None:
+def test_a_checkpoint_survives_its_text(head: LogCheckpoint) -> None:
     assert checkpoint.parse_text(head.text()) == head
 
 
 @given(NAMES, SIZES, DIGESTS)
 def test_a_signed_checkpoint_survives_its_encoding_and_verifies(origin: str, size: int, root: bytes) -> None:
-    made = checkpoint.sign(Checkpoint(origin, size, root), LOG)
+    made = checkpoint.sign(LogCheckpoint(origin, size, root), LOG)
     assert checkpoint.parse(made.encode()) == made
     assert checkpoint.verify(made, origin=origin, log_keys=[VerifierKey(origin, ED25519, LOG.public)]) == ()
 
 
 def test_the_empty_tree_is_written_as_zero() -> None:
-    assert Checkpoint("a", 0, bytes(32)).text() == f"a\n0\n{'A' * 43}=\n"
+    assert LogCheckpoint("a", 0, bytes(32)).text() == f"a\n0\n{'A' * 43}=\n"
 
 
 def test_a_checkpoint_of_another_log_is_refused() -> None:
@@ -85,7 +85,7 @@ def test_a_checkpoint_that_a_stranger_signed_in_the_log_s_name_is_refused() -> N
 
 
 def test_a_value_that_differs_from_the_signed_text_is_refused() -> None:
-    forged = SignedCheckpoint(Checkpoint(ORIGIN, 8, HEAD.root), signed().note)
+    forged = SignedCheckpoint(LogCheckpoint(ORIGIN, 8, HEAD.root), signed().note)
     with pytest.raises(ProofError, match="not the one"):
         checkpoint.verify(forged, origin=ORIGIN, log_keys=[LOG_KEY])
 
@@ -154,18 +154,18 @@ def test_a_malformed_checkpoint_is_refused(text: str) -> None:
 @pytest.mark.parametrize(
     "head",
     [
-        Checkpoint("", 1, bytes(32)),
-        Checkpoint("a\nb", 1, bytes(32)),
-        Checkpoint("a", -1, bytes(32)),
-        Checkpoint("a", 2**63, bytes(32)),
-        Checkpoint("a", 1, bytes(31)),
-        Checkpoint("a", 1, bytes(32), ("",)),
-        Checkpoint("a", 1, bytes(32), ("x\ty",)),
-        Checkpoint("a b", 1, bytes(32)),
+        LogCheckpoint("", 1, bytes(32)),
+        LogCheckpoint("a\nb", 1, bytes(32)),
+        LogCheckpoint("a", -1, bytes(32)),
+        LogCheckpoint("a", 2**63, bytes(32)),
+        LogCheckpoint("a", 1, bytes(31)),
+        LogCheckpoint("a", 1, bytes(32), ("",)),
+        LogCheckpoint("a", 1, bytes(32), ("x\ty",)),
+        LogCheckpoint("a b", 1, bytes(32)),
     ],
     ids=repr,
 )
-def test_an_impossible_checkpoint_is_not_signed(head: Checkpoint) -> None:
+def test_an_impossible_checkpoint_is_not_signed(head: LogCheckpoint) -> None:
     with pytest.raises(InvalidInputError):
         checkpoint.sign(head, LOG)
 

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from holdproof.crypto import checkpoint, merkle, tlog_proof
-from holdproof.crypto.checkpoint import Checkpoint
+from holdproof.crypto.checkpoint import LogCheckpoint
 from holdproof.crypto.tlog_proof import TlogProof
 from holdproof.errors import FormatError, InvalidInputError, ProofError
 
@@ -14,7 +14,7 @@ from .test_checkpoint import LOG_KEY, ORIGIN, WITNESS_KEY, cosigned, signed
 
 LEAVES = hashes(70)
 LOOKUP = plain_lookup(LEAVES)
-HEAD = Checkpoint(ORIGIN, 70, merkle.root(LEAVES))
+HEAD = LogCheckpoint(ORIGIN, 70, merkle.root(LEAVES))
 
 # C2SP/C2SP, tlog-proof.md, as printed down to the hashes; the printed signatures are abridged, so the head is
 # signed here.
@@ -35,7 +35,7 @@ def proof_of(index: int, extra: bytes = b"") -> TlogProof:
 
 
 def test_the_example_of_the_c2sp_text_is_read_and_written_again() -> None:
-    head = signed(Checkpoint("example.com/fancylog", 109482, bytes(32)))
+    head = signed(LogCheckpoint("example.com/fancylog", 109482, bytes(32)))
     found = tlog_proof.parse(PRINTED + head.encode())
     assert (found.index, len(found.proof)) == (73894, 5)
     assert found.extra.startswith(b"age-v1.2.1-darwin-arm64.tar.gz")
@@ -76,7 +76,7 @@ def test_an_index_beyond_the_head_is_refused() -> None:
 
 
 def test_a_log_of_one_entry_has_a_proof_without_hashes() -> None:
-    head = signed(Checkpoint(ORIGIN, 1, LEAVES[0]))
+    head = signed(LogCheckpoint(ORIGIN, 1, LEAVES[0]))
     data = tlog_proof.encode(TlogProof(0, (), head))
     assert data == b"c2sp.org/tlog-proof@v1\nindex 0\n\n" + head.encode()
     tlog_proof.verify(tlog_proof.parse(data), LEAVES[0], origin=ORIGIN, log_keys=[LOG_KEY])

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from holdproof.crypto import checkpoint, merkle, note, witness
-from holdproof.crypto.checkpoint import Checkpoint, SignedCheckpoint
+from holdproof.crypto.checkpoint import LogCheckpoint, SignedCheckpoint
 from holdproof.crypto.keys import PrivateKey
 from holdproof.crypto.vkey import COSIGNATURE_V1, VerifierKey
 from holdproof.crypto.witness import AddCheckpoint, KnownLog
@@ -41,7 +41,7 @@ RESPONSE = (
 
 
 def head(size: int, *, signer: PrivateKey = LOG, root: bytes | None = None) -> SignedCheckpoint:
-    return checkpoint.sign(Checkpoint(ORIGIN, size, merkle.root(LEAVES[:size]) if root is None else root), signer)
+    return checkpoint.sign(LogCheckpoint(ORIGIN, size, merkle.root(LEAVES[:size]) if root is None else root), signer)
 
 
 def request(old: int, new: int) -> AddCheckpoint:

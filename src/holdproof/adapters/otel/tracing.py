@@ -23,7 +23,7 @@ _SCOPE = "holdproof"
 
 
 def instrument(store: Holdproof | sync.Holdproof, *, tracer_provider: Any = None, meter_provider: Any = None) -> None:
-    """Trace and meter the verbs of a store from now on; without providers, by the global ones."""
+    """Trace and meter the methods of a store from now on; without providers, by the global ones."""
     tracer = trace.get_tracer(_SCOPE, __version__, tracer_provider)
     meter = metrics.get_meter(_SCOPE, __version__, meter_provider)
 
@@ -55,7 +55,7 @@ def instrument(store: Holdproof | sync.Holdproof, *, tracer_provider: Any = None
 
 
 def uninstrument(store: Holdproof | sync.Holdproof) -> None:
-    """Trace the verbs of a store no longer."""
+    """Stop tracing the methods of a store."""
     unwrap_methods(store)
 
 

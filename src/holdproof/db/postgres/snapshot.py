@@ -36,7 +36,7 @@ class Exclusions(NamedTuple):
     where: Mapping[str, LiteralString] = {}
 
 
-class Snapshot:
+class SchemaSnapshot:
     """One snapshot of a schema: for reading through `tx`, and for copying out."""
 
     def __init__(self, connection: "psycopg.Connection[Any]", space: str, tx: Tx) -> None:
@@ -71,7 +71,7 @@ class Snapshot:
 
 
 @contextmanager
-def snapshot(url: str, *, space: str = "kernel") -> Iterator[Snapshot]:
+def snapshot(url: str, *, space: str = "kernel") -> Iterator[SchemaSnapshot]:
     """Open a snapshot that includes everything acknowledged before."""
     connector = Connector(url, space, connect_s=10, lock_s=10, read_s=600)
     with connect(url) as connection, translated():
@@ -88,7 +88,7 @@ def snapshot(url: str, *, space: str = "kernel") -> Iterator[Snapshot]:
             wire.text("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
             wire.text(f"SET TRANSACTION SNAPSHOT '{name}'")
             wire.sync()
-            yield Snapshot(connection, space, tx)
+            yield SchemaSnapshot(connection, space, tx)
         finally:
             wire.close()
 

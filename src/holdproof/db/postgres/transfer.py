@@ -11,7 +11,7 @@ from psycopg import sql as text
 from holdproof.db.migrate import COPY_IN_PROGRESS, MOVED, applied
 from holdproof.db.postgres.snapshot import (
     OWN,
-    Snapshot,
+    SchemaSnapshot,
     columns,
     connect,
     has,
@@ -32,7 +32,7 @@ _PATIENCE_S: Final = 3.0
 class PostgresSource:
     """The locked schemas of a store that is read; see TransferSource."""
 
-    def __init__(self, connection: "psycopg.Connection[Any]", snapshots: Mapping[str, Snapshot]) -> None:
+    def __init__(self, connection: "psycopg.Connection[Any]", snapshots: Mapping[str, SchemaSnapshot]) -> None:
         self._connection = connection
         self._snapshots = snapshots
         self.spaces = list(snapshots)

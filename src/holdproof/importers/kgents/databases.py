@@ -36,7 +36,7 @@ _CHILDREN: Final = {
 _NEVER: Final = "1970-01-01T00:00:00Z"
 
 
-class Database(RowSource):
+class KgentsDatabase(RowSource):
     """A SQLite file whose tables become application tables."""
 
     kind = "membrane"
@@ -81,7 +81,7 @@ class Database(RowSource):
                 yield target, row
 
 
-class History(Database):
+class History(KgentsDatabase):
     """`history.db`: sessions of the command line."""
 
     kind = "sessions"

@@ -150,7 +150,7 @@ def _type(path: Path) -> str | None:
     return name if isinstance(name, str) and name.isascii() and name.isprintable() and name else None
 
 
-class Witness(RowSource):
+class WitnessDocument(RowSource):
     """One of `witness.*`."""
 
     kind = "witness"

@@ -32,26 +32,26 @@ from holdproof.errors import (
 from holdproof.executors import SyncExecutor
 from holdproof.importers import driver
 from holdproof.importers.kgents import journal
-from holdproof.importers.kgents.databases import Database, History
-from holdproof.importers.kgents.documents import Folder, Prompts, States, Witness
+from holdproof.importers.kgents.databases import History, KgentsDatabase
+from holdproof.importers.kgents.documents import Folder, Prompts, States, WitnessDocument
 from holdproof.importers.kgents.events import Events
 from holdproof.importers.kgents.row_source import DoomedError, RowSource
-from holdproof.importers.kgents.source import Contents, Report, Source
-from holdproof.importers.kgents.vectors import Vectors
+from holdproof.importers.kgents.source import Contents, LegacyData, Report
+from holdproof.importers.kgents.vectors import VectorDocument
 from holdproof.model.legacy import LEFT_OUT, LegacyReport, LegacySource, Outcome
 from holdproof.storage import legacy_paths
 from holdproof.storage.legacy_paths import SIDE_FILES
 from holdproof.storage.open_stores import OpenStores
 
-_KINDS: Final[dict[str, type[Source]]] = {
+_KINDS: Final[dict[str, type[LegacyData]]] = {
     "history.db": History,
     "prompt-history": Prompts,
     "hypnagogia": States,
     "soul": States,
     "ghost": Folder,
     "atelier": Folder,
-    "membrane.db": Database,
-    "vectors.json": Vectors,
+    "membrane.db": KgentsDatabase,
+    "vectors.json": VectorDocument,
     "blobs": Folder,
     "telemetry.db": Events,
 }
@@ -98,10 +98,10 @@ def _import_all(stores: OpenStores | None, roots: Sequence[Path], report: Report
                 name = legacy_paths.original_name(path.name)
                 yield LegacySource(str(path.with_name(name)), "", Outcome.MOVED_BEFORE, renamed=str(path))
             else:
-                yield _import_source(stores, _KINDS.get(path.name, Witness)(path, path.name), report)
+                yield _import_source(stores, _KINDS.get(path.name, WitnessDocument)(path, path.name), report)
 
 
-def _import_source(stores: OpenStores | None, source: Source, report: Report) -> LegacySource:
+def _import_source(stores: OpenStores | None, source: LegacyData, report: Report) -> LegacySource:
     """Import one source; an error is reported with it and does not stop the others."""
     contents = Contents()
     try:
@@ -135,7 +135,7 @@ def _outcome(error: HoldproofError) -> Outcome:
     return next(outcome for kinds, outcome in _OUTCOMES if isinstance(error, kinds))
 
 
-def _refuse_other(source: Source) -> None:
+def _refuse_other(source: LegacyData) -> None:
     """Raise unless a source is a file or a folder, as its name demands; links are never followed."""
     if source.path.is_symlink():
         raise LegacySourceError(f"{source.path} is a link, and links are not followed", path=str(source.path))
@@ -154,7 +154,7 @@ def _stamp(path: Path) -> list[tuple[str, int, int]]:
 
 
 def _outcome_of(
-    source: Source,
+    source: LegacyData,
     outcome: Outcome,
     contents: Contents,
     error: HoldproofError | None = None,
@@ -167,7 +167,7 @@ def _outcome_of(
         str(source.path),
         source.kind,
         outcome,
-        found=dict(contents.counts),
+        counts=dict(contents.counts),
         moved=moved or {},
         skipped=dict(contents.skipped),
         why="" if error is None else error.message,
@@ -180,7 +180,7 @@ def _outcome_of(
 # --- one source ----------------------------------------------------------------------------------------------------
 
 
-def _write_and_verify(stores: OpenStores, source: Source, contents: Contents, report: Report) -> Counter[str]:
+def _write_and_verify(stores: OpenStores, source: LegacyData, contents: Contents, report: Report) -> Counter[str]:
     """Write and verify, as far as that was not done before; return how many records were new."""
     executor = _executor(stores, source)
     at = str(source.path)
@@ -199,7 +199,7 @@ def _write_and_verify(stores: OpenStores, source: Source, contents: Contents, re
     return moved
 
 
-def _executor(stores: OpenStores, source: Source) -> SyncExecutor:
+def _executor(stores: OpenStores, source: LegacyData) -> SyncExecutor:
     executor = source.executor(stores)
     if executor.database.backend.facts().get("path") == MEMORY:
         raise UnavailableError(
@@ -208,10 +208,10 @@ def _executor(stores: OpenStores, source: Source) -> SyncExecutor:
     return executor
 
 
-def _write(stores: OpenStores, source: Source, contents: Contents, report: Report) -> Counter[str]:
+def _write(stores: OpenStores, source: LegacyData, contents: Contents, report: Report) -> Counter[str]:
     executor = _executor(stores, source)
 
-    def write(tx: Tx, source: Source) -> list[Counter[str]]:
+    def write(tx: Tx, source: LegacyData) -> list[Counter[str]]:
         moved = source.write(tx)
         counts = dict(contents.counts)
         journal.enter(tx, str(source.path), contents.fingerprint, kind=source.kind, counts=counts)
@@ -234,7 +234,7 @@ def _write(stores: OpenStores, source: Source, contents: Contents, report: Repor
     )
 
 
-def _rename(source: Source, stores: OpenStores, contents: Contents, report: Report) -> str:
+def _rename(source: LegacyData, stores: OpenStores, contents: Contents, report: Report) -> str:
     """Rename a source and its side files; return its new path.
 
     Another program may have written until now: a source that differs from what was imported gets its old name back.
@@ -255,7 +255,7 @@ def _rename(source: Source, stores: OpenStores, contents: Contents, report: Repo
     return str(target)
 
 
-def _move(source: Source, target: Path, report: Report) -> None:
+def _move(source: LegacyData, target: Path, report: Report) -> None:
     for end in SIDE_FILES:
         beside = Path(f"{source.path}{end}")
         if not isinstance(source, _FOLDERS) and beside.exists():

@@ -17,7 +17,7 @@ from holdproof.db.sqlite.readonly import foreign_rows, foreign_tables
 from holdproof.errors import BusyError, FormatError, InvalidInputError
 from holdproof.executors import SyncExecutor
 from holdproof.importers.kgents import journal
-from holdproof.importers.kgents.source import Contents, Report, Source, differs
+from holdproof.importers.kgents.source import Contents, LegacyData, Report, differs
 from holdproof.model.storage import TelemetryEvent
 from holdproof.storage import chunks, telemetry
 from holdproof.storage.open_stores import OpenStores
@@ -28,7 +28,7 @@ _UNFIT: Final = "events without a type, without a time that can be read, or with
 _NAMES: Final = ("instance_id", "project_hash", "span_id", "trace_id")
 
 
-class Events(Source):
+class Events(LegacyData):
     """`telemetry.db`."""
 
     kind = "telemetry"
@@ -36,7 +36,7 @@ class Events(Source):
     _fingerprint = ""
 
     def read(self, report: Report) -> Contents:
-        """See Source."""
+        """See LegacyData."""
         contents = Contents()
         for number, event in enumerate(self._events(contents), 1):
             contents.add("events", _line(event))
@@ -45,12 +45,12 @@ class Events(Source):
         return contents
 
     def executor(self, stores: OpenStores) -> SyncExecutor:
-        """See Source."""
+        """See LegacyData."""
         executor: SyncExecutor = stores.open("telemetry").executor
         return executor
 
     def write(self, tx: Tx) -> Counter[str]:
-        """See Source."""
+        """See LegacyData."""
         appended = self._appended(tx) if journal.begun(tx, str(self.path)) else Counter[str]()
         contents = Contents()
         moved = 0
@@ -85,7 +85,7 @@ class Events(Source):
         return appended
 
     def verify(self, stores: OpenStores, report: Report) -> None:
-        """See Source: each event exists as often as in the source."""
+        """See LegacyData: each event exists as often as in the source."""
         walk = self._events(Contents())
         store = stores.open("telemetry")
         count = 0

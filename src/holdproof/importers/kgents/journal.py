@@ -6,7 +6,7 @@ from typing import NamedTuple
 from holdproof.db import Tx, sql
 
 
-class Entry(NamedTuple):
+class JournalEntry(NamedTuple):
     """How far the import of a source is."""
 
     verified: bool
@@ -16,13 +16,13 @@ class Entry(NamedTuple):
 _FIND = sql("SELECT verified_at, moved_at FROM legacy_moves WHERE source = :source AND fingerprint = :fingerprint")
 
 
-def find(tx: Tx, source: str, fingerprint: str) -> Entry | None:
+def find(tx: Tx, source: str, fingerprint: str) -> JournalEntry | None:
     """How far the import of this content is; None if it has not begun."""
     row = tx.one(_FIND, source=source, fingerprint=fingerprint)
     if row is None:
         return None
     verified_at, moved_at = row
-    return Entry(verified_at is not None, moved_at is not None)
+    return JournalEntry(verified_at is not None, moved_at is not None)
 
 
 _ENTER = sql(

@@ -20,7 +20,7 @@ from holdproof.executors import SyncExecutor
 from holdproof.importers import driver
 from holdproof.importers.kgents import files, tables
 from holdproof.importers.kgents.files import SourceFile
-from holdproof.importers.kgents.source import Contents, Report, Source, differs
+from holdproof.importers.kgents.source import Contents, LegacyData, Report, differs
 from holdproof.importers.kgents.tables import TABLES, Row
 from holdproof.storage.blobs import BlobStoreConfig, blob_rows
 from holdproof.storage.blobs.blob_rows import StoredBytes
@@ -32,7 +32,7 @@ Rows = Iterable[tuple[str, Row]]
 _TRIES: Final = 12
 
 
-class RowSource(Source):
+class RowSource(LegacyData):
     """Rows, blobs and cached files of one source; subclasses yield them."""
 
     def __init__(self, path: Path, name: str) -> None:
@@ -60,7 +60,7 @@ class RowSource(Source):
     # --- the steps ---------------------------------------------------------------------------------------------
 
     def read(self, report: Report) -> Contents:
-        """See Source."""
+        """See LegacyData."""
         contents = Contents()
         for number, (table, row) in enumerate(self.rows(contents), 1):
             contents.add(table, json.dumps(row))
@@ -82,12 +82,12 @@ class RowSource(Source):
         return contents
 
     def executor(self, stores: OpenStores) -> SyncExecutor:
-        """See Source."""
+        """See LegacyData."""
         executor: SyncExecutor = stores.open("relational").held
         return executor
 
     def prepare(self, stores: OpenStores, report: Report) -> None:
-        """See Source."""
+        """See LegacyData."""
         for file in self._cached:
             _cache(file, stores.paths.cache / "legacy")
         if self._files:
@@ -106,7 +106,7 @@ class RowSource(Source):
                 raise _conflict(file.key)
 
     def write(self, tx: Tx) -> Counter[str]:
-        """See Source."""
+        """See LegacyData."""
         moved: Counter[str] = Counter()
         for table, row in self.rows(Contents()):
             moved[table] += tables.insert_row(tx, TABLES[table], row)
@@ -134,7 +134,7 @@ class RowSource(Source):
         self._stored.pop(key, None)
 
     def verify(self, stores: OpenStores, report: Report) -> None:
-        """See Source."""
+        """See LegacyData."""
         executor = self.executor(stores)
         count = 0
         for batch in driver.batches(self.rows(Contents())):

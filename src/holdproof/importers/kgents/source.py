@@ -46,7 +46,7 @@ class Contents:
         return str(self._hash.hexdigest())
 
 
-class Source(ABC):
+class LegacyData(ABC):
     """One legacy file or folder."""
 
     kind: ClassVar[str]

@@ -29,7 +29,7 @@ class Column:
 
 
 @dataclass(frozen=True)
-class Table:
+class KgentsTable:
     """An application table; its first column is its key."""
 
     name: str
@@ -48,12 +48,12 @@ class Table:
         return self.columns[0].name
 
 
-def _table(name: str, text: str) -> Table:
+def _table(name: str, text: str) -> KgentsTable:
     matches = [match for word in text.split() if (match := _COLUMN.fullmatch(word))]
     columns = tuple(Column(each["name"], each["kind"], bool(each["needed"]), each["default"]) for each in matches)
     names = [each.name for each in columns]
     values = ", ".join(f":{each}" for each in names)
-    return Table(
+    return KgentsTable(
         name,
         columns,
         sql(f"INSERT INTO {name} ({', '.join(names)}) VALUES ({values}) ON CONFLICT ({names[0]}) DO NOTHING"),  # noqa: S608
@@ -114,7 +114,7 @@ _ALL: Final = (
 TABLES: Final = {table.name: table for table in _ALL}
 
 
-def fit(table: Table, source_row: Mapping[str, Any], where: str) -> Row:
+def fit(table: KgentsTable, source_row: Mapping[str, Any], where: str) -> Row:
     """Convert a row; raises FormatError if that is impossible."""
     row: Row = {}
     for column in table.columns:
@@ -165,7 +165,7 @@ def _merged(text: str, extra: Row) -> str:
     return json.dumps(merged, ensure_ascii=False, sort_keys=True, default=str)
 
 
-def insert_row(tx: Tx, table: Table, row: Row) -> bool:
+def insert_row(tx: Tx, table: KgentsTable, row: Row) -> bool:
     """Insert a row; False if it exists with the same values, ConflictError with other ones."""
     if tx.count(table.insert, **row):
         return True
@@ -175,7 +175,7 @@ def insert_row(tx: Tx, table: Table, row: Row) -> bool:
     return False
 
 
-def same(tx: Tx, table: Table, row: Row) -> bool:
+def same(tx: Tx, table: KgentsTable, row: Row) -> bool:
     """Whether a row exists with exactly these values."""
     existing = tx.one(table.select, key=row[table.key])
     if existing is None:

@@ -18,14 +18,14 @@ from holdproof.executors import SyncExecutor
 from holdproof.importers import driver
 from holdproof.importers.kgents import tables
 from holdproof.importers.kgents.documents import document
-from holdproof.importers.kgents.source import Contents, Report, Source, differs
+from holdproof.importers.kgents.source import Contents, LegacyData, Report, differs
 from holdproof.storage.open_stores import OpenStores
 
 _TEXTS: Final = tables.TABLES["embedding_metadata"]
 Item = tuple[str, list[float], dict[str, Any]]
 
 
-class Vectors(Source):
+class VectorDocument(LegacyData):
     """`vectors.json`."""
 
     kind = "vectors"
@@ -36,7 +36,7 @@ class Vectors(Source):
         self._opened: Any = None
 
     def read(self, report: Report) -> Contents:
-        """See Source."""
+        """See LegacyData."""
         contents = Contents()
         _, value = document(self.path)
         items = list(_items(self.path, value))
@@ -53,10 +53,10 @@ class Vectors(Source):
         return contents
 
     def executor(self, stores: OpenStores) -> SyncExecutor:
-        """See Source."""
+        """See LegacyData."""
         self._fits(stores)
         self._opened = stores.open("vectors").held
-        executor: SyncExecutor = stores.open("vectors")._face
+        executor: SyncExecutor = stores.open("vectors")._executor
         return executor
 
     def _fits(self, stores: OpenStores) -> None:
@@ -71,7 +71,7 @@ class Vectors(Source):
             raise DimensionError(message, dimensions=dimensions, length=length)
 
     def write(self, tx: Tx) -> Counter[str]:
-        """See Source."""
+        """See LegacyData."""
         check, rows = _modules()
         new = []
         dimensions = self._opened.facts.dimensions
@@ -91,7 +91,7 @@ class Vectors(Source):
         return Counter({"vectors": len(new)})
 
     def verify(self, stores: OpenStores, report: Report) -> None:
-        """See Source."""
+        """See LegacyData."""
         check, rows = _modules()
         executor = self.executor(stores)
         count = 0

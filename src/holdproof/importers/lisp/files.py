@@ -98,8 +98,8 @@ def _report(path: Path, memory: ForeignMemory) -> LispImported:
         source=str(path),
         objects=len(memory.current),
         versions=len(memory.objects),
-        taken=0,
-        known=len(memory.objects),
+        new=0,
+        existing=len(memory.objects),
         changed=0,
         snapshots=0,
         head=None,
@@ -196,7 +196,8 @@ def _result(report: LispImported, rounds: list[Round], new_count: int, **more: A
     """The report of what was done, or would be."""
     changed = len({id for each in rounds for id in each})
     facts = report.to_dict() | {"doubts": report.doubts}
-    return LispImported(**facts | {"taken": new_count, "known": report.versions - new_count, "changed": changed} | more)
+    counts = {"new": new_count, "existing": report.versions - new_count, "changed": changed}
+    return LispImported(**facts | counts | more)
 
 
 # --- export ---------------------------------------------------------------------------------------------------

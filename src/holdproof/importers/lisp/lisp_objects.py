@@ -19,7 +19,7 @@ from holdproof.crypto.cid import CID
 from holdproof.errors import HoldproofError
 from holdproof.importers.lisp import floats, reader, writer
 from holdproof.memory.objects import records
-from holdproof.memory.objects.records import MAX_INT, Record
+from holdproof.memory.objects.records import MAX_INT, ObjectRecord
 from holdproof.model.lisp import KEYWORD, Float, ForeignObject, Lisp, Symbol, Vector
 from holdproof.model.memory import Object, Tagged
 
@@ -35,7 +35,7 @@ _TWICE: Final = ""
 class StoredVersion(NamedTuple):
     """An object as it is stored here: its record, the CID of that, and its volatile fields."""
 
-    record: Record
+    record: ObjectRecord
     cid: CID
     meta: dict[str, Any]
 
@@ -44,7 +44,7 @@ def stored_version(each: ForeignObject) -> StoredVersion:
     """Convert a foreign object."""
     counts = each.version is not None and 0 <= each.version <= MAX_INT
     attributes = _attributes(each)
-    record = Record(
+    record = ObjectRecord(
         each.id,
         writer.write(each.type),
         _natural(each.content),

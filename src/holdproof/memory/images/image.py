@@ -41,7 +41,7 @@ from holdproof.errors import (
 )
 from holdproof.evidence import keys, prunings
 from holdproof.memory.images import image_files
-from holdproof.memory.images.image_files import MANIFEST, Manifest, Part
+from holdproof.memory.images.image_files import MANIFEST, ImageManifest, Part
 from holdproof.memory.images.image_reader import Image
 from holdproof.memory.objects import commit_chain, commits, records, snapshot_import, tree_transaction
 from holdproof.memory.objects.commit_chain import ChainStep, CommitChain
@@ -143,14 +143,14 @@ def _dump(job: _DumpJob) -> Dumped:
         did = didkey.encode(job.signer.public)
         since = last.since if last is not None and old_parts else commit_chain.since(line)
         parts = (*old_parts, part)
-        manifest = Manifest(job.store_id, job.ns, head.cid, head.rev, head.root, did, job.now, parts, since)
+        manifest = ImageManifest(job.store_id, job.ns, head.cid, head.rev, head.root, did, job.now, parts, since)
         image_files.write_manifest(job.folder, manifest, job.signer)
         image_files.tidy(job.folder, job.keep, manifest)
         return Dumped(str(path), head.cid, head.rev, kind, part.size, count, len(manifest.parts))
 
 
-def _last(job: _DumpJob) -> Manifest | None:
-    """Return the newest image of ours here whose files are there; their content is left to whoever loads it."""
+def _last(job: _DumpJob) -> ImageManifest | None:
+    """Return the newest image of ours here whose files are there; their content is checked when it is loaded."""
     for path in image_files.manifests(job.folder):
         try:
             manifest, envelope = image_files.read_manifest(path)
@@ -168,7 +168,7 @@ def _last(job: _DumpJob) -> Manifest | None:
     return None
 
 
-def _covers(job: _DumpJob, last: Manifest) -> bool:
+def _covers(job: _DumpJob, last: ImageManifest) -> bool:
     """Whether an image goes on from what is wanted: another dump was faster, and took a newer snapshot with it."""
     # Only an image with a newer head can contain this one.
     if last.rev <= job.head.rev:
@@ -182,7 +182,7 @@ def _covers(job: _DumpJob, last: Manifest) -> bool:
     return bool(line) and line[0].commit.prev == head
 
 
-def _plan(job: _DumpJob, last: Manifest | None) -> tuple[builtins.list[ChainStep], tuple[Part, ...]]:
+def _plan(job: _DumpJob, last: ImageManifest | None) -> tuple[builtins.list[ChainStep], tuple[Part, ...]]:
     """Return the commits to write, and the files that stay: none where everything is written anew."""
     head = commits.parse(job.head.cid)
     if last is not None and not _read(job, lambda tx: prunings.since(tx, "snapshots", last.made_at, ns=job.ns)):
@@ -277,7 +277,7 @@ class _Choice(NamedTuple):
     """The image to load, if any is good, and what was put aside on the way."""
 
     path: Path | None
-    manifest: Manifest | None
+    manifest: ImageManifest | None
     line: CommitChain | None
     aside: builtins.list[str]
 
@@ -344,14 +344,14 @@ def _paths(place: Path) -> tuple[builtins.list[Path], Path]:
     return paths, place
 
 
-def _open(search: _Search, folder: Path, path: Path) -> tuple[Manifest, CommitChain | None]:
+def _open(search: _Search, folder: Path, path: Path) -> tuple[ImageManifest, CommitChain | None]:
     manifest = _manifest(search, path)
     if manifest.head in search.current_heads:
         return manifest, None
     return manifest, check(manifest, gather(folder, manifest), search.progress)
 
 
-def _manifest(search: _Search, path: Path) -> Manifest:
+def _manifest(search: _Search, path: Path) -> ImageManifest:
     """Return a manifest that is signed by somebody who counts, and of the namespace that is asked for."""
     manifest, envelope = image_files.read_manifest(path)
     if path != search.place:  # who names a file may call it what they like
@@ -366,7 +366,7 @@ def _manifest(search: _Search, path: Path) -> Manifest:
     return manifest
 
 
-def gather(folder: Path, manifest: Manifest) -> BlockMap:
+def gather(folder: Path, manifest: ImageManifest) -> BlockMap:
     """Return all blocks of an image, each hashed."""
     contents: dict[bytes, bytes] = {}
     for part in manifest.parts:
@@ -374,7 +374,7 @@ def gather(folder: Path, manifest: Manifest) -> BlockMap:
     return BlockMap(contents)
 
 
-def check(manifest: Manifest, contents: BlockMap, progress: Progress | None = None) -> CommitChain:
+def check(manifest: ImageManifest, contents: BlockMap, progress: Progress | None = None) -> CommitChain:
     """Return the line of an image, whole and as its manifest says; nothing of the store is needed for it."""
     tell = None if progress is None else lambda done, total: progress("image", done, total)
     since = commits.parse(manifest.since) if manifest.since else None
@@ -452,13 +452,13 @@ def _look_once(search: _Search, verify: Verify) -> Image:
     raise strange
 
 
-def _open_image(folder: Path, manifest: Manifest, verify: Verify) -> Image:
+def _open_image(folder: Path, manifest: ImageManifest, verify: Verify) -> Image:
     if verify == "full":
         with _quiet_collector():
             contents = gather(folder, manifest)
             check(manifest, contents)
         return Image(manifest, contents.get, lambda: None)
-    lazy = image_files.Lazy(folder, manifest)
+    lazy = image_files.LazyBlocks(folder, manifest)
     head = blocks.require(lazy, commits.parse(manifest.head))
     if str(formats.parse(head).data) != manifest.root:
         raise FormatError("the manifest is not what its head says", head=manifest.head)

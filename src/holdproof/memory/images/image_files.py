@@ -53,7 +53,7 @@ class Part:
 
 
 @dataclass(frozen=True, slots=True)
-class Manifest:
+class ImageManifest:
     """What an image is made of, and what it holds."""
 
     store_id: str
@@ -76,9 +76,9 @@ class Manifest:
 # --- the manifest ------------------------------------------------------------------------------------------------
 
 
-def encode(manifest: Manifest, signer: Signer) -> bytes:
+def encode(manifest: ImageManifest, signer: Signer) -> bytes:
     """Return the signed manifest, as it is written."""
-    fields: dict[str, Any] = {name: getattr(manifest, name) for name in Manifest.__slots__}
+    fields: dict[str, Any] = {name: getattr(manifest, name) for name in ImageManifest.__slots__}
     # Absent when empty, so that images of stores without pruning stay as they always were.
     if not manifest.since:
         del fields["since"]
@@ -87,7 +87,7 @@ def encode(manifest: Manifest, signer: Signer) -> bytes:
     return dsse.encode(dsse.sign(PAYLOAD_TYPE, payload, signer))
 
 
-def parse(data: bytes) -> tuple[Manifest, dsse.Envelope]:
+def parse(data: bytes) -> tuple[ImageManifest, dsse.Envelope]:
     """Return a manifest from untrusted bytes; its signature is not verified yet."""
     envelope = dsse.parse(data)
     payload = canonical.loads(envelope.payload)
@@ -96,7 +96,7 @@ def parse(data: bytes) -> tuple[Manifest, dsse.Envelope]:
     rest: dict[str, Any] = {name: value for name, value in payload.items() if name not in ("v", "t", "parts")}
     listed: Any = payload.get("parts")
     try:
-        manifest = Manifest(**rest, parts=tuple(Part(**part) for part in listed))
+        manifest = ImageManifest(**rest, parts=tuple(Part(**part) for part in listed))
     except TypeError as error:
         raise FormatError(f"the manifest lacks a field or has one too many: {error}") from error
     texts = [value for name, value in rest.items()] + [
@@ -110,7 +110,7 @@ def parse(data: bytes) -> tuple[Manifest, dsse.Envelope]:
     return manifest, envelope
 
 
-def verify(manifest: Manifest, envelope: dsse.Envelope, trusted: Iterable[PublicKey]) -> None:
+def verify(manifest: ImageManifest, envelope: dsse.Envelope, trusted: Iterable[PublicKey]) -> None:
     """Return if the key it names signed it (else ProofError) and is one of these (else UnknownKeyError)."""
     key = didkey.parse(manifest.did)
     # The signature first: an unknown key is reported only for a manifest that is intact.
@@ -134,7 +134,7 @@ def _is_manifest(name: str) -> bool:
     return name.endswith(MANIFEST) and bool(_OURS.fullmatch(name)) and not name.startswith(".")
 
 
-def read_manifest(path: Path) -> tuple[Manifest, dsse.Envelope]:
+def read_manifest(path: Path) -> tuple[ImageManifest, dsse.Envelope]:
     """Return a manifest out of its file."""
     try:
         return parse(disk.read(path, _MOST_MANIFEST, regular=True))
@@ -146,7 +146,7 @@ def read_manifest(path: Path) -> tuple[Manifest, dsse.Envelope]:
         raise
 
 
-def check_name(path: Path, manifest: Manifest) -> None:
+def check_name(path: Path, manifest: ImageManifest) -> None:
     """Return if a manifest has its own name: an older image must not pass for the newest one."""
     if path.name != manifest.name:
         raise ImageCorruptError(f"{path} is the manifest of {manifest.name}", path=str(path), own=manifest.name)
@@ -242,10 +242,10 @@ def _lost(path: Path) -> ImageCorruptError:
     return ImageCorruptError(f"{path} is gone, which its manifest names", path=str(path))
 
 
-class Lazy:
+class LazyBlocks:
     """The blocks of an image where they lie: found by the index, hashed when they are read."""
 
-    def __init__(self, folder: Path, manifest: Manifest) -> None:
+    def __init__(self, folder: Path, manifest: ImageManifest) -> None:
         self._stack = ExitStack()
         try:
             self._parts = [
@@ -366,14 +366,14 @@ def _after(data: "mmap.mmap", at: int) -> int:
 # --- the folder --------------------------------------------------------------------------------------------------
 
 
-def write_manifest(folder: Path, manifest: Manifest, signer: Signer) -> Path:
+def write_manifest(folder: Path, manifest: ImageManifest, signer: Signer) -> Path:
     """Write the signed manifest, durably, as the last file of an image."""
     path = folder / manifest.name
     disk.write(path, encode(manifest, signer))
     return path
 
 
-def tidy(folder: Path, keep: int, newest: Manifest) -> list[str]:
+def tidy(folder: Path, keep: int, newest: ImageManifest) -> list[str]:
     """Remove what belongs to none of the last images of this store and namespace; the names of what went."""
     named = _names(newest)
     for path in manifests(folder):
@@ -397,7 +397,7 @@ def tidy(folder: Path, keep: int, newest: Manifest) -> list[str]:
     return [path.name for path in unused]
 
 
-def _names(manifest: Manifest) -> set[str]:
+def _names(manifest: ImageManifest) -> set[str]:
     """Return the files of an image."""
     return {manifest.name, *(name for part in manifest.parts for name in (part.name, part.name + ".idx"))}
 

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 from holdproof.crypto.mst import Get
 from holdproof.errors import NotFoundError
-from holdproof.memory.images.image_files import Manifest
+from holdproof.memory.images.image_files import ImageManifest
 from holdproof.memory.objects import commits, objects, records
 from holdproof.memory.objects.records import OBJECT
 from holdproof.memory.objects.tree_transaction import TreeReader
@@ -15,7 +15,7 @@ from holdproof.model.page import Page
 class Image:
     """The newest state of an image; every block is hashed when it is read."""
 
-    def __init__(self, manifest: Manifest, get: Get, close: Callable[[], None]) -> None:
+    def __init__(self, manifest: ImageManifest, get: Get, close: Callable[[], None]) -> None:
         self.manifest = manifest
         self._close = close
         self._view = TreeReader(get, commits.parse(manifest.root))

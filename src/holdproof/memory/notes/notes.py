@@ -22,7 +22,7 @@ from holdproof.db import Row, Tx, Work, Write, ask, sql
 from holdproof.errors import FormatError, InvalidInputError, NotFoundError
 from holdproof.evidence import erasable
 from holdproof.memory.notes import filters
-from holdproof.memory.objects.object_checks import CheckedPage, Flaw
+from holdproof.memory.objects.object_checks import CheckedPage, ObjectFlaw
 from holdproof.memory.objects.tree_transaction import MAIN
 from holdproof.memory.search.vectors import load_exact
 from holdproof.model import jsontext
@@ -445,8 +445,10 @@ def check_page(tx: Tx, after: int | None) -> CheckedPage:
     for n, field, dimensions, vector in tx.all(_ROW_VECTORS, wanted=json.dumps(numbers)):
         vectors[n][field] = vector
         if len(vector) != 4 * dimensions:
-            flaws.append(Flaw("note_vectors", f"{n} {field}", "a vector of a note has another length than it says"))
+            flaws.append(
+                ObjectFlaw("note_vectors", f"{n} {field}", "a vector of a note has another length than it says")
+            )
     for n, path, key, value, h in rows:
         if row_hash(path, key, value, vectors[n]) != h:
-            flaws.append(Flaw("notes", str(n), "a note, or a vector of it, is damaged or was edited"))
+            flaws.append(ObjectFlaw("notes", str(n), "a note, or a vector of it, is damaged or was edited"))
     return CheckedPage(len(rows), flaws, numbers[-1] if len(rows) == _CHECKED_PAGE else None)

@@ -30,7 +30,7 @@ _NODE: Final = b"\xa2\x61e"
 _PAGE: Final = 100
 
 
-class Flaw(NamedTuple):
+class ObjectFlaw(NamedTuple):
     """Something that does not hold: in which table, of which row, what."""
 
     table: str
@@ -44,7 +44,7 @@ class CheckedPage(NamedTuple):
     """A verified page: how many rows, what is wrong with them, and where the next page begins (None: the end)."""
 
     rows: int
-    flaws: list[Flaw]
+    flaws: list[ObjectFlaw]
     last: Any
 
 
@@ -54,7 +54,7 @@ class CheckedPage(NamedTuple):
 def content(tx: Tx, after: int | bytes | None) -> CheckedPage:
     """One page of blocks: each is what its CID names, and has what it needs."""
     page = blocks.page(tx, after, _PAGE)
-    flaws: list[Flaw] = []
+    flaws: list[ObjectFlaw] = []
     needed: dict[CID, list[CID]] = {}
     for raw, data in page.blocks:
         try:
@@ -63,11 +63,11 @@ def content(tx: Tx, after: int | bytes | None) -> CheckedPage:
             for link in needs(cid, data):
                 needed.setdefault(link, []).append(cid)
         except (HoldproofError, TypeError) as error:
-            flaws.append(Flaw("objects", _shown(raw), f"a block is damaged or was exchanged: {error}"))
+            flaws.append(ObjectFlaw("objects", _shown(raw), f"a block is damaged or was exchanged: {error}"))
     # Missing blocks are rare: only then are the trees walked to see who needs them.
     lacking = {link: needed[link] for link in blocks.missing(tx, needed)}
     for link, cid in _missed(tx, lacking) if lacking else ():
-        flaws.append(Flaw("objects", str(link), f"a block is missing that {cid} needs"))
+        flaws.append(ObjectFlaw("objects", str(link), f"a block is missing that {cid} needs"))
     return CheckedPage(len(page.blocks), flaws, page.last)
 
 
@@ -176,7 +176,7 @@ def snapshots(tx: Tx, after: str | None) -> CheckedPage:
         except HoldproofError as error:
             wrong = f"the snapshot cannot be read: {error}"
         if wrong:
-            flaws.append(Flaw("snapshots", row.id, wrong))
+            flaws.append(ObjectFlaw("snapshots", row.id, wrong))
     return CheckedPage(len(rows), flaws, rows[-1].id if len(rows) == _PAGE else None)
 
 
@@ -199,7 +199,7 @@ def _wrong(tx: Tx, row: _SnapshotRow, ring: dict[str, Key]) -> str:
 # --- refs and indexes --------------------------------------------------------------------------------------------
 
 
-def names(tx: Tx) -> tuple[list[str], list[Flaw]]:
+def names(tx: Tx) -> tuple[list[str], list[ObjectFlaw]]:
     """Return the namespaces that have objects, and refs that lead nowhere."""
     namespaces = []
     flaws = []
@@ -211,7 +211,7 @@ def names(tx: Tx) -> tuple[list[str], list[Flaw]]:
             else:
                 commits.get(tx, str(ref.cid), ns=ref.ns)
         except (HoldproofError, NotFoundError) as error:
-            flaws.append(Flaw("refs", ref.name, f"the ref leads nowhere: {error}"))
+            flaws.append(ObjectFlaw("refs", ref.name, f"the ref leads nowhere: {error}"))
     return namespaces, flaws
 
 
@@ -258,19 +258,19 @@ class _IndexRow(NamedTuple):
     words: str | None
 
 
-def _unfit(view: TreeReader, key: str, cid: CID, row: _IndexRow | None) -> Iterator[Flaw]:
+def _unfit(view: TreeReader, key: str, cid: CID, row: _IndexRow | None) -> Iterator[ObjectFlaw]:
     """Find what history, index and words have wrong about an object."""
     name = str(cid)
     if row is None or (row.cid, row.history_cid) != (name, name):
-        yield Flaw("object_index", key, "index or history is not what the tree says")
+        yield ObjectFlaw("object_index", key, "index or history is not what the tree says")
         return
     kind, parent, words = _expected(view, cid)
     if (row.type, row.parent) != (kind, parent):
-        yield Flaw("object_index", key, "the index has another type or parent than the object")
+        yield ObjectFlaw("object_index", key, "the index has another type or parent than the object")
     if row.text_cid is None:
-        yield Flaw("object_text", key, "a search does not find the object", missing=True)
+        yield ObjectFlaw("object_text", key, "a search does not find the object", missing=True)
     elif (row.text_cid, row.words) != (name, words):
-        yield Flaw("object_text", key, "a search finds the object by words that it has not")
+        yield ObjectFlaw("object_text", key, "a search finds the object by words that it has not")
 
 
 def _expected(view: TreeReader, cid: CID) -> tuple[str | None, str | None, str | None]:
@@ -304,9 +304,9 @@ def vectors(tx: Tx, ns: str, after: str | None) -> CheckedPage:
         vector = _vector(view, cid)
         row = rows.get(key[len(META) :])
         if row is None and vector is not None:
-            flaws.append(Flaw("object_vectors", key, "a search by vector does not find the object", missing=True))
+            flaws.append(ObjectFlaw("object_vectors", key, "a search by vector does not find the object", missing=True))
         elif row is not None and (vector is None or row != (str(cid), *vector)):
-            flaws.append(Flaw("object_vectors", key, "a search finds the object by a vector that it has not"))
+            flaws.append(ObjectFlaw("object_vectors", key, "a search finds the object by a vector that it has not"))
     return CheckedPage(len(page), flaws, page[-1][0] if len(page) == _PAGE else None)
 
 
@@ -323,7 +323,7 @@ def vector_rows(tx: Tx, ns: str, after: str | None) -> CheckedPage:
     view = tree_transaction.view(tx, tree_transaction.root(tx, ns))
     rows = tx.all(_VECTOR_ROWS, ns=ns, after=after or "", limit=_PAGE)
     flaws = [
-        Flaw("object_vectors", key, "there is a vector of an object that has none")
+        ObjectFlaw("object_vectors", key, "there is a vector of an object that has none")
         for key, cid in rows
         if str(_at(view, META, key)) != cid
     ]
@@ -343,7 +343,7 @@ def index(tx: Tx, ns: str, after: str | None) -> CheckedPage:
     view = tree_transaction.view(tx, tree_transaction.root(tx, ns))
     rows = tx.all(_ROWS, ns=ns, after=after or "", limit=_PAGE)
     flaws = [
-        Flaw("object_index", key, "the index has an object that the tree has not")
+        ObjectFlaw("object_index", key, "the index has an object that the tree has not")
         for key, cid in rows
         if str(_at(view, OBJECT, key)) != cid
     ]

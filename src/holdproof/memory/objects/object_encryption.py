@@ -17,7 +17,7 @@ from holdproof.crypto import dagcbor_fast
 from holdproof.db import Tx
 from holdproof.errors import FormatError, NotFoundError
 from holdproof.memory.objects import records
-from holdproof.memory.objects.records import Record, Sealed
+from holdproof.memory.objects.records import ObjectRecord, Sealed
 
 MOST: Final = 1 << 30
 
@@ -30,7 +30,7 @@ def no_key(envelope: bytes) -> bytes:
     raise NotFoundError("an image carries no keys of subjects", subject=encryption.subject_of(envelope))
 
 
-def close(tx: Tx, record: Record) -> Record:
+def close(tx: Tx, record: ObjectRecord) -> ObjectRecord:
     """Return the record as it is stored: sealed if it is a subject's."""
     if record.subject is None:
         return record
@@ -40,7 +40,7 @@ def close(tx: Tx, record: Record) -> Record:
     return record._replace(content=Sealed(encryption.seal_for(tx, record.subject, data)), attributes={})
 
 
-def opened(record: Record, open: Open) -> Record:
+def opened(record: ObjectRecord, open: Open) -> ObjectRecord:
     """A whole record as it was put; ErasedError where its subject was erased, NotFoundError where the key is not."""
     if not isinstance(record.content, Sealed):
         return record

@@ -30,7 +30,7 @@ from holdproof.errors import (
     StaleVersionError,
 )
 from holdproof.memory.objects import commits, records, tree_transaction
-from holdproof.memory.objects.records import MAX_INT, OBJECT, Record
+from holdproof.memory.objects.records import MAX_INT, OBJECT, ObjectRecord
 from holdproof.memory.objects.tree_transaction import MAIN, TreeReader, TreeTransaction
 from holdproof.model.memory import Object, ObjectVersion
 from holdproof.model.page import Page, cut_page
@@ -193,7 +193,7 @@ def _put(edit: TreeTransaction, id: str, draft: Any) -> None:
         edit.put_meta(id, meta, record.subject)
 
 
-def _subject_of(edit: TreeTransaction, now: Record) -> str | None:
+def _subject_of(edit: TreeTransaction, now: ObjectRecord) -> str | None:
     """Return whose an object is and stays, by handle; ErasedError if that subject was erased."""
     handle = edit.holder(now)
     if handle is not None:
@@ -212,7 +212,7 @@ def _version(edit: TreeTransaction, key: str, cid: CID | None, chosen: int | Non
     return max(edit.newest(key)) + 1
 
 
-def _same(edit: TreeTransaction, now: Record, record: Record, version: int | None) -> bool:
+def _same(edit: TreeTransaction, now: ObjectRecord, record: ObjectRecord, version: int | None) -> bool:
     """Return whether an object is what was wanted, but for a version that nobody chose."""
     if edit.holder(now) != record.subject:
         return False
@@ -221,7 +221,7 @@ def _same(edit: TreeTransaction, now: Record, record: Record, version: int | Non
     return next(reversed(records.encode(like))) == next(reversed(records.encode(edit.whole(now))))
 
 
-def _record(id: str, draft: Draft) -> Record:
+def _record(id: str, draft: Draft) -> ObjectRecord:
     kind = draft.get("type")
     parent = draft.get("parent")
     children = draft.get("children") or ()
@@ -236,7 +236,7 @@ def _record(id: str, draft: Draft) -> Record:
         raise InvalidInputError("attributes and meta are maps", id=id)
     if not isinstance(draft.get("subject"), str | None):
         raise InvalidInputError("a subject is a text", id=id)
-    return Record(id, kind, draft.get("content"), dict(attributes or {}), parent, tuple(children), 0)
+    return ObjectRecord(id, kind, draft.get("content"), dict(attributes or {}), parent, tuple(children), 0)
 
 
 def _delete(edit: TreeTransaction, id: str, key: str) -> None:
@@ -376,7 +376,7 @@ def read(view: TreeReader, key: str, ns: str, *, hidden: bool = True) -> Object:
         return _to_object(closed, cid, {}, ns, hidden=why)
 
 
-def _to_object(whole: Record, cid: CID, meta: dict[str, Any], ns: str, hidden: str | None = None) -> Object:
+def _to_object(whole: ObjectRecord, cid: CID, meta: dict[str, Any], ns: str, hidden: str | None = None) -> Object:
     return Object(
         whole.id,
         whole.type,

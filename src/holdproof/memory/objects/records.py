@@ -45,7 +45,7 @@ _FLOAT = struct.Struct(">d")
 _MAX_DEPTH: Final = 100
 
 
-class Record(NamedTuple):
+class ObjectRecord(NamedTuple):
     """What a record says; `content` may still be `Pieces` or `Sealed`."""
 
     id: str
@@ -106,7 +106,7 @@ def id_of(key: str) -> str:
 # --- records -----------------------------------------------------------------------------------------------------
 
 
-def encode(record: Record) -> dict[CID, bytes]:
+def encode(record: ObjectRecord) -> dict[CID, bytes]:
     """Return the blocks of a record, its own last."""
     encoded_blocks: dict[CID, bytes] = {}
     content = _cut(record.content, encoded_blocks)
@@ -146,7 +146,7 @@ def _encoded(value: Value) -> bytes:
     return b"\x80" if value == [] else dagcbor_fast.encode(value)
 
 
-def decode(data: bytes) -> Record:
+def decode(data: bytes) -> ObjectRecord:
     """Return a record from untrusted bytes."""
     fields = dagcbor_fast.decode(data)
     if not isinstance(fields, dict) or fields.keys() != _FIELDS or fields["v"] != 1:
@@ -164,7 +164,7 @@ def decode(data: bytes) -> Record:
     content = _pieces(fields["content"]) or lift(fields["content"])
     if attributes and is_sealed(content):
         raise FormatError("record: attributes beside sealed content", id=id)
-    return Record(id, kind, content, attributes, parent, tuple(str(child) for child in children), version)
+    return ObjectRecord(id, kind, content, attributes, parent, tuple(str(child) for child in children), version)
 
 
 def encode_meta(id: str, meta: Mapping[str, Any] | Sealed) -> tuple[CID, bytes]:
@@ -186,7 +186,7 @@ def decode_meta(data: bytes) -> tuple[str, dict[str, Any] | Sealed]:
     return id, meta
 
 
-def whole(record: Record, get: Get) -> Record:
+def whole(record: ObjectRecord, get: Get) -> ObjectRecord:
     """Return the record with its content put together from its pieces, each hashed."""
     pieces = record.content
     if not isinstance(pieces, Pieces):

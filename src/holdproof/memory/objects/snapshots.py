@@ -25,7 +25,7 @@ from holdproof.errors import FormatError, InvalidInputError, MergeConflictError,
 from holdproof.evidence import keys
 from holdproof.memory.objects import commits, objects, records, snapshot_import, tree_transaction
 from holdproof.memory.objects.commits import NEWEST, CommitNote
-from holdproof.memory.objects.records import META, OBJECT, Record
+from holdproof.memory.objects.records import META, OBJECT, ObjectRecord
 from holdproof.memory.objects.tree_transaction import MAIN, TreeReader, TreeTransaction
 from holdproof.model.memory import Diff, Difference, Object, Snapshot
 from holdproof.model.page import Page, cut_page
@@ -221,7 +221,7 @@ def _clashes(edit: TreeTransaction, theirs: TreeChange) -> bool:
     return ours != other._replace(version=ours.version)
 
 
-def _opened(edit: TreeTransaction, record: Record) -> Record:
+def _opened(edit: TreeTransaction, record: ObjectRecord) -> ObjectRecord:
     """Return a sealed record as it was put; where it cannot be opened, as it is."""
     try:
         return edit.whole(record)

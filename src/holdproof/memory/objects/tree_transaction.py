@@ -20,7 +20,7 @@ from holdproof.db import Tx, sql
 from holdproof.errors import FormatError
 from holdproof.memory.objects import object_encryption, records, refs
 from holdproof.memory.objects.object_encryption import Open
-from holdproof.memory.objects.records import META, OBJECT, Record, Sealed
+from holdproof.memory.objects.records import META, OBJECT, ObjectRecord, Sealed
 from holdproof.memory.objects.refs import Ref
 from holdproof.memory.search import search_index, vectors
 from holdproof.memory.search.search_index import Text
@@ -67,18 +67,18 @@ class TreeReader:
             return None
         return mst.find(self.get, self.root, key)
 
-    def record(self, cid: CID, key: str | None = None) -> Record:
+    def record(self, cid: CID, key: str | None = None) -> ObjectRecord:
         """Return a record, hashed; with a key, only if it is that object's."""
         record = records.decode(blocks.require(self.get, cid))
         if key is not None and records.key_of(record.id) != key:
             raise FormatError("record: of another object than its key says", key=key, id=record.id)
         return record
 
-    def whole(self, record: Record) -> Record:
+    def whole(self, record: ObjectRecord) -> ObjectRecord:
         """Return the record as it was put: its content from its pieces, unsealed."""
         return object_encryption.opened(records.whole(record, self.get), self.open)
 
-    def holder(self, record: Record) -> str | None:
+    def holder(self, record: ObjectRecord) -> str | None:
         """Return whose record it is, by handle; None where it is nobody's."""
         if record.subject is not None or not records.is_sealed(record.content):
             return record.subject
@@ -108,7 +108,7 @@ class TreeTransaction(TreeReader):
         self.tx = tx
         self.changes: dict[str, CID | None] = {}
         self.blocks: dict[CID, bytes] = {}
-        self.known: dict[CID, Record] = {}
+        self.known: dict[CID, ObjectRecord] = {}
         self._newest: dict[str, LatestVersion] = {}
         self.metas: dict[CID, Mapping[str, Any]] = {}
 
@@ -130,7 +130,7 @@ class TreeTransaction(TreeReader):
         self.preload_versions([key])
         return self._newest[key]
 
-    def put(self, record: Record) -> CID:
+    def put(self, record: ObjectRecord) -> CID:
         """Let an object be this record, sealed if it is a subject's."""
         encoded = records.encode(object_encryption.close(self.tx, record))
         cid = next(reversed(encoded))

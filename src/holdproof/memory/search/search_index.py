@@ -8,7 +8,7 @@ from typing import Any, Final, NamedTuple
 from holdproof.crypto.mst import Get
 from holdproof.db import Tx, sql
 from holdproof.memory.objects import records
-from holdproof.memory.objects.records import Record
+from holdproof.memory.objects.records import ObjectRecord
 
 MOST_BYTES: Final = 1 << 18
 """A text search of PostgreSQL has no room for much more."""
@@ -71,7 +71,7 @@ def words(text: str) -> list[str]:
     return tokens if len(folded) <= _LONGEST else [word[:_LONGEST] for word in tokens]
 
 
-def body(record: Record, get: Get) -> str:
+def body(record: ObjectRecord, get: Get) -> str:
     """Return all words of a record's content and attributes, up to the bound; none of what is sealed."""
     if record.subject is not None or records.is_sealed(record.content):
         return ""

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from holdproof.db import Tx, sql
 from holdproof.errors import HoldproofError
-from holdproof.memory.objects.object_checks import CheckedPage, Flaw
+from holdproof.memory.objects.object_checks import CheckedPage, ObjectFlaw
 from holdproof.memory.threads import channel_values, thread_states
 from holdproof.memory.threads.channel_values import Digest, ListRef, Ref, ThreadBlocks
 
@@ -27,7 +27,7 @@ def blocks(tx: Tx, after: tuple[int, bytes] | None) -> CheckedPage:
     thread, h = after or (-1, b"")
     rows = tx.all(_BLOCKS, thread=thread, h=h, limit=_PAGE)
     flaws = [
-        Flaw("thread_blocks", f"{thread} {digest.hex()}", "a block of a thread is damaged or was exchanged")
+        ObjectFlaw("thread_blocks", f"{thread} {digest.hex()}", "a block of a thread is damaged or was exchanged")
         for thread, digest, data in rows
         if sha256(data).digest() != digest
     ]
@@ -54,7 +54,7 @@ def checkpoints(tx: Tx, after: int | None) -> CheckedPage:
         except (HoldproofError, TypeError) as error:
             what = f"a checkpoint cannot be read: {error}"
         if what:
-            flaws.append(Flaw("thread_checkpoints", str(n), what))
+            flaws.append(ObjectFlaw("thread_checkpoints", str(n), what))
     return CheckedPage(len(rows), flaws, rows[-1][0] if len(rows) == _PAGE else None)
 
 
@@ -79,7 +79,7 @@ def writes(tx: Tx, after: tuple[Any, ...] | None) -> CheckedPage:
         except (HoldproofError, TypeError) as error:
             what = f"what a task wrote cannot be read: {error}"
         if what:
-            flaws.append(Flaw("thread_writes", " ".join(map(str, key)), what))
+            flaws.append(ObjectFlaw("thread_writes", " ".join(map(str, key)), what))
     return CheckedPage(len(rows), flaws, tuple(rows[-1][:5]) if len(rows) == _PAGE else None)
 
 

@@ -21,7 +21,7 @@ _NULL: Final = b"\xf6"
 _JSON: Final[Callable[[Any], str]] = json.JSONEncoder(allow_nan=False, sort_keys=True, separators=(",", ":")).encode
 
 
-class State(NamedTuple):
+class CheckpointState(NamedTuple):
     """What the `state` of a checkpoint's row says."""
 
     refs: dict[str, Ref]
@@ -31,7 +31,7 @@ class State(NamedTuple):
     parent_h: bytes | None
 
 
-def encode(state: State) -> bytes:
+def encode(state: CheckpointState) -> bytes:
     """Return a state as it is written."""
     if not isinstance(state.own, bytes):
         raise InvalidInputError("the state of a checkpoint is bytes")
@@ -43,12 +43,12 @@ def encode(state: State) -> bytes:
     return b"".join([b"\xa4\x61c", channels, b"\x61n", needs, b"\x61p", parent, b"\x61s", _bytes(state.own)])
 
 
-def decode(blob: bytes) -> State:
+def decode(blob: bytes) -> CheckpointState:
     """Return the state in a checkpoint's row; FormatError where it is none."""
     match dagcbor_fast.decode(blob, max_size=_MOST):
         case {"c": dict(refs), "n": list(needs), "p": (bytes() | None) as parent_h, "s": bytes(own)} if _sorted(needs):
             values = {channel: channel_values.decode(ref) for channel, ref in refs.items()}
-            return State(values, own, tuple(map(str, needs)), parent_h)
+            return CheckpointState(values, own, tuple(map(str, needs)), parent_h)
     raise FormatError("the state of a checkpoint is malformed")
 
 

@@ -24,7 +24,7 @@ from holdproof.errors import InvalidInputError, NotFoundError, StaleWriterError,
 from holdproof.memory.objects.tree_transaction import MAIN
 from holdproof.memory.threads import channel_values, thread_states
 from holdproof.memory.threads.channel_values import LruCache, Ref, ThreadBlocks
-from holdproof.memory.threads.thread_states import State, json_text, name
+from holdproof.memory.threads.thread_states import CheckpointState, json_text, name
 from holdproof.model.page import Page, cut_page
 from holdproof.model.threads import Checkpoint, PendingWrite, SavedCheckpoint
 
@@ -105,7 +105,7 @@ def put_checkpoint(
     thread = line.thread
     space = ThreadBlocks(tx, thread.n)
     refs = _refs(space, channels, keep, _before(tx, line, parent_id))
-    blob = thread_states.encode(State(refs, state, tuple(needs), line.parent_h))
+    blob = thread_states.encode(CheckpointState(refs, state, tuple(needs), line.parent_h))
     text = json_text(metadata or {}, "metadata")
     h = thread_states.row_hash(checkpoint_ns, (new, parent_id, run_id), text, blob)
     space.flush()

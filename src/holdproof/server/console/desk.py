@@ -115,17 +115,17 @@ class _Guarded:
 
 class _Noun:
     def __init__(self, face: Holdproof, caller: Caller, ns: str, noun: str) -> None:
-        self._face, self._caller, self._ns, self._noun = face, caller, ns, noun
+        self._executor, self._caller, self._ns, self._noun = face, caller, ns, noun
 
     def __getattr__(self, verb: str) -> Any:
-        bound = _bound(self._face, self._noun, verb)
+        bound = _bound(self._executor, self._noun, verb)
         signature = inspect.signature(bound)
 
         async def ask(*args: Any, **kwargs: Any) -> Any:
             if "ns" in signature.parameters and self._noun not in _UNSPACED:
                 kwargs.setdefault("ns", self._ns)
             given = signature.bind(*args, **kwargs).arguments
-            await permit(self._face, self._caller, self._noun, verb, given)
+            await permit(self._executor, self._caller, self._noun, verb, given)
             return await bound(*args, **kwargs)
 
         return ask

@@ -47,7 +47,7 @@ class Codec(Protocol):
         ...
 
 
-class Plain:
+class PlainCodec:
     """The numbers themselves: one product of matrix and vector."""
 
     name = "plain"
@@ -112,7 +112,7 @@ class Int8:
 
 def best() -> Codec:
     """The faster codec if numkong is installed; both lead to the same results."""
-    return Int8() if find_spec("numkong") else Plain()
+    return Int8() if find_spec("numkong") else PlainCodec()
 
 
 class Signs:

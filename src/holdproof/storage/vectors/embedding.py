@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from holdproof.db import Call, Read, Row, Tx, Work, Write, ask, lock_exclusive, sql
 from holdproof.errors import EmbedderMissingError, EmbeddingMismatchError, InvalidInputError
 from holdproof.storage.vectors import vector_rows, vector_validation
-from holdproof.storage.vectors.vector_rows import Facts, Vector
+from holdproof.storage.vectors.vector_rows import Facts, NewVector
 
 _PAGE = 64
 
@@ -30,13 +30,13 @@ class _Target(NamedTuple):
 
 def embed_vector(
     embedder: Embedder | None, id: str, content: str, metadata: Mapping[str, Any] | None, dimensions: int
-) -> Work[Vector]:
+) -> Work[NewVector]:
     """Embed a text; return the vector to be stored."""
     # Everything that can be refused is checked before the embedder, which may be slow and cost money.
     id = vector_validation.identity(id)
     text = vector_validation.metadata(metadata)
     numbers = yield from embed_text(embedder, content)
-    return Vector(id, vector_validation.vector(numbers, dimensions), text, content)
+    return NewVector(id, vector_validation.vector(numbers, dimensions), text, content)
 
 
 def embed_text(embedder: Embedder | None, content: str) -> Work[Any]:

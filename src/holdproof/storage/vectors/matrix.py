@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from holdproof.storage.vectors.codecs import Arrays, Codec, Floats, Rows, Signs
-from holdproof.storage.vectors.vector_rows import Change
+from holdproof.storage.vectors.vector_rows import VectorChange
 
 _ROOM = 1024
 _MANY_DEAD = 4
@@ -100,7 +100,7 @@ class Matrix:
             self.total = int(stamps.sum(dtype=np.uint64))
             self._dead = np.flatnonzero(stamps == 0)
 
-    def apply(self, changes: Sequence[Change]) -> None:
+    def apply(self, changes: Sequence[VectorChange]) -> None:
         """Apply changes in their order; of several for one id the last counts."""
         last = {change.id: change for change in changes}
         with self.lock:
@@ -126,7 +126,7 @@ class Matrix:
             self._arrays["stamps"][rows] = 0
             self._dead = np.concatenate([self._dead, np.array(rows, np.intp)])
 
-    def _append(self, new: list[Change]) -> None:
+    def _append(self, new: list[VectorChange]) -> None:
         if not new:
             return
         start = self._count

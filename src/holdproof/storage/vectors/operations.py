@@ -20,7 +20,7 @@ from holdproof.storage.vectors import embedding, vector_rows, vector_validation
 from holdproof.storage.vectors.embedding import Embedder
 from holdproof.storage.vectors.finders import Finder
 from holdproof.storage.vectors.replica import VectorStoreState
-from holdproof.storage.vectors.vector_rows import Vector
+from holdproof.storage.vectors.vector_rows import NewVector
 
 _TOGETHER = 1000
 
@@ -50,7 +50,7 @@ def add(
 def add_many(opened: OpenVectors, items: Iterable[Item]) -> Work[int]:
     """Store vectors, a thousand in a commit; return how many."""
     count = 0
-    batch: list[Vector] = []
+    batch: list[NewVector] = []
     # Checked one by one, so that an iterator of any length needs no more memory than a batch.
     for id, vector, metadata in items:
         batch.append(_checked(opened, id, vector, metadata))
@@ -63,16 +63,16 @@ def add_many(opened: OpenVectors, items: Iterable[Item]) -> Work[int]:
     return count
 
 
-def _checked(opened: OpenVectors, id: str, vector: Numbers, metadata: Mapping[str, Any] | None) -> Vector:
+def _checked(opened: OpenVectors, id: str, vector: Numbers, metadata: Mapping[str, Any] | None) -> NewVector:
     opened.check_open()
-    return Vector(
+    return NewVector(
         vector_validation.identity(id),
         vector_validation.vector(vector, opened.facts.dimensions),
         vector_validation.metadata(metadata),
     )
 
 
-def _put(opened: OpenVectors, vectors: list[Vector]) -> Work[None]:
+def _put(opened: OpenVectors, vectors: list[NewVector]) -> Work[None]:
     key = opened.facts.key
     yield Write(lambda tx: vector_rows.put_all(tx, vectors, key=key))
 

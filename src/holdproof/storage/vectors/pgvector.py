@@ -20,7 +20,7 @@ from holdproof.model.storage import SearchResult
 from holdproof.storage.vectors import ranking, vector_rows
 from holdproof.storage.vectors.finders import Unit
 from holdproof.storage.vectors.replica import VectorStoreState
-from holdproof.storage.vectors.vector_rows import Change, VectorRow
+from holdproof.storage.vectors.vector_rows import VectorChange, VectorRow
 from holdproof.storage.vectors.vector_validation import matches
 
 _PAGE: Final = 500
@@ -169,7 +169,7 @@ class ServerFinder:
 _ASK = sql_postgres("SELECT set_config('hnsw.ef_search', :far, true), set_config('enable_indexscan', :index, true)")
 
 
-def _numbers(change: Change) -> np.ndarray[Any, Any]:
+def _numbers(change: VectorChange) -> np.ndarray[Any, Any]:
     assert change.vector is not None
     return np.frombuffer(change.vector, "<f4")
 

@@ -16,7 +16,7 @@ from holdproof.errors import ClosedError
 from holdproof.storage.vectors import sidecar, vector_rows
 from holdproof.storage.vectors.embedding import Embedder
 from holdproof.storage.vectors.matrix import Matrix, View
-from holdproof.storage.vectors.vector_rows import Change, Facts
+from holdproof.storage.vectors.vector_rows import Facts, VectorChange
 
 _PAGE = 1000
 _WORTH_A_FILE = 5_000
@@ -104,7 +104,7 @@ class MatrixReplica:
         self._moment = moment.order
         return True
 
-    def _apply(self, page: list[Change]) -> None:
+    def _apply(self, page: list[VectorChange]) -> None:
         self.matrix.apply(page)
         self.unsaved += len(page)
 

@@ -33,7 +33,7 @@ class Facts(NamedTuple):
     swept: int
 
 
-class Vector(NamedTuple):
+class NewVector(NamedTuple):
     """A vector to be stored."""
 
     id: str
@@ -42,7 +42,7 @@ class Vector(NamedTuple):
     content: str | None = None
 
 
-class Change(NamedTuple):
+class VectorChange(NamedTuple):
     """A row that changed; a tombstone has the stamp 0 and no vector."""
 
     number: int
@@ -165,20 +165,20 @@ _PUT_TEXT = sql(
 _DROP_TEXT = sql("DELETE FROM embedding_metadata WHERE source_id = :id")
 
 
-def put_all(tx: Tx, vectors: Iterable[Vector], *, key: str) -> None:
+def put_all(tx: Tx, vectors: Iterable[NewVector], *, key: str) -> None:
     """Store vectors, replacing those with the same ids; raises EmbeddingMismatchError for an old key."""
     lock_shared(tx, WRITERS)
     for vector in vectors:
         _put(tx, vector, key)
 
 
-def put(tx: Tx, vector: Vector, *, key: str) -> None:
+def put(tx: Tx, vector: NewVector, *, key: str) -> None:
     """Store a vector, replacing the one with its id; raises EmbeddingMismatchError for an old key."""
     lock_shared(tx, WRITERS)
     _put(tx, vector, key)
 
 
-def _put(tx: Tx, vector: Vector, key: str) -> None:
+def _put(tx: Tx, vector: NewVector, key: str) -> None:
     id, data, metadata, content = vector
     tx.guard(_PUT, _replaced, id=id, stamp=stamp(tx), vector=data, metadata=metadata, key=key)
     # A vector that was added without a text must not keep the text of its predecessor.
@@ -245,9 +245,9 @@ _CHANGES = sql(
 )
 
 
-def changes(tx: Tx, change: int, id: str, *, limit: int) -> list[Change]:
+def changes(tx: Tx, change: int, id: str, *, limit: int) -> list[VectorChange]:
     """Read what changed after that number and id, in order."""
-    return [Change._make(row) for row in tx.all(_CHANGES, change=change, id=id, limit=limit)]
+    return [VectorChange._make(row) for row in tx.all(_CHANGES, change=change, id=id, limit=limit)]
 
 
 class Description(NamedTuple):

@@ -202,7 +202,7 @@ def _copy_postgres(context: Context, folder: Path, keys: bool, tell: Progress) -
 _SERVERS = {"sqlite": _copy_sqlite, "postgres": _copy_postgres}
 
 
-_BATTLES = sql(
+_EVALUATIONS = sql(
     "SELECT b.id, b.ns, b.battle_id FROM battles b WHERE b.id > :after AND NOT EXISTS (SELECT 1 FROM battles e"
     " WHERE e.ns = b.ns AND e.battle_id = b.battle_id AND e.id < b.id) ORDER BY b.id LIMIT :limit"
 )
@@ -211,7 +211,7 @@ _BATTLES = sql(
 def _write_dboms(tx: Tx, dboms: Path) -> None:
     """Write the DBOM files of the copied rows, each evaluation once, at its first row."""
     after = 0
-    while page := tx.all(_BATTLES, after=after, limit=_PAGE):
+    while page := tx.all(_EVALUATIONS, after=after, limit=_PAGE):
         # Pages bound the memory; the first row of an evaluation stands for all of its files.
         after = page[-1][0]
         for _, ns, evaluation_id in page:

@@ -18,7 +18,7 @@ from holdproof.db.sqlite import check_file
 from holdproof.errors import HoldproofError
 from holdproof.memory.notes import notes
 from holdproof.memory.objects import object_checks
-from holdproof.memory.objects.object_checks import CheckedPage, Flaw
+from holdproof.memory.objects.object_checks import CheckedPage, ObjectFlaw
 from holdproof.memory.threads import thread_checks
 from holdproof.model.verdicts import Verdict
 from holdproof.model.verify import Finding
@@ -64,7 +64,7 @@ def _pages(context: HasDatabase, findings: Findings, what: str, check: Callable[
         after = page.last
 
 
-def _finding(flaw: Flaw) -> Finding:
+def _finding(flaw: ObjectFlaw) -> Finding:
     return Finding(Verdict.TAMPERED, flaw.what, RESTORE, table=flaw.table, row=flaw.row)
 
 

@@ -45,7 +45,7 @@ _REMEDY: Final = "do not rely on this bundle; ask its sender for another and say
 
 
 @dataclass(frozen=True, slots=True)
-class Record:
+class ProvenRecord:
     """A record whose leaf is proven to be under the head."""
 
     table: str
@@ -184,7 +184,9 @@ def _check_handles(entries: list[Mapping[str, Any]]) -> None:
         handles.add(str(entry["leaf_id"]))
 
 
-def _record(members: Mapping[str, bytes], entry: Mapping[str, Any], trust: Trust, head: SignedCheckpoint) -> Record:
+def _record(
+    members: Mapping[str, bytes], entry: Mapping[str, Any], trust: Trust, head: SignedCheckpoint
+) -> ProvenRecord:
     name = str(entry["name"])
     content = members[f"{name}.json"]
     leaf = members[f"{name}.leaf.json"]
@@ -209,10 +211,10 @@ def _record(members: Mapping[str, bytes], entry: Mapping[str, Any], trust: Trust
     # The head itself was checked against keys that counted at its size; here it only has to be the same head.
     log_keys = [VerifierKey(origin, ED25519, key) for key in trust.of("log")]
     tlog_proof.verify(proof, merkle.leaf_hash(leaf), origin=origin, log_keys=log_keys)
-    return Record(str(fields.get("p")).partition("/")[0], proof.index, str(fields.get("t")), value)
+    return ProvenRecord(str(fields.get("p")).partition("/")[0], proof.index, str(fields.get("t")), value)
 
 
-def _evaluation(members: Mapping[str, bytes], subject: str, records: list[Record], trust: Trust) -> list[Finding]:
+def _evaluation(members: Mapping[str, bytes], subject: str, records: list[ProvenRecord], trust: Trust) -> list[Finding]:
     """Check the record of an evaluation: its DBOM, the judge's signature, and that the key counted then."""
     record = next((each for each in records if (each.table, each.kind) == ("battles", "dbom")), None)
     if record is None or record.content.get("battle_id") != subject or record.content.get("ns") != MAIN:
@@ -245,7 +247,7 @@ def _evaluation(members: Mapping[str, bytes], subject: str, records: list[Record
     return []
 
 
-def _imported(members: Mapping[str, bytes], subject: str, records: list[Record], trust: Trust) -> list[Finding]:
+def _imported(members: Mapping[str, bytes], subject: str, records: list[ProvenRecord], trust: Trust) -> list[Finding]:
     """Check an imported evaluation: the log proves that it was imported like that, not that it is true."""
     del members, trust
     identities = {(each.table, each.kind, each.content.get("battle_id"), each.content.get("ns")) for each in records}
@@ -255,7 +257,7 @@ def _imported(members: Mapping[str, bytes], subject: str, records: list[Record],
     return [Finding(Verdict.UNSIGNED, what, "rely on the log alone, or not at all", file="records/0001.json")]
 
 
-def _flow(members: Mapping[str, bytes], subject: str, records: list[Record], trust: Trust) -> list[Finding]:
+def _flow(members: Mapping[str, bytes], subject: str, records: list[ProvenRecord], trust: Trust) -> list[Finding]:
     """Check the records of a flow: all are its own, and its transitions follow one another."""
     del members, trust
     if sum(each.table == "decision_flows" for each in records) != 1:
@@ -280,5 +282,5 @@ def _check_moves(moves: list[Mapping[str, Any]], flow_id: str) -> None:
         status = status_after(status, word) or status
 
 
-Judge = Callable[[Mapping[str, bytes], str, list[Record], Trust], list[Finding]]
+Judge = Callable[[Mapping[str, bytes], str, list[ProvenRecord], Trust], list[Finding]]
 _KINDS: Final[dict[str, Judge]] = {"evaluation": _evaluation, "flow": _flow, "imported": _imported}

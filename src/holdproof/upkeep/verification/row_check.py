@@ -236,7 +236,7 @@ def _name_lost(context: HasDatabase, table: LoggedTable, starts: list[int], find
     """Report the records of a table that have no row, unless they were erased or pruned."""
     like = f'%"p":"{table.table}/%'
     for start, end in pairwise(starts):
-        rows = yield from read(context, lambda tx: tx.all(table.lost, start=start, end=end, like=like))  # noqa: B023
+        rows = yield from read(context, lambda tx: tx.all(table.missing, start=start, end=end, like=like))  # noqa: B023
         handles = {handle for _, handle, _, _ in rows}
         pruned = yield from read(context, partial(prunings.among, table=table.table, handles=handles))
         erased = yield from read(context, partial(erasures.among, handles=handles))
@@ -266,7 +266,7 @@ def _name_returned(context: HasDatabase, table: LoggedTable, findings: Findings)
 
 def _returned(tx: Tx, table: LoggedTable, after: str) -> tuple[list[str], str | None]:
     page, following = prunings.pruned(tx, after)
-    rows = (tx.one(table.held, handle=handle) for handle in page.get(table.table, ()))
+    rows = (tx.one(table.key_of, handle=handle) for handle in page.get(table.table, ()))
     return [key for row in rows if row is not None for (key,) in (row,)], following
 
 

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 
 from holdproof.crypto import checkpoint, merkle
-from holdproof.crypto.checkpoint import Checkpoint, SignedCheckpoint
+from holdproof.crypto.checkpoint import LogCheckpoint, SignedCheckpoint
 from holdproof.crypto.keys import PublicKey
 from holdproof.crypto.vkey import ED25519, VerifierKey
 from holdproof.db import Tx
@@ -47,10 +47,10 @@ def is_proven(tx: Tx, keyid: str, own: Sequence[PublicKey], heads: Sequence[Sign
     return any(_stands_under(tx, leaf, index, head) for head in _own_heads(tx, own, heads))
 
 
-def _own_heads(tx: Tx, own: Sequence[PublicKey], heads: Sequence[SignedCheckpoint]) -> list[Checkpoint]:
+def _own_heads(tx: Tx, own: Sequence[PublicKey], heads: Sequence[SignedCheckpoint]) -> list[LogCheckpoint]:
     """Return the newest head and the kept ones, as far as our own keys signed them."""
     origins = ring.origins(tx)
-    signed: list[Checkpoint] = []
+    signed: list[LogCheckpoint] = []
     # The newest kept heads first: they cover most leaves.
     for head in (log.head(tx), *reversed(heads)):
         origin = head.checkpoint.origin
@@ -60,7 +60,7 @@ def _own_heads(tx: Tx, own: Sequence[PublicKey], heads: Sequence[SignedCheckpoin
     return [each for each in signed if each.origin in origins]
 
 
-def _stands_under(tx: Tx, leaf: bytes, index: int, head: Checkpoint) -> bool:
+def _stands_under(tx: Tx, leaf: bytes, index: int, head: LogCheckpoint) -> bool:
     try:
         path = tree.prove_inclusion(tx, index, head.size)
         merkle.verify_inclusion(leaf, index, head.size, path, head.root)
