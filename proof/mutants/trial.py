@@ -30,7 +30,7 @@ from proof.mutants.source_mutations import Mutant
 from proof.mutants.targets import ROOT, Target
 
 _WARM: Final = ("hypothesis", "hypothesis.stateful", "cryptography.hazmat.primitives.asymmetric.ec", "apsw", "httpx")
-_WARM_TOO: Final = ("yaml", "rich.console", "typer", "numpy", "psycopg", "fastapi", "uvicorn", "jinja2", "rfc8785")
+_WARM_TOO: Final = ("yaml", "rich.console", "click", "numpy", "psycopg", "fastapi", "uvicorn", "jinja2", "rfc8785")
 _OPTIONS: Final = ("-x", "-q", "--tb=no", "-p", "no:cacheprovider", "-p", "pytest_timeout")
 
 

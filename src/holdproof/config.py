@@ -17,14 +17,19 @@ import re
 import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from functools import cache
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, NoReturn
-
-import yaml
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from holdproof import errors, folders
 from holdproof.errors import ConfigError
+from holdproof.lazy import lazy_module
+
+if TYPE_CHECKING:
+    import yaml
+else:
+    yaml = lazy_module("yaml")
 
 _URL_VARIABLE = "HOLDPROOF_DATABASE_URL"
 _POSTGRES = ("postgresql://", "postgres://")
@@ -362,24 +367,32 @@ def expand(text: str, env: Mapping[str, str] = os.environ) -> str:
     return re.sub(r"\$\{(?:env:)?(?P<name>[A-Za-z_]\w*)?(?P<end>\}?)", value, text, flags=re.ASCII)
 
 
-class _Loader(yaml.SafeLoader):
-    """Safe YAML that refuses duplicate keys, and whose every error has a line."""
+@cache
+def _loader() -> "type[yaml.SafeLoader]":
+    """Return the YAML loader of settings: refuses a key that occurs twice, and gives every error a line.
 
-    def compose_mapping_node(self, anchor: Any) -> yaml.MappingNode:
-        node: yaml.MappingNode = super().compose_mapping_node(anchor)
-        keys: set[str] = set()
-        for key, _ in node.value:
-            if isinstance(key, yaml.ScalarNode) and key.value in keys:
-                raise yaml.MarkedYAMLError(problem=f"the key {key.value!r} occurs twice", problem_mark=key.start_mark)
-            keys.add(str(key.value))
-        return node
+    The class is made at its first use, since its base would load PyYAML in programs that have no settings file.
+    """
 
-    def construct_object(self, node: yaml.Node, deep: bool = False) -> Any:
-        try:
-            return super().construct_object(node, deep)
-        except (ValueError, LookupError, AttributeError, TypeError, ArithmeticError) as error:
-            # PyYAML lets these out for a date like 2024-99-99 or a forced tag.
-            raise yaml.MarkedYAMLError(problem="not a valid value", problem_mark=node.start_mark) from error
+    class Loader(yaml.SafeLoader):
+        def compose_mapping_node(self, anchor: Any) -> "yaml.MappingNode":
+            node: yaml.MappingNode = super().compose_mapping_node(anchor)
+            names: set[str] = set()
+            for key, _ in node.value:
+                if isinstance(key, yaml.ScalarNode) and key.value in names:
+                    problem = f"the key {key.value!r} occurs twice"
+                    raise yaml.MarkedYAMLError(problem=problem, problem_mark=key.start_mark)
+                names.add(str(key.value))
+            return node
+
+        def construct_object(self, node: "yaml.Node", deep: bool = False) -> Any:
+            try:
+                return super().construct_object(node, deep)
+            except (ValueError, LookupError, AttributeError, TypeError, ArithmeticError) as error:
+                # PyYAML lets these out for a date like 2024-99-99 or a forced tag.
+                raise yaml.MarkedYAMLError(problem="not a valid value", problem_mark=node.start_mark) from error
+
+    return Loader
 
 
 def _parse(file: Path) -> dict[Any, Any]:
@@ -394,7 +407,7 @@ def _parse(file: Path) -> dict[Any, Any]:
             raw = stream.read(_MAX_BYTES + 1)
         if len(raw) > _MAX_BYTES:
             raise ConfigError(f"{file}: larger than {_MAX_BYTES} bytes", file=str(file))
-        tree = _Loader(raw.decode()).get_single_data()
+        tree = _loader()(raw.decode()).get_single_data()
         if isinstance(tree, dict | None):
             return tree or {}
         problem = "must hold keys and values"

@@ -118,7 +118,7 @@ def test_forgotten_keys_come_back_only_from_the_store_they_are_of(db: Database) 
     sealed = seal(db, "Ada", b"hello")
     living = db.read(encryption.keys).result()
     assert db.write(encryption.forget_keys).result() == 1
-    with pytest.raises(errors.NotFoundError, match="not in the backup"):
+    with pytest.raises(errors.NotFoundError, match="left out of the backup"):
         opened(db, sealed)
     assert db.read(encryption.keyless).result() == 1
     db.write(lambda tx: encryption.take_over(tx, encryption.SubjectKeys("00" * 32, []))).result()

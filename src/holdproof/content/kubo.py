@@ -13,12 +13,16 @@ import math
 import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
-from typing import IO, Any, Final
-
-import httpx
+from typing import IO, TYPE_CHECKING, Any, Final
 
 from holdproof.content.credentials import split_credentials
 from holdproof.errors import UnreachableError
+from holdproof.lazy import lazy_module
+
+if TYPE_CHECKING:
+    import httpx
+else:
+    httpx = lazy_module("httpx")
 
 _CONNECT_S: Final = 2.0
 _MOST_ANSWER: Final = 1 << 24
@@ -149,7 +153,7 @@ class Kubo:
         if time.monotonic() > until:
             raise UnreachableError(f"{self.url}: took longer than {self._budget_s:g} s", url=self.url)
 
-    def _read_all(self, answer: httpx.Response, until: float) -> bytes:
+    def _read_all(self, answer: "httpx.Response", until: float) -> bytes:
         """Read a response, limited in length and time."""
         # httpx limits the time between two pieces only: a slow trickle would go on for ever.
         data = bytearray()
@@ -182,7 +186,7 @@ class Kubo:
 class Cat:
     """A file of a node, read while it is received."""
 
-    def __init__(self, kubo: Kubo, answer: httpx.Response, until: float) -> None:
+    def __init__(self, kubo: Kubo, answer: "httpx.Response", until: float) -> None:
         self._kubo = kubo
         self._answer = answer
         self._until = until

@@ -5,7 +5,6 @@ that answers item by item (`stream`). A `Resource` declares its methods once for
 """
 
 from holdproof.executors.async_executor import AsyncExecutor
-from holdproof.executors.closing import AsyncClosing, Closing
 from holdproof.executors.exposure import OWN_AGENT, OWN_ESCALATION, OWN_FLOW, AgentRule, Exposure, owns
 from holdproof.executors.methods import (
     Awaits,
@@ -33,9 +32,7 @@ __all__ = [
     "AgentRule",
     "Exposure",
     "owns",
-    "AsyncClosing",
     "AsyncExecutor",
-    "Closing",
     "BoundMethod",
     "Executor",
     "Awaits",
