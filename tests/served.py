@@ -65,7 +65,7 @@ class Stage:
             token = await who(request)
             return api.Granted(self._stores[token], token)
 
-        app.add_middleware(api.Verbs, guard, exchanges)
+        app.add_middleware(api.MethodEndpoints, guard, exchanges)
         app.add_middleware(Refusing)
         app.include_router(remote_contexts.router(guard, who, exchanges))
         return app

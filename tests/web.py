@@ -17,9 +17,9 @@ from fastapi import FastAPI
 import holdproof
 from holdproof import sync
 from holdproof.model.access import AccessEvent
-from holdproof.server import Settings, serve
-from holdproof.server.serve import Listening, Part, Place
-from holdproof.server.state import State
+from holdproof.server import ServerSettings, serve
+from holdproof.server.serve import AppPart, ListenAddress, Listening
+from holdproof.server.state import ServerState
 
 
 @dataclass
@@ -75,23 +75,23 @@ class Web:
 @contextmanager
 def running(
     home: Path,
-    settings: Settings | None = None,
+    settings: ServerSettings | None = None,
     *,
     url: str | None = None,
-    place: Place | None = None,
-    parts: tuple[Part, ...] = (),
+    place: ListenAddress | None = None,
+    parts: tuple[AppPart, ...] = (),
     verify: ssl.SSLContext | bool = True,
 ) -> Iterator[Web]:
     """A server over a new store, as long as it is needed; also ends what its clients left open."""
     told: list[Listening] = []
     failed: list[BaseException] = []
-    shared: list[tuple[holdproof.Holdproof, State, asyncio.AbstractEventLoop]] = []
+    shared: list[tuple[holdproof.Holdproof, ServerState, asyncio.AbstractEventLoop]] = []
     begun = threading.Event()
 
     def ready(at: Listening) -> None:
         told.append(at)
 
-    async def watch(state: State) -> None:
+    async def watch(state: ServerState) -> None:
         shared.append((state.store, state, asyncio.get_running_loop()))
         while not told:
             await asyncio.sleep(0.005)
@@ -99,7 +99,7 @@ def running(
 
     async def main() -> None:
         async with holdproof.open(home, url) as store:
-            where = place or Place(port=0)
+            where = place or ListenAddress(port=0)
             whole = (*serve.parts(console=True), *parts)
             await serve.serve(store, where, settings, ready=ready, parts=whole, beside=[watch])
 

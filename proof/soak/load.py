@@ -22,9 +22,9 @@ from holdproof import sync
 from holdproof.errors import NotFoundError
 from holdproof.model.storage import TelemetryEvent
 from holdproof.model.times import to_text
-from holdproof.server import verbs
+from holdproof.server import method_routes
 from holdproof.server.app import create_app
-from holdproof.server.settings import Settings
+from holdproof.server.settings import ServerSettings
 
 AGENTS: Final = 8
 RING: Final = 100
@@ -221,7 +221,7 @@ def opened(home: Path) -> Iterator[Load]:
 
 @contextmanager
 def _served(store: sync.Holdproof) -> Iterator[str]:
-    app = create_app(holdproof.Holdproof(store.core), Settings(), parts=(verbs.part,))
+    app = create_app(holdproof.Holdproof(store.core), ServerSettings(), parts=(method_routes.part,))
     listening = socket.socket(proto=socket.IPPROTO_TCP)  # said, or what it accepts waits for company before it sends
     listening.bind(("127.0.0.1", 0))
     server = uvicorn.Server(uvicorn.Config(app, log_level="warning"))

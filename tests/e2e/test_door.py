@@ -11,7 +11,7 @@ import httpx
 import pytest
 
 from holdproof.api.catalogue import entries
-from holdproof.server import Settings
+from holdproof.server import ServerSettings
 from holdproof.server.authentication import csrf
 from holdproof.server.middleware import HEADERS
 from tests.conformance.racing import together
@@ -82,7 +82,7 @@ def test_an_agent_comes_in_by_its_session_token_in_three_spellings(web: Web) -> 
 
 
 def test_the_last_use_of_a_token_is_known(web: Web, tmp_path: Path) -> None:
-    with running(tmp_path / "home", Settings(flush_s=0.02)) as other:
+    with running(tmp_path / "home", ServerSettings(flush_s=0.02)) as other:
         made = other.store.tokens.create("ci")
         assert other.client(made.secret).get("/v1/agents/list").status_code == 200
         for _ in range(500):

@@ -12,7 +12,7 @@ import pytest
 from holdproof.adapters.otel.receiver import Received, receive
 from holdproof.runtime import calls
 from holdproof.runtime.calls import FunctionCall
-from holdproof.server import Settings, remote_contexts
+from holdproof.server import ServerSettings, remote_contexts
 from holdproof.server.exchange import Exchanges
 from tests.conformance.racing import together
 from tests.web import Web, problem, running
@@ -30,7 +30,7 @@ def web(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Web]:
             EXCHANGES.append(self)
 
         patching.setattr(Exchanges, "__init__", known)
-        with running(tmp_path_factory.mktemp("hostile") / "home", Settings(flush_s=0.05)) as web:
+        with running(tmp_path_factory.mktemp("hostile") / "home", ServerSettings(flush_s=0.05)) as web:
             for name in ("bot", "trader"):
                 web.store.agents.register(name, version="1.0.0")
             web.store.agents.register("far", version="1.0.0", ns="far")

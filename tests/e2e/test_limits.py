@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from holdproof.server import Settings
+from holdproof.server import ServerSettings
 from holdproof.server.protocol import TimeoutHttpProtocol
 from tests.e2e.test_door import refused, secret
 from tests.web import Web, problem, running
@@ -17,7 +17,7 @@ from tests.web import Web, problem, running
 @pytest.fixture(scope="module")
 def strict(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Web]:
     """A server without patience."""
-    settings = Settings(body_bytes=1000, stall_s=0.2, least_bytes_s=1e6, rate_s=20, burst=40, denied_cost=0)
+    settings = ServerSettings(body_bytes=1000, stall_s=0.2, least_bytes_s=1e6, rate_s=20, burst=40, denied_cost=0)
     patience, TimeoutHttpProtocol.head_s = TimeoutHttpProtocol.head_s, 0.3
     with running(tmp_path_factory.mktemp("strict") / "home", settings) as web:
         yield web
@@ -109,7 +109,7 @@ def test_whoever_asks_too_often_is_told_when_to_come_back(strict: Web) -> None:
 
 
 def test_tokens_have_buckets_of_their_own(tmp_path: Path) -> None:
-    with running(tmp_path / "home", Settings(rate_s=0.001, burst=5, denied_cost=0)) as web:
+    with running(tmp_path / "home", ServerSettings(rate_s=0.001, burst=5, denied_cost=0)) as web:
         first, second = (web.client(secret(web)) for _ in range(2))
         assert [first.get("/healthz").status_code for _ in range(3)] == [200] * 3
         assert {second.get("/healthz").status_code for _ in range(3)} == {200, 429}, "the address has one too"

@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, settings
 from schemathesis.specs.openapi.checks import negative_data_rejection, positive_data_acceptance
 
 import holdproof
-from holdproof.server import Settings, create_app, serve
+from holdproof.server import ServerSettings, create_app, serve
 from tests.web import Web, running
 
 WALKS = int(os.environ.get("HOLDPROOF_WALKS", "1"))
@@ -35,7 +35,7 @@ if WALKS == 1:  # what reads is asked in one way only, and not every bound is tr
 
 @pytest.fixture(scope="module")
 def web(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Web]:
-    with running(tmp_path_factory.mktemp("openapi") / "home", Settings(rate_s=0, sweep_s=0)) as web:
+    with running(tmp_path_factory.mktemp("openapi") / "home", ServerSettings(rate_s=0, sweep_s=0)) as web:
         web.token = web.store.tokens.create("schemathesis").secret
         yield web
 

@@ -13,13 +13,13 @@ from harness import tiles as log_tiles
 from holdproof.crypto import checkpoint, merkle, tiles
 from holdproof.crypto.tiles import Tile
 from holdproof.runtime import agents
-from holdproof.server import Settings
+from holdproof.server import ServerSettings
 from tests.web import Web, problem, running
 
 
 @pytest.fixture(scope="module")
 def web(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Web]:
-    settings = Settings(heartbeat_s=0.2, poll_s=0.1)
+    settings = ServerSettings(heartbeat_s=0.2, poll_s=0.1)
     with running(tmp_path_factory.mktemp("streams") / "home", settings) as web:
         for name in ("trader", "other"):
             web.store.agents.register(name, version="1.0.0")
@@ -157,14 +157,14 @@ def test_a_stream_shows_that_it_lives_and_ends_with_its_token(web: Web) -> None:
 
 
 def test_the_server_ends_though_somebody_listens(tmp_path: Path) -> None:
-    with running(tmp_path / "home", Settings(heartbeat_s=60)) as web:
+    with running(tmp_path / "home", ServerSettings(heartbeat_s=60)) as web:
         stream = operator(web).stream("GET", "/v1/events")
         answer = stream.__enter__()
         assert answer.status_code == 200
 
 
 def test_only_so_many_streams_are_open(tmp_path: Path) -> None:
-    with running(tmp_path / "home", Settings(most_streams=1)) as web:
+    with running(tmp_path / "home", ServerSettings(most_streams=1)) as web:
         client = operator(web)
         with following(client):
             answer = web.client(web.store.tokens.create("y").secret).get("/v1/events")
@@ -201,7 +201,7 @@ def test_the_log_is_for_auditors_unless_it_is_public(web: Web, tmp_path: Path) -
     for path in ("/checkpoint", "/tile/0/000.p/1"):
         problem(web.client().get(path), 401, "access.unauthenticated")
         problem(web.client(f"trader:{token}").get(path), 403, "access.forbidden")
-    with running(tmp_path / "home", Settings(public_log=True)) as other:
+    with running(tmp_path / "home", ServerSettings(public_log=True)) as other:
         assert other.client().get("/checkpoint").status_code == 200
         assert other.client().get("/tile/0/000.p/1").status_code == 200
         problem(other.client().get("/v1/log/head"), 401, "access.unauthenticated")

@@ -24,7 +24,7 @@ from cryptography.x509.oid import NameOID
 from holdproof import sync
 from holdproof.cli.app import app
 from holdproof.errors import ConfigError
-from holdproof.server.serve import Place
+from holdproof.server.serve import ListenAddress
 from tests.web import running
 
 HOLDPROOF = [sys.executable, "-m", "holdproof.cli"]
@@ -80,20 +80,20 @@ def test_it_tells_its_address_and_a_link_and_ends_by_a_signal_with_its_store_clo
 @pytest.mark.parametrize(
     ("place", "said"),
     [
-        (Place("0.0.0.0", 0), "holdproof tokens create"),
-        (Place("192.0.2.1", 0), "holdproof tokens create"),
-        (Place(port=0, tls_cert=Path("x")), "go together"),
-        (Place(port=0, tls_cert=Path("x"), tls_key=Path("y")), "cannot be used"),
+        (ListenAddress("0.0.0.0", 0), "holdproof tokens create"),
+        (ListenAddress("192.0.2.1", 0), "holdproof tokens create"),
+        (ListenAddress(port=0, tls_cert=Path("x")), "go together"),
+        (ListenAddress(port=0, tls_cert=Path("x"), tls_key=Path("y")), "cannot be used"),
     ],
 )
-def test_it_does_not_listen_before_it_is_safe_to(tmp_path: Path, place: Place, said: str) -> None:
+def test_it_does_not_listen_before_it_is_safe_to(tmp_path: Path, place: ListenAddress, said: str) -> None:
     with pytest.raises(ConfigError, match=said), running(tmp_path, place=place):
         pytest.fail("it listens")
 
 
 def test_a_port_that_is_taken_is_said_to_be(tmp_path: Path) -> None:
     with running(tmp_path / "a") as web:
-        taken = Place(port=web.port)
+        taken = ListenAddress(port=web.port)
         with pytest.raises(ConfigError, match="in use"), running(tmp_path / "b", place=taken):
             pytest.fail("it listens")
 
@@ -121,7 +121,7 @@ def test_over_tls_the_cookie_is_for_tls_only(tmp_path: Path) -> None:
     trust = ssl.create_default_context(cafile=str(cert))
     with sync.open(tmp_path / "home") as store:
         token = store.tokens.create("ci").secret
-    place = Place("0.0.0.0", 0, cert, key)
+    place = ListenAddress("0.0.0.0", 0, cert, key)
     with running(tmp_path / "home", place=place, verify=trust) as web:
         assert web.listening.address.startswith("https://127.0.0.1:")
         answer = web.client().post("/login", data={"code": web.listening.link.split("code=")[1]})

@@ -12,9 +12,9 @@ from holdproof import errors
 from holdproof.adapters.otel.receiver import receive
 from holdproof.model.progress import Progress
 from holdproof.model.storage import TelemetryEvent
-from holdproof.server.console import charts, diffs, shown
+from holdproof.server.console import charts, diffs, template_filters
 from holdproof.server.console.telemetry import spans
-from holdproof.server.jobs import KEPT, MOST, Jobs
+from holdproof.server.jobs import MAX_ENDED, MOST, Jobs
 from holdproof.server.metrics import Metrics
 from holdproof.server.samples import MOST as MOST_SAMPLES
 from holdproof.server.samples import Sample, Samples
@@ -116,13 +116,13 @@ def test_columns_stand_on_the_floor_and_the_largest_reaches_the_top() -> None:
 def test_spans_stand_below_their_parents_and_rings_end() -> None:
     made = charts.waterfall(
         [
-            charts.Span("c", "b", "third", 20, 30),
-            charts.Span("a", None, "first", 0, 100),
-            charts.Span("b", "a", "second", 10, 50),
-            charts.Span("x", "y", "ring", 5, 6),
-            charts.Span("y", "x", "ring", 5, 6),
-            charts.Span("z", "z", "itself", 7, 8),
-            charts.Span("o", "gone", "orphan", 90, 95),
+            charts.TraceSpan("c", "b", "third", 20, 30),
+            charts.TraceSpan("a", None, "first", 0, 100),
+            charts.TraceSpan("b", "a", "second", 10, 50),
+            charts.TraceSpan("x", "y", "ring", 5, 6),
+            charts.TraceSpan("y", "x", "ring", 5, 6),
+            charts.TraceSpan("z", "z", "itself", 7, 8),
+            charts.TraceSpan("o", "gone", "orphan", 90, 95),
         ]
     )
     assert [strip.span.id for strip in made.strips[:3]] == ["a", "b", "c"]
@@ -132,7 +132,7 @@ def test_spans_stand_below_their_parents_and_rings_end() -> None:
 
 
 def test_a_trace_may_be_as_deep_as_it_has_spans() -> None:
-    chain = [charts.Span(str(n), str(n - 1), "call", n, 9_999) for n in range(5_000)]
+    chain = [charts.TraceSpan(str(n), str(n - 1), "call", n, 9_999) for n in range(5_000)]
     assert [strip.span.id for strip in charts.waterfall(chain).strips] == [span.id for span in chain]
 
 
@@ -172,16 +172,29 @@ def test_a_span_of_otlp_lasts_as_long_as_its_times_say_and_fails_by_its_code() -
     ],
 )
 def test_a_moment_is_told_as_people_do(at: str, text: str) -> None:
-    assert shown.ago(at, "2026-01-31T12:00:00Z") == text
+    assert template_filters.ago(at, "2026-01-31T12:00:00Z") == text
 
 
 def test_everything_that_is_shown_is_escaped() -> None:
-    for made in (shown.ident('<b>"x"'), shown.ident("x", '"><b>'), shown.badge("<b>"), shown.clock("<b>" * 9)):
+    for made in (
+        template_filters.ident('<b>"x"'),
+        template_filters.ident("x", '"><b>'),
+        template_filters.badge("<b>"),
+        template_filters.clock("<b>" * 9),
+    ):
         assert "<b>" not in made
-    assert shown.short("0123456789abcdefghij") == "012345…efghij"
-    assert (shown.size(10), shown.size(2048), shown.size(5 << 30)) == ("10 B", "2.0 KiB", "5.0 GiB")
-    assert (shown.duration(0.0025), shown.duration(2), shown.duration(None)) == ("2.5 ms", "2.00 s", "—")
-    assert shown.brief({"a": "x" * 200}, 20).endswith("…")
+    assert template_filters.short("0123456789abcdefghij") == "012345…efghij"
+    assert (template_filters.size(10), template_filters.size(2048), template_filters.size(5 << 30)) == (
+        "10 B",
+        "2.0 KiB",
+        "5.0 GiB",
+    )
+    assert (template_filters.duration(0.0025), template_filters.duration(2), template_filters.duration(None)) == (
+        "2.5 ms",
+        "2.00 s",
+        "—",
+    )
+    assert template_filters.brief({"a": "x" * 200}, 20).endswith("…")
 
 
 # --- long work ---------------------------------------------------------------------------------------------------
@@ -233,7 +246,7 @@ def test_only_so_many_jobs_run_and_only_so_many_are_kept() -> None:
             del progress
 
         first = jobs.start("x", "Ada", None, nothing)
-        for _ in range(KEPT + 1):
+        for _ in range(MAX_ENDED + 1):
             jobs.start("x", "Ada", None, nothing)
             await asyncio.sleep(0.001)
         with pytest.raises(errors.NotFoundError):
@@ -268,10 +281,10 @@ def test_a_job_is_known_where_it_was_begun_and_to_whoever_is_bound_nowhere() -> 
 def test_quantiles_are_the_bounds_that_enough_requests_met() -> None:
     metrics = Metrics()
     for seconds in (0.0005,) * 60 + (0.04,) * 39 + (20.0,):
-        metrics.seen("GET", "/inbox", 200, seconds)
+        metrics.observe("GET", "/inbox", 200, seconds)
     [(method, route, count, half, most)] = metrics.quantiles()
     assert (method, route, count, half, most) == ("GET", "/inbox", 100, 0.001, 0.05)
-    metrics.seen("GET", "/slow", 200, 20.0)
+    metrics.observe("GET", "/slow", 200, 20.0)
     assert [each[3:] for each in metrics.quantiles()][1] == (None, None)
 
 
@@ -279,8 +292,8 @@ def test_the_longer_a_store_is_watched_the_further_apart_it_is_looked_at() -> No
     samples = Samples()
     for number in range(MOST_SAMPLES + 1):
         samples.keep(Sample(str(number), number, 0, 0))
-    assert len(samples.taken) <= MOST_SAMPLES // 2 + 1
-    assert samples.taken[0].at == "0"
+    assert len(samples.history) <= MOST_SAMPLES // 2 + 1
+    assert samples.history[0].at == "0"
 
 
 def test_a_size_that_stands_still_is_drawn_above_nothing() -> None:

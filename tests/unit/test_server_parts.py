@@ -15,7 +15,7 @@ from holdproof.server.access_log_buffer import AccessLogBuffer
 from holdproof.server.metrics import Gauge, Metrics
 from holdproof.server.permissions import Caller
 from holdproof.server.rate_limit import Buckets
-from holdproof.server.serve import Place
+from holdproof.server.serve import ListenAddress
 from holdproof.server.state import ScopedStores
 
 EVENT = AccessEvent(0, "denied", 401, "c", "", "1.2.3.4", "GET", "/x", "no", 1, "")
@@ -119,7 +119,7 @@ def test_a_book_that_cannot_be_written_stops_nobody(caplog: pytest.LogCaptureFix
     book, door = made(Clock())
     book.broken = True
     asyncio.run(door.note(EVENT))
-    assert "could not be kept" in caplog.text
+    assert "could not be written" in caplog.text
 
 
 def test_the_last_use_of_a_token_is_written_every_few_minutes() -> None:
@@ -140,8 +140,8 @@ def test_the_last_use_of_a_token_is_written_every_few_minutes() -> None:
 
 def test_metrics_are_what_prometheus_reads() -> None:
     metrics = Metrics()
-    metrics.seen("GET", '/a"b\\c\n', 200, 0.002)
-    metrics.seen("GET", '/a"b\\c\n', 200, 99.0)
+    metrics.observe("GET", '/a"b\\c\n', 200, 0.002)
+    metrics.observe("GET", '/a"b\\c\n', 200, 99.0)
     lines = metrics.text([Gauge("up", "Up.", 12345678), Gauge("size", "Size.", 2.5, {"part": "wal"})]).splitlines()
     route = r'route="/a\"b\\c\n"'
     assert f'holdproof_http_requests_total{{method="GET",{route},status="200"}} 2' in lines
@@ -154,16 +154,20 @@ def test_metrics_are_what_prometheus_reads() -> None:
 @pytest.mark.parametrize(
     ("place", "local", "hosts"),
     [
-        (Place(), True, {"127.0.0.1", "localhost", "::1"}),
-        (Place("localhost"), True, {"127.0.0.1", "localhost", "::1"}),
-        (Place("127.0.0.9"), True, {"127.0.0.1", "localhost", "::1", "127.0.0.9"}),
-        (Place("0.0.0.0"), False, set()),
-        (Place("0.0.0.0", names=frozenset({"hf.example"})), False, {"127.0.0.1", "localhost", "::1", "hf.example"}),
-        (Place("10.0.0.1"), False, {"127.0.0.1", "localhost", "::1", "10.0.0.1"}),
-        (Place("hf.example"), False, {"127.0.0.1", "localhost", "::1", "hf.example"}),
+        (ListenAddress(), True, {"127.0.0.1", "localhost", "::1"}),
+        (ListenAddress("localhost"), True, {"127.0.0.1", "localhost", "::1"}),
+        (ListenAddress("127.0.0.9"), True, {"127.0.0.1", "localhost", "::1", "127.0.0.9"}),
+        (ListenAddress("0.0.0.0"), False, set()),
+        (
+            ListenAddress("0.0.0.0", names=frozenset({"hf.example"})),
+            False,
+            {"127.0.0.1", "localhost", "::1", "hf.example"},
+        ),
+        (ListenAddress("10.0.0.1"), False, {"127.0.0.1", "localhost", "::1", "10.0.0.1"}),
+        (ListenAddress("hf.example"), False, {"127.0.0.1", "localhost", "::1", "hf.example"}),
     ],
 )
-def test_where_it_listens_says_who_reaches_it_and_by_which_names(place: Place, local: bool, hosts: Any) -> None:
+def test_where_it_listens_says_who_reaches_it_and_by_which_names(place: ListenAddress, local: bool, hosts: Any) -> None:
     assert place.local is local
     assert place.hosts == hosts
 

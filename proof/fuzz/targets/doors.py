@@ -14,7 +14,7 @@ from holdproof import config, paging, sync
 from holdproof.db import MEMORY
 from holdproof.server import serve
 from holdproof.server.app import create_app
-from holdproof.server.settings import Settings
+from holdproof.server.settings import ServerSettings
 from proof.fuzz.targets.target import Target
 
 # --- HTTP --------------------------------------------------------------------------------------------------------
@@ -72,7 +72,7 @@ class _Served:
         await self.store.agents.register("trader", version="1.0.0")
         await self.store.flows.start("trader", flow_id="flow")
         self.token = (await self.store.tokens.create("fuzz")).secret
-        self.app = create_app(self.store, Settings(rate_s=0, denied_cost=0), parts=serve.parts(console=False))
+        self.app = create_app(self.store, ServerSettings(rate_s=0, denied_cost=0), parts=serve.parts(console=False))
 
     def ask(self, method: str, target: str, body: bytes) -> tuple[int, bytes]:
         """The status and the body of an answer; one that goes on for ever is cut off."""

@@ -27,7 +27,7 @@ from holdproof.evidence.witness_server import Witness, WitnessServer, WitnessSta
 
 if TYPE_CHECKING:
     from holdproof.server.serve import Listening
-    from holdproof.server.state import State
+    from holdproof.server.state import ServerState
 
 COMMANDS: dict[str, click.Command] = {}
 
@@ -61,7 +61,7 @@ def up(
 ) -> None:
     """Serve API and console on this store until it is stopped; prints the address and a link that opens it once."""
     try:
-        from holdproof.server import Settings, serve  # noqa: PLC0415 (an optional extra)
+        from holdproof.server import ServerSettings, serve  # noqa: PLC0415 (an optional extra)
     except ImportError as error:
         raise MissingExtraError("the server needs more: pip install 'holdproof[server]'") from error
 
@@ -71,8 +71,8 @@ def up(
             webbrowser.open(at.link)
 
     async def run() -> None:
-        place = serve.Place(host, port, tls_cert, tls_key, frozenset(map(str.lower, name or ())), proxy)
-        settings = Settings(public_log=public_log, rate_s=rate, burst=2 * rate)
+        place = serve.ListenAddress(host, port, tls_cert, tls_key, frozenset(map(str.lower, name or ())), proxy)
+        settings = ServerSettings(public_log=public_log, rate_s=rate, burst=2 * rate)
         async with holdproof.open(_home(call, demo), call.url) as store:
             render.greet(await store.status())
             beside = [partial(_played, once=once, pace_s=pace)] if demo else []
@@ -90,7 +90,7 @@ def _home(call: CommandContext, demo: bool) -> str | None:
     return call.home
 
 
-async def _played(state: "State", *, once: bool, pace_s: float) -> None:
+async def _played(state: "ServerState", *, once: bool, pace_s: float) -> None:
     """Tell the story beside the server."""
     # The story is written for the sync client, so it runs in a thread, on the same core.
     stopping = threading.Event()

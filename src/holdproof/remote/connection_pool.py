@@ -17,24 +17,26 @@ C = TypeVar("C", bound=httpx.AsyncClient | httpx.Client)
 
 TIMEOUT: Final = httpx.Timeout(30.0, connect=5.0, read=None)
 """An answer may take as long as its work: a lock, a person. A server that is gone breaks the connection."""
-_MOST: Final = 256
-_KEPT: Final = 64
+_MAX_CONNECTIONS: Final = 256
+_MAX_IDLE: Final = 64
 
 
 class ConnectionPool(Generic[C]):
-    """Clients of one connection; `given` are further options of httpx, as `verify`."""
+    """Clients of one connection; `httpx_options` are further options of httpx, as `verify`."""
 
-    def __init__(self, kind: Callable[..., C], url: str, token: str | None, given: dict[str, Any]) -> None:
-        limits = given.pop("limits", httpx.Limits())
-        self.most = limits.max_connections or _MOST
-        shared = "transport" in given  # one way for all: nobody closes it under the others
-        self._kept = self.most if shared else limits.max_keepalive_connections or _KEPT
+    def __init__(self, kind: Callable[..., C], url: str, token: str | None, httpx_options: dict[str, Any]) -> None:
+        limits = httpx_options.pop("limits", httpx.Limits())
+        self.most = limits.max_connections or _MAX_CONNECTIONS
+        shared = "transport" in httpx_options  # one way for all: nobody closes it under the others
+        self._max_idle = self.most if shared else limits.max_keepalive_connections or _MAX_IDLE
+        # Each client holds a single connection; how many there are, this pool decides.
         one = httpx.Limits(max_connections=1, keepalive_expiry=limits.keepalive_expiry)
         bare, opens = split_credentials(url)
-        known: dict[str, Any] = {"headers": {"Authorization": f"Bearer {token}"}} if token else {"auth": opens}
-        options = {"base_url": bare, **known, "timeout": TIMEOUT, "limits": one}
-        options |= given | {"verify": _trusted(url, given)}
-        self._kind, self._options = kind, options
+        credentials: dict[str, Any] = {"headers": {"Authorization": f"Bearer {token}"}} if token else {"auth": opens}
+        options = {"base_url": bare, **credentials, "timeout": TIMEOUT, "limits": one}
+        options |= httpx_options | {"verify": _trusted(url, httpx_options)}
+        self._kind = kind
+        self._options = options
         self._free: list[C] = []
         self._open: set[C] = set()
         self._ended = False
@@ -44,15 +46,17 @@ class ConnectionPool(Generic[C]):
         if self._ended:
             raise ClosedError("the connections to the server are closed")
         try:
+            # Last in, first out: few connections stay warm, and the idle ones expire on the server's side.
             return self._free.pop()
         except IndexError:
-            made = self._kind(**self._options)
-            self._open.add(made)
-            return made
+            client = self._kind(**self._options)
+            self._open.add(client)
+            return client
 
     def give(self, client: C) -> C | None:
         """Give it back; the answer is one too many, to be closed."""
-        if len(self._free) < self._kept:
+        # Beyond the idle limit the client is handed back, because closing it is a coroutine for the async client only.
+        if len(self._free) < self._max_idle:
             self._free.append(client)
             return None
         self._open.discard(client)
@@ -60,16 +64,18 @@ class ConnectionPool(Generic[C]):
 
     def end(self) -> list[C]:
         """Every client that is open, to be closed."""
-        ended, self._ended = [*self._open], True
+        ended = [*self._open]
+        self._ended = True
         self._open.clear()
         self._free.clear()
         return ended
 
 
-def _trusted(url: str, given: dict[str, Any]) -> ssl.SSLContext:
+def _trusted(url: str, httpx_options: dict[str, Any]) -> ssl.SSLContext:
     """Whom to trust: read once for all connections, and not at all where there is nothing to be trusted."""
-    cert = given.pop("cert", None)
-    verify, environment = given.pop("verify", True), given.get("trust_env", True)
+    cert = httpx_options.pop("cert", None)
+    verify = httpx_options.pop("verify", True)
+    environment = httpx_options.get("trust_env", True)
     if isinstance(verify, ssl.SSLContext):
         return verify
     if url.startswith("http://"):

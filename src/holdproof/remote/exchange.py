@@ -1,6 +1,6 @@
-"""What a call over the wire does, without a colour: a generator of requests, lines and calls of the caller's functions.
+"""What a call over the wire does, for the sync and the async client: a generator of requests, lines and callbacks.
 
-Two drivers perform it (wires.py). The lines are those of server/exchange.py.
+Two drivers perform it (transport.py). The lines are those of server/exchange.py.
 """
 
 from collections.abc import Callable, Generator, Mapping
@@ -32,7 +32,7 @@ class Send:
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class ReadLine:
     """The next line of the answer."""
 
 
@@ -46,18 +46,18 @@ class Local:
 
 
 @dataclass(frozen=True, slots=True)
-class Give(Generic[T]):
+class StreamItem(Generic[T]):
     """Hand one of many answers to the caller."""
 
     value: T
 
 
-Act = Send | Line | Local | Give[Any]
+Act = Send | ReadLine | Local | StreamItem[Any]
 Exchange = Generator[Act, Any, T]
 
 
 def call(entry: MethodSpec, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Exchange[Any]:
-    """A verb, called with what the caller gave."""
+    """Call a method with the caller's arguments."""
     body, functions = _body(entry, entry.signature.bind(*args, **kwargs).arguments)
     lines = entry.streams or bool(functions)
     answer = yield Send(f"/v1/{entry.resource}/{entry.method}", body, lines, entry.reads)
@@ -68,23 +68,25 @@ def call(entry: MethodSpec, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Ex
 
 def _loading(entry: MethodSpec) -> Loads:
     """How each answer is read; the end of a stream says nothing."""
-    return lambda given: None if entry.streams and given is None else entry.answer.load(given, "")
+    return lambda answer: None if entry.streams and answer is None else entry.answer.load(answer, "")
 
 
-def _body(entry: MethodSpec, given: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Callable[..., Any]]]:
+def _body(entry: MethodSpec, arguments: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Callable[..., Any]]]:
     """What is sent, and the functions that stay here."""
     body: dict[str, Any] = {}
     functions: dict[str, Callable[..., Any]] = {}
-    for name, value in given.items():
+    for name, value in arguments.items():
         parameter = entry.parameter(name)
         assert parameter is not None, "the signature has it"
         if not parameter.offered:
+            # A default that cannot cross the wire is left to the server; anything else would be silently ignored.
             if value is not None and value != parameter.default:
                 raise RemoteError(f"{entry.resource}.{entry.method} takes no {name} over the wire", parameter=name)
         elif not parameter.shape.callback:
             body[name] = wire.dump(value)
         elif value is not None:
-            body[name], functions[name] = True, value
+            body[name] = True
+            functions[name] = value
     return body, functions
 
 
@@ -92,35 +94,39 @@ def converse(functions: Functions, load: Loads, *, reads: bool = False) -> Excha
     """Listen until the answer has come; call what the server asks for."""
     raised: dict[str, Exception] = {}
     while True:
-        line = yield Line()
+        line = yield ReadLine()
         if line is None:
+            # Without a last line the connection broke: for a change, nobody knows whether it happened.
             raise (ConnectionLostError if reads else OutcomeUnknownError)("the answer of the server has no end")
         if "progress" in line:
             functions["progress"](*wire.shape(Any).load(line["progress"], "progress"))
         elif "give" in line:
-            yield Give(load(line["give"]))
+            yield StreamItem(load(line["give"]))
         elif "call" in line:
             yield from _called(functions, line["call"], raised)
         elif "done" in line:
             return load(line["done"])
         elif "raised" in line:
+            # The caller's own exception object, with its traceback: the server only knows its text.
             raise raised[line["raised"]]
         elif "failed" in line:
             raise problems.error(line["failed"])
 
 
-def _called(functions: Functions, asked: Mapping[str, Any], raised: dict[str, Exception]) -> Exchange[None]:
+def _called(functions: Functions, request: Mapping[str, Any], raised: dict[str, Exception]) -> Exchange[None]:
     """Call a function of the caller, and say how it ended."""
-    known = wire.shape(Any)
-    args, kwargs = known.load(asked["args"], "args"), known.load(asked.get("kwargs", {}), "kwargs")
+    anything = wire.shape(Any)
+    args = anything.load(request["args"], "args")
+    kwargs = anything.load(request.get("kwargs", {}), "kwargs")
     try:
-        value = yield Local(functions[asked["fn"]], args, kwargs)
+        value = yield Local(functions[request["fn"]], args, kwargs)
     except Exception as error:
-        raised[asked["id"]] = error
+        # Kept until the server says which failure ended the call: it may have handled this one.
+        raised[request["id"]] = error
         how: dict[str, Any] = {"error": validation.error_text(error)}
     else:
         how = _sayable(value)
-    yield Send(f"/v1/exchanges/{asked['exchange']}/{asked['id']}", how)
+    yield Send(f"/v1/exchanges/{request['exchange']}/{request['id']}", how)
 
 
 def _sayable(value: Any) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Functions as flows, at a distance: `@store.flow(…)` and `flows.recover`, the functions running here.
+"""Functions as flows of a remote store: `@store.flow(…)` and `flows.recover`, the functions running here.
 
 The rules are those of an open store (api/flow_functions.py, runtime/functions.py).
 """
@@ -21,21 +21,21 @@ from holdproof.runtime.functions import FunctionSpec
 
 
 @dataclass(frozen=True, slots=True)
-class Registered(FunctionSpec):
+class RemoteFunction(FunctionSpec):
     """A function that flows run, here."""
 
     fn: Callable[..., Any]
 
 
-def _decide(wired: Any, of: Registered, called: FunctionCall, opening: Mapping[str, Any]) -> Exchange[Any]:
+def _decide(wired: Any, of: RemoteFunction, called: FunctionCall, opening: Mapping[str, Any]) -> Exchange[Any]:
     """Open a flow and run the function in it."""
-    given = {**opening, "flow_type": of.name, "flow_version": of.version, "lease_s": of.lease_s, "call": called}
-    opened = yield Send("/v1/flows/run", wire.dump(given))
+    values = {**opening, "flow_type": of.name, "flow_version": of.version, "lease_s": of.lease_s, "call": called}
+    opened = yield Send("/v1/flows/run", wire.dump(values))
     return (yield from _conduct(wired, of, opened, called))
 
 
-def _conduct(wired: Any, of: Registered, opened: dict[str, Any], called: FunctionCall) -> Exchange[Any]:
-    """Run the function in a flow that is in hand, and end the flow as it ends."""
+def _conduct(wired: Any, of: RemoteFunction, opened: dict[str, Any], called: FunctionCall) -> Exchange[Any]:
+    """Run the function in a leased flow, and end the flow as it ends."""
     inside: Inside[Any] = Inside(wired, opened, FLOW)
     args, kwargs = calls.arguments(called)
     try:
@@ -52,37 +52,39 @@ class Registry(Generic[Wire]):
 
     def __init__(self, wired: Wire) -> None:
         self._wire = wired
-        self._known: dict[str, Registered] = {}
+        self._functions: dict[str, RemoteFunction] = {}
 
-    def register(self, registered: Registered, opening: Mapping[str, Any]) -> FlowFunction[..., Any]:
+    def register(self, registered: RemoteFunction, opening: Mapping[str, Any]) -> FlowFunction[..., Any]:
         """Make a function the one of its flow type."""
 
         def performs(args: Sequence[Any], kwargs: Mapping[str, Any], opening: Mapping[str, Any]) -> Any:
             called = calls.call_of(registered.name, registered.version, args, kwargs)
             return self._wire.run(_decide(self._wire, registered, called, opening))
 
-        enlist(self._known, registered, registered.fn, soft=isinstance(self._wire, AsyncTransport))
+        enlist(self._functions, registered, registered.fn, soft=isinstance(self._wire, AsyncTransport))
         return FlowFunction(registered.fn, performs, opening)
 
     def recover(self, worker: str | None, limit: int, ns: str = MAIN) -> Exchange[Recovery]:
         """Run orphaned flows again whose function is registered here, `limit` at most; the rest is left, and named."""
         again: list[Rerun] = []
-        for of in tuple(self._known.values()):
+        # A copy, since a function that runs may register another one.
+        for of in tuple(self._functions.values()):
             while len(again) < validation.limited(limit):
-                wanted = {"name": of.name, "version": of.version, "agent": of.agent_id, "lease_s": of.lease_s}
-                taken = yield Send("/v1/flows/take", {**wanted, "worker": worker, "ns": ns})
-                if taken is None:
+                query = {"name": of.name, "version": of.version, "agent": of.agent_id, "lease_s": of.lease_s}
+                # One at a time: a lease runs from here on, and a worker holds no more flows than it runs.
+                orphan = yield Send("/v1/flows/take", {**query, "worker": worker, "ns": ns})
+                if orphan is None:
                     break
-                again.append((yield from self._again(of, taken, ns)))
-        known = [[*runnable] for of in self._known.values() for runnable in of.runs]
-        left = yield Send("/v1/flows/left", {"known": known, "limit": validation.limited(limit), "ns": ns})
-        return Recovery(tuple(again), wire.shape(tuple[Flow, ...]).load(left, ""))
+                again.append((yield from self._again(of, orphan, ns)))
+        functions = [[*runnable] for of in self._functions.values() for runnable in of.runs]
+        rest = yield Send("/v1/flows/left", {"functions": functions, "limit": validation.limited(limit), "ns": ns})
+        return Recovery(tuple(again), wire.shape(tuple[Flow, ...]).load(rest, ""))
 
-    def _again(self, of: Registered, taken: dict[str, Any], ns: str) -> Exchange[Rerun]:
-        said: str | None = None
+    def _again(self, of: RemoteFunction, orphan: dict[str, Any], ns: str) -> Exchange[Rerun]:
+        failure: str | None = None
         try:
-            yield from _conduct(self._wire, of, taken, FunctionCall(of.name, of.version, taken["arguments"]))
+            yield from _conduct(self._wire, of, orphan, FunctionCall(of.name, of.version, orphan["arguments"]))
         except Exception as error:
-            said = validation.error_text(error)
-        found = yield Send("/v1/flows/get", {"flow_id": taken["flow_id"], "ns": ns}, reads=True)
-        return Rerun(wire.shape(Flow).load(found, ""), said)
+            failure = validation.error_text(error)
+        flow = yield Send("/v1/flows/get", {"flow_id": orphan["flow_id"], "ns": ns}, reads=True)
+        return Rerun(wire.shape(Flow).load(flow, ""), failure)

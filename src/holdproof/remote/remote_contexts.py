@@ -1,4 +1,4 @@
-"""Blocks of code at a distance: `flows.run` and `relational.transaction` with their work done here.
+"""Remote context managers: `flows.run` and `relational.transaction`, whose functions run in this process.
 
 The steps' functions run here; the server writes down what they gave. Leaving a block by an exception undoes its steps
 as in one process, the functions that undo being called here too.
@@ -23,12 +23,12 @@ _INSIDE: Final[ContextVar[frozenset[str]]] = ContextVar("holdproof_remote_steps"
 """The blocks in one of whose steps the caller is."""
 
 
-def _anything(given: Any) -> Any:
-    return wire.shape(Any).load(given, "")
+def _anything(value: Any) -> Any:
+    return wire.shape(Any).load(value, "")
 
 
 def _loads(kind: Any) -> Loads:
-    return lambda given: wire.shape(kind).load(given, "")
+    return lambda value: wire.shape(kind).load(value, "")
 
 
 FLOW: Final[dict[str, Loads]] = {
@@ -36,7 +36,7 @@ FLOW: Final[dict[str, Loads]] = {
     "approve": _loads(Escalation),
     "heartbeat": _loads(None),
 }
-"""The verbs of a flow in hand beside `step`, and how their answers are read."""
+"""The methods of a leased flow beside `step`, and how their answers are read."""
 TRANSACTION: Final[dict[str, Loads]] = {
     **dict.fromkeys(("execute", "executemany"), _loads(int)),
     "fetch_all": _loads(list[dict[str, Any]]),
@@ -46,10 +46,12 @@ TRANSACTION: Final[dict[str, Loads]] = {
 
 
 class Inside(Generic[Wire]):
-    """What a block offers while it is open: its verbs, and for a flow its id."""
+    """What a block offers while it is open: its methods, and for a flow its id."""
 
     def __init__(self, wired: Wire, opened: dict[str, Any], answers: dict[str, Loads]) -> None:
-        self._wire, self._block, self._answers = wired, opened["block"], answers
+        self._wire = wired
+        self._block = opened["block"]
+        self._answers = answers
         self.flow_id: str | None = opened["flow_id"]
         self.undoing: dict[str, Callable[..., Any]] = {}
 
@@ -69,11 +71,13 @@ class Inside(Generic[Wire]):
     def _step(
         self, name: str, fn: Callable[[], Any], compensate: Callable[[Any], Any] | None, on_unknown: str
     ) -> Exchange[Any]:
+        # A context variable and not a flag: other tasks may use the same block at the same time.
         outside = _INSIDE.get()
         if self._block in outside:
             raise InvalidInputError(f"step {name} is inside a step, which is replayed whole: take it out")
         body = {"name": name, "on_unknown": on_unknown}
         if compensate is not None:
+            # The function stays here; the server calls it back by its key when an exception leaves the block.
             body["compensate"] = key = f"undo {len(self.undoing)}"
             self.undoing[key] = compensate
         _INSIDE.set(outside | {self._block})
@@ -83,25 +87,28 @@ class Inside(Generic[Wire]):
         finally:
             _INSIDE.set(outside)
 
-    def __getattr__(self, verb: str) -> Callable[..., Any]:
-        """Another verb of the block."""
-        if verb not in self._answers:
-            raise AttributeError(verb)
-        load = self._answers[verb]
+    def __getattr__(self, method: str) -> Callable[..., Any]:
+        """Return another method of the block."""
+        if method not in self._answers:
+            raise AttributeError(method)
+        load = self._answers[method]
 
-        def call(first: Any = None, second: Any = None, /, **given: Any) -> Any:
-            named = dict(zip(_FIRST.get(verb, ()), (first, second), strict=False))
-            return self._wire.run(self._call(verb, {k: v for k, v in named.items() if v is not None} | given, load))
+        def call(first: Any = None, second: Any = None, /, **arguments: Any) -> Any:
+            named = dict(zip(_FIRST.get(method, ()), (first, second), strict=False))
+            return self._wire.run(
+                self._call(method, {k: v for k, v in named.items() if v is not None} | arguments, load)
+            )
 
         return call
 
-    def _call(self, verb: str, given: dict[str, Any], load: Loads) -> Exchange[Any]:
-        yield Send(f"/v1/blocks/{self._block}/{verb}", wire.dump(given), lines=True)
+    def _call(self, method: str, arguments: dict[str, Any], load: Loads) -> Exchange[Any]:
+        yield Send(f"/v1/blocks/{self._block}/{method}", wire.dump(arguments), lines=True)
         return (yield from converse({}, load))
 
     def leave(self, error: BaseException | None) -> Exchange[None]:
         """Leave the block, as it should be left or by an exception."""
         body: dict[str, Any] = {}
+        # Our own errors keep their code and fields on the way; of others only class name and text are sent.
         if isinstance(error, HoldproofError):
             body["problem"] = problems.problem(error)
         elif error is not None:
@@ -119,24 +126,27 @@ _FIRST: Final = {
 """The parameters that are given by their place."""
 
 
-class Block(Generic[Wire]):
+class RemoteBlock(Generic[Wire]):
     """A block about to be entered."""
 
     _inside: "Inside[Wire]"
 
-    def __init__(self, wired: Wire, path: str, given: dict[str, Any], answers: dict[str, Loads]) -> None:
-        self._wire, self._path, self._given, self._answers = wired, path, given, answers
+    def __init__(self, wired: Wire, path: str, arguments: dict[str, Any], answers: dict[str, Loads]) -> None:
+        self._wire = wired
+        self._path = path
+        self._arguments = arguments
+        self._answers = answers
 
     def _open(self) -> Exchange[dict[str, Any]]:
-        opened: dict[str, Any] = yield Send(self._path, wire.dump(self._given))
+        opened: dict[str, Any] = yield Send(self._path, wire.dump(self._arguments))
         return opened
 
-    async def __aenter__(self: "Block[AsyncTransport]") -> "Inside[AsyncTransport]":
+    async def __aenter__(self: "RemoteBlock[AsyncTransport]") -> "Inside[AsyncTransport]":
         self._inside = Inside(self._wire, await self._wire.run(self._open()), self._answers)
         return self._inside
 
     async def __aexit__(
-        self: "Block[AsyncTransport]",
+        self: "RemoteBlock[AsyncTransport]",
         kind: type[BaseException] | None,
         error: BaseException | None,
         trace: TracebackType | None,
@@ -144,12 +154,12 @@ class Block(Generic[Wire]):
         if error is None or isinstance(error, Exception):  # else the worker itself is being stopped
             await self._wire.run(self._inside.leave(error))
 
-    def __enter__(self: "Block[SyncTransport]") -> "Inside[SyncTransport]":
+    def __enter__(self: "RemoteBlock[SyncTransport]") -> "Inside[SyncTransport]":
         self._inside = Inside(self._wire, self._wire.run(self._open()), self._answers)
         return self._inside
 
     def __exit__(
-        self: "Block[SyncTransport]",
+        self: "RemoteBlock[SyncTransport]",
         kind: type[BaseException] | None,
         error: BaseException | None,
         trace: TracebackType | None,

@@ -1,7 +1,7 @@
 """`Remote` and `SyncRemote`: a store on a server, for coroutines and for threads.
 
-They have the nouns and verbs of an embedded store. What belongs to the process that has the store open (functions of a
-transaction, places on its disk) is refused with `use.remote`.
+They have the resources and methods of an embedded store. What belongs to the process that has the store open
+(functions of a transaction, places on its disk) is refused with `use.remote`.
 """
 
 from collections.abc import Callable
@@ -18,20 +18,21 @@ from holdproof.executors import AsyncExecutor, SyncExecutor
 from holdproof.model.namespaces import MAIN
 from holdproof.model.status import Check, Status
 from holdproof.remote.exchange import Exchange, Send, call
-from holdproof.remote.flow_functions import Registered, Registry
-from holdproof.remote.remote_contexts import FLOW, TRANSACTION, Block, Wire
+from holdproof.remote.flow_functions import Registry, RemoteFunction
+from holdproof.remote.remote_contexts import FLOW, TRANSACTION, RemoteBlock, Wire
 from holdproof.remote.transport import AsyncTransport, SyncTransport
 from holdproof.runtime.leases import LEASE_S
 
 
-class RemoteVerb(Generic[Wire]):
-    """A verb of a noun, called over the wire."""
+class RemoteMethod(Generic[Wire]):
+    """A method of a resource, called over the wire."""
 
     def __init__(self, wired: Wire, entry: MethodSpec) -> None:
-        self._wire, self._entry = wired, entry
+        self._wire = wired
+        self._entry = entry
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Run the verb on the server."""
+        """Run the method on the server."""
         perform = self._wire.stream if self._entry.streams else self._wire.run
         return perform(call(self._entry, args, kwargs))
 
@@ -44,24 +45,26 @@ class RemoteVerb(Generic[Wire]):
         return self._entry.summary
 
 
-class RemoteNoun(Generic[Wire]):
-    """A noun of a store on a server."""
+class RemoteResource(Generic[Wire]):
+    """A resource of a store on a server."""
 
     def __init__(self, wired: Wire, name: str) -> None:
-        self._wire, self._name = wired, name
+        self._wire = wired
+        self._name = name
 
-    def __getattr__(self, verb: str) -> RemoteVerb[Wire]:
-        """A verb of the noun."""
-        if verb.startswith("_"):
-            raise AttributeError(verb)
-        entry = entries().get((self._name, verb))
+    def __getattr__(self, method: str) -> RemoteMethod[Wire]:
+        """Return a method of the resource; RemoteError if it is not offered over the wire."""
+        # copy, pickle and inspect probe for dunder names and expect AttributeError.
+        if method.startswith("_"):
+            raise AttributeError(method)
+        entry = entries().get((self._name, method))
         if entry is None:
-            raise RemoteError(f"{self._name}.{verb} is not there over the wire", verb=verb)
-        return RemoteVerb(self._wire, entry)
+            raise RemoteError(f"{self._name}.{method} is not there over the wire", method=method)
+        return RemoteMethod(self._wire, entry)
 
 
-class RemoteFlows(RemoteNoun[Wire]):
-    """Flows on a server; those in hand are worked on here."""
+class RemoteFlows(RemoteResource[Wire]):
+    """Flows on a server; their functions run in this process."""
 
     def __init__(self, wired: Wire, registry: Registry[Wire]) -> None:
         super().__init__(wired, "flows")
@@ -71,27 +74,27 @@ class RemoteFlows(RemoteNoun[Wire]):
         """Run orphaned flows again whose function is registered here, `limit` at most; the rest is left, and named."""
         return self._wire.run(self._registry.recover(worker, limit, ns))
 
-    def run(self, agent_id: str | None = None, *, resume: str | None = None, **opening: Any) -> Block[Wire]:
+    def run(self, agent_id: str | None = None, *, resume: str | None = None, **opening: Any) -> RemoteBlock[Wire]:
         """A new flow of an agent as a block, or one to resume; `opening` is what `flows.start` takes, and `lease_s`."""
-        given = {"agent_id": agent_id, "resume": resume, **opening}
-        return Block(self._wire, "/v1/flows/run", {k: v for k, v in given.items() if v is not None}, FLOW)
+        arguments = {"agent_id": agent_id, "resume": resume, **opening}
+        return RemoteBlock(self._wire, "/v1/flows/run", {k: v for k, v in arguments.items() if v is not None}, FLOW)
 
 
-class RemoteTables(RemoteNoun[Wire]):
+class RemoteTables(RemoteResource[Wire]):
     """The relational store on a server."""
 
-    def transaction(self, **given: Any) -> Block[Wire]:
+    def transaction(self, **options: Any) -> RemoteBlock[Wire]:
         """Several calls as one: committed at the end, rolled back by an exception."""
-        return Block(self._wire, "/v1/relational/transaction", given, TRANSACTION)
+        return RemoteBlock(self._wire, "/v1/relational/transaction", options, TRANSACTION)
 
 
-class Nouns(Generic[Wire]):
-    """The nouns of a store on a server."""
+class RemoteResources(Generic[Wire]):
+    """The resources of a store on a server."""
 
     def __init__(self, wired: Wire) -> None:
         self._wire = wired
-        for name in {noun for noun, _ in entries()}:
-            setattr(self, name, RemoteNoun(wired, name))
+        for name in {resource for resource, _ in entries()}:
+            setattr(self, name, RemoteResource(wired, name))
         self._registry = Registry(wired)
         self.flows = RemoteFlows(wired, self._registry)
         self.relational = RemoteTables(wired, "relational")
@@ -102,8 +105,9 @@ class Nouns(Generic[Wire]):
 
     def write(self, *_: Any, **__: Any) -> Any:
         """Refused: a function of a transaction runs where the store is."""
-        raise RemoteError("a function of a transaction runs where the store is; call its verbs instead")
+        raise RemoteError("a function of a transaction runs where the store is; call its methods instead")
 
+    # Every entry point that takes a function of a transaction is refused the same way.
     read = scan = begin = hear = run = stream = write
 
     def flow(
@@ -116,18 +120,20 @@ class Nouns(Generic[Wire]):
         **opening: Any,
     ) -> Callable[[Callable[..., Any]], FlowFunction[..., Any]]:
         """Register a function as a flow, so that `flows.recover` can run it again on any worker."""
-        begun = {"agent_id": agent, **opening}
-        return lambda fn: self._registry.register(Registered(name or fn.__name__, version, lease_s, agent, fn), begun)
+        defaults = {"agent_id": agent, **opening}
+        return lambda fn: self._registry.register(
+            RemoteFunction(name or fn.__name__, version, lease_s, agent, fn), defaults
+        )
 
 
 if TYPE_CHECKING:
     from holdproof.api import Resources as Embedded
 
-    class _Async(Nouns[AsyncTransport], Embedded[AsyncExecutor]): ...  # type: ignore[misc]
+    class _Async(RemoteResources[AsyncTransport], Embedded[AsyncExecutor]): ...  # type: ignore[misc]
 
-    class _Sync(Nouns[SyncTransport], Embedded[SyncExecutor]): ...  # type: ignore[misc]
+    class _Sync(RemoteResources[SyncTransport], Embedded[SyncExecutor]): ...  # type: ignore[misc]
 else:
-    _Async = _Sync = Nouns
+    _Async = _Sync = RemoteResources
 
 
 class Remote(_Async):
@@ -135,13 +141,13 @@ class Remote(_Async):
 
     async def status(self) -> Status:
         """Where everything lives, versions and sizes, and what is degraded."""
-        found: Status = await self._wire.run(self._ask("/v1/status", Status))
-        return found
+        answer: Status = await self._wire.run(self._ask("/v1/status", Status))
+        return answer
 
     async def check(self) -> Check:
         """The database's own integrity check, and its migrations against ours."""
-        found: Check = await self._wire.run(self._ask("/v1/check", Check))
-        return found
+        answer: Check = await self._wire.run(self._ask("/v1/check", Check))
+        return answer
 
     async def close(self) -> None:
         """Close the connections; the store stays open where it is."""
@@ -161,13 +167,13 @@ class SyncRemote(_Sync):
 
     def status(self) -> Status:
         """Where everything lives, versions and sizes, and what is degraded."""
-        found: Status = self._wire.run(self._ask("/v1/status", Status))
-        return found
+        answer: Status = self._wire.run(self._ask("/v1/status", Status))
+        return answer
 
     def check(self) -> Check:
         """The database's own integrity check, and its migrations against ours."""
-        found: Check = self._wire.run(self._ask("/v1/check", Check))
-        return found
+        answer: Check = self._wire.run(self._ask("/v1/check", Check))
+        return answer
 
     def close(self) -> None:
         """Close the connections; the store stays open where it is."""
@@ -182,15 +188,16 @@ class SyncRemote(_Sync):
         self.close()
 
 
-def connect(url: str, token: str | None = None, **given: Any) -> AwaitableStore[Remote]:
+def connect(url: str, token: str | None = None, **httpx_options: Any) -> AwaitableStore[Remote]:
     """A store on a server, for coroutines; further options are those of httpx, as `verify`."""
 
+    # Built when awaited, inside the loop that will use its semaphore and its connections.
     async def opens() -> Remote:
-        return Remote(AsyncTransport(url, token, **given))
+        return Remote(AsyncTransport(url, token, **httpx_options))
 
     return AwaitableStore(opens)
 
 
-def connect_sync(url: str, token: str | None = None, **given: Any) -> SyncRemote:
+def connect_sync(url: str, token: str | None = None, **httpx_options: Any) -> SyncRemote:
     """A store on a server, for threads."""
-    return SyncRemote(SyncTransport(url, token, **given))
+    return SyncRemote(SyncTransport(url, token, **httpx_options))

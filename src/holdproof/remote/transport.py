@@ -1,7 +1,7 @@
 """The two ways to perform an exchange: for coroutines and for threads.
 
-Both speak HTTP/1.1 over connections that are kept (lanes.py). A connection that breaks before the answer has come says
-so: what only reads can be asked again, of a change nobody knows whether it happened.
+Both speak HTTP/1.1 over pooled connections (connection_pool.py). A connection that breaks before the answer has come
+raises: a call that only reads can be repeated, of a change nobody knows whether it happened.
 """
 
 import asyncio
@@ -20,11 +20,12 @@ from holdproof.api import problems
 from holdproof.errors import ConnectionLostError, HoldproofError, OutcomeUnknownError, UnreachableError
 from holdproof.executors import refuse_running_loop
 from holdproof.remote.connection_pool import TIMEOUT, C, ConnectionPool
-from holdproof.remote.exchange import LAST, Act, Exchange, Give, Line, Local, Send
+from holdproof.remote.exchange import LAST, Act, Exchange, Local, ReadLine, Send, StreamItem
 
 T = TypeVar("T")
 
 _BAD: Final = 400
+# Threads for blocking functions of the caller.
 _CALLS: Final = 32
 _JSON: Final = {"Content-Type": "application/json"}
 
@@ -47,6 +48,7 @@ def _answered(response: httpx.Response) -> Any:
     """What a whole answer says; an error is raised."""
     kind = response.headers.get("content-type", "").partition(";")[0]
     if response.status_code >= _BAD:
+        # Only problem details are ours; a proxy's error page must not pass for an answer of the server.
         if kind == problems.MEDIA_TYPE:
             raise problems.error(response.json())
         raise UnreachableError(f"that is no Holdproof server: it answered {response.status_code}")
@@ -67,7 +69,7 @@ class ExchangeState(Generic[C]):
 
     def __init__(self, exchange: Exchange[Any]) -> None:
         self._exchange = exchange
-        self.asked: Send | None = None
+        self.request: Send | None = None
         self.lane: C | None = None
         self.response: httpx.Response | None = None
         self.lines: Any = None
@@ -83,7 +85,10 @@ class ExchangeState(Generic[C]):
 
     def opened(self, send: Send, lane: C, response: httpx.Response, lines: Any) -> None:
         """The answer comes line by line."""
-        self.asked, self.lane, self.response, self.lines = send, lane, response, lines
+        self.request = send
+        self.lane = lane
+        self.response = response
+        self.lines = lines
 
     def close(self) -> None:
         """Nothing more is asked."""
@@ -93,10 +98,10 @@ class ExchangeState(Generic[C]):
 class AsyncTransport:
     """Exchanges for coroutines."""
 
-    def __init__(self, url: str, token: str | None, **given: Any) -> None:
-        self._lanes = ConnectionPool(httpx.AsyncClient, url, token, given)
-        self._room = asyncio.Semaphore(self._lanes.most)
-        self._pool: ThreadPoolExecutor | None = None
+    def __init__(self, url: str, token: str | None, **httpx_options: Any) -> None:
+        self._connections = ConnectionPool(httpx.AsyncClient, url, token, httpx_options)
+        self._room = asyncio.Semaphore(self._connections.most)
+        self._threads: ThreadPoolExecutor | None = None
 
     async def run(self, exchange: Exchange[T]) -> T:
         """Perform an exchange to its end."""
@@ -115,7 +120,7 @@ class AsyncTransport:
         try:
             act = talk.next(None, None)
             while act is not None:
-                if isinstance(act, Give):
+                if isinstance(act, StreamItem):
                     yield act.value
                     act = talk.next(None, None)
                 else:
@@ -136,16 +141,16 @@ class AsyncTransport:
                 called = partial(fn, *args, **kwargs)
                 answer = await (called() if inspect.iscoroutinefunction(fn) else self._apart(called))
                 return await answer if inspect.isawaitable(answer) else answer
-            case Line():
+            case ReadLine():
                 return await self._line(talk)
             case Send():
                 return await self._send(act, talk)
 
     def _apart(self, fn: Callable[[], T]) -> "asyncio.Future[T]":
         """Call a blocking function of the caller in a thread, as an open store does (executors/loop_delivery.py)."""
-        if self._pool is None:
-            self._pool = ThreadPoolExecutor(_CALLS, thread_name_prefix="holdproof-call")
-        return asyncio.get_running_loop().run_in_executor(self._pool, copy_context().run, fn)
+        if self._threads is None:
+            self._threads = ThreadPoolExecutor(_CALLS, thread_name_prefix="holdproof-call")
+        return asyncio.get_running_loop().run_in_executor(self._threads, copy_context().run, fn)
 
     async def _send(self, send: Send, talk: ExchangeState[httpx.AsyncClient]) -> Any:
         if send.lines:
@@ -166,17 +171,17 @@ class AsyncTransport:
         return _answered(response)
 
     async def _line(self, talk: ExchangeState[httpx.AsyncClient]) -> Any:
-        assert talk.asked is not None, "a line comes after a request for lines"
-        found = None
+        assert talk.request is not None, "a line comes after a request for lines"
+        message = None
         try:
             async for line in talk.lines:
                 if line:
-                    found = json.loads(line)
-                    if not found.keys() & LAST:
+                    message = json.loads(line)
+                    if not message.keys() & LAST:
                         break  # else read on to the end, so that the connection can be used again
         except (httpx.HTTPError, httpx.StreamError) as error:
-            raise _lost(error, talk.asked) from error
-        return found
+            raise _lost(error, talk.request) from error
+        return message
 
     async def _end(self, talk: ExchangeState[httpx.AsyncClient]) -> None:
         talk.close()
@@ -184,7 +189,8 @@ class AsyncTransport:
 
     async def _hang_up(self, talk: ExchangeState[httpx.AsyncClient]) -> None:
         if talk.lane is not None and talk.response is not None:
-            lane, talk.lane = talk.lane, None
+            lane = talk.lane
+            talk.lane = None
             try:
                 await talk.response.aclose()
             finally:
@@ -195,28 +201,28 @@ class AsyncTransport:
             async with asyncio.timeout(TIMEOUT.pool):
                 await self._room.acquire()
         except TimeoutError as error:
-            raise _crowded(self._lanes.most) from error
-        return self._lanes.take()
+            raise _crowded(self._connections.most) from error
+        return self._connections.take()
 
     async def _give(self, lane: httpx.AsyncClient) -> None:
         self._room.release()
-        if (spare := self._lanes.give(lane)) is not None:
+        if (spare := self._connections.give(lane)) is not None:
             await spare.aclose()
 
     async def close(self) -> None:
         """Close the connections."""
-        if self._pool is not None:
-            self._pool.shutdown(wait=False)
-        for lane in self._lanes.end():
+        if self._threads is not None:
+            self._threads.shutdown(wait=False)
+        for lane in self._connections.end():
             await lane.aclose()
 
 
 class SyncTransport:
     """Exchanges for threads."""
 
-    def __init__(self, url: str, token: str | None, **given: Any) -> None:
-        self._lanes = ConnectionPool(httpx.Client, url, token, given)
-        self._room = threading.Semaphore(self._lanes.most)
+    def __init__(self, url: str, token: str | None, **httpx_options: Any) -> None:
+        self._connections = ConnectionPool(httpx.Client, url, token, httpx_options)
+        self._room = threading.Semaphore(self._connections.most)
 
     def run(self, exchange: Exchange[T]) -> T:
         """Perform an exchange to its end."""
@@ -237,7 +243,7 @@ class SyncTransport:
         try:
             act = talk.next(None, None)
             while act is not None:
-                if isinstance(act, Give):
+                if isinstance(act, StreamItem):
                     yield act.value
                     act = talk.next(None, None)
                 else:
@@ -256,7 +262,7 @@ class SyncTransport:
         match act:
             case Local(fn, args, kwargs):
                 return fn(*args, **kwargs)
-            case Line():
+            case ReadLine():
                 return self._line(talk)
             case Send():
                 return self._send(act, talk)
@@ -280,17 +286,17 @@ class SyncTransport:
         return _answered(response)
 
     def _line(self, talk: ExchangeState[httpx.Client]) -> Any:
-        assert talk.asked is not None, "a line comes after a request for lines"
-        found = None
+        assert talk.request is not None, "a line comes after a request for lines"
+        message = None
         try:
             for line in talk.lines:
                 if line:
-                    found = json.loads(line)
-                    if not found.keys() & LAST:
+                    message = json.loads(line)
+                    if not message.keys() & LAST:
                         break
         except (httpx.HTTPError, httpx.StreamError) as error:
-            raise _lost(error, talk.asked) from error
-        return found
+            raise _lost(error, talk.request) from error
+        return message
 
     def _end(self, talk: ExchangeState[httpx.Client]) -> None:
         talk.close()
@@ -298,7 +304,8 @@ class SyncTransport:
 
     def _hang_up(self, talk: ExchangeState[httpx.Client]) -> None:
         if talk.lane is not None and talk.response is not None:
-            lane, talk.lane = talk.lane, None
+            lane = talk.lane
+            talk.lane = None
             try:
                 talk.response.close()
             finally:
@@ -306,15 +313,15 @@ class SyncTransport:
 
     def _take(self) -> httpx.Client:
         if not self._room.acquire(timeout=TIMEOUT.pool):
-            raise _crowded(self._lanes.most)
-        return self._lanes.take()
+            raise _crowded(self._connections.most)
+        return self._connections.take()
 
     def _give(self, lane: httpx.Client) -> None:
         self._room.release()
-        if (spare := self._lanes.give(lane)) is not None:
+        if (spare := self._connections.give(lane)) is not None:
             spare.close()
 
     def close(self) -> None:
         """Close the connections."""
-        for lane in self._lanes.end():
+        for lane in self._connections.end():
             lane.close()

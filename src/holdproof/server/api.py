@@ -1,12 +1,12 @@
-"""`/v1/<noun>/<verb>`: every verb of the store that a stranger can use, made from the catalogue.
+"""`/v1/<resource>/<method>`: every method of the store that remote callers can use, made from the catalogue.
 
 Rules:
-- Every verb is a POST with one JSON object; one that reads and whose parameters fit a query is a GET too.
+- Every method is a POST with one JSON object; one that reads and whose parameters fit a query is a GET too.
 - What arrives is read by the type of its parameter; an unknown one is refused.
 - `Idempotency-Key` makes a POST happen once: the same key with the same request gives the first answer again, also
-  where it comes line by line. A verb that gives a secret takes none: secrets are shown once and kept nowhere.
+  where it comes line by line. A method that gives a secret takes none: secrets are shown once and kept nowhere.
 - A value with a version has it as its ETag; `If-Match` is the version that a change expects.
-- A verb that calls back, tells progress or answers bit by bit is answered line by line (exchange.py).
+- A method that calls back, reports progress or streams its answer is answered line by line (exchange.py).
 """
 
 import json
@@ -28,7 +28,7 @@ from holdproof.errors import InvalidInputError, MethodError, StaleVersionError
 from holdproof.executors import require_whole_store
 from holdproof.server.exchange import Exchange, Exchanges
 from holdproof.server.permissions import RESERVED_KEYS
-from holdproof.server.problems import told
+from holdproof.server.problems import problem_details
 from holdproof.validation import position
 
 LINES: Final = "application/jsonl"
@@ -43,7 +43,7 @@ class Granted:
     store: Holdproof
     who: str
     signed: Mapping[str, Any] = field(default_factory=dict)
-    """What the door says in the caller's place, whatever they said."""
+    """Arguments that the server sets, whatever the caller passed."""
     agent_id: str | None = None
     """The agent that calls, if it is one."""
 
@@ -52,23 +52,25 @@ Guard = Callable[[Request, MethodSpec, Mapping[str, Any]], Awaitable[Granted]]
 """Lets a caller do something, or raises."""
 
 
-class Verbs:
-    """All verbs, before any other route: found by their address at once, however many there are."""
+class MethodEndpoints:
+    """All methods, in front of the router: looked up by path in one dictionary, however many there are."""
 
     def __init__(self, app: ASGIApp, guard: Guard, exchanges: Exchanges) -> None:
         self._app = app
-        found: list[_Endpoint | _Whole] = [_Endpoint(entry, guard, exchanges) for entry in entries().values()]
-        found += [_Whole(name, guard) for name in ("status", "check")]
-        self._known = {each.path: each for each in found}
+        endpoints: list[_Endpoint | _Whole] = [_Endpoint(entry, guard, exchanges) for entry in entries().values()]
+        # The two methods of the store itself; they belong to no resource, so the catalogue has no entry for them.
+        endpoints += [_Whole(name, guard) for name in ("status", "check")]
+        self._endpoints = {each.path: each for each in endpoints}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer for a verb; leave all else to the routes."""
-        found = self._known.get(scope["path"]) if scope["type"] == "http" else None
-        if found is None:
+        """Answer a method's path; pass everything else on to the router."""
+        endpoint = self._endpoints.get(scope["path"]) if scope["type"] == "http" else None
+        if endpoint is None:
             await self._app(scope, receive, send)
             return
-        scope["route"] = found
-        answer = await found.answer(Request(scope, receive, send))
+        # The metrics read the route's template from here, as the router would have set it.
+        scope["route"] = endpoint
+        answer = await endpoint.answer(Request(scope, receive, send))
         await answer(scope, receive, send)
 
 
@@ -76,7 +78,9 @@ class _Whole:
     """What a store says of itself as a whole."""
 
     def __init__(self, name: str, guard: Guard) -> None:
-        self._name, self._guard, self.path = name, guard, f"/v1/{name}"
+        self._name = name
+        self._guard = guard
+        self.path = f"/v1/{name}"
 
     async def answer(self, request: Request) -> Response:
         """Ask the store."""
@@ -86,10 +90,12 @@ class _Whole:
 
 
 class _Endpoint:
-    """One verb over HTTP."""
+    """One method over HTTP."""
 
     def __init__(self, entry: MethodSpec, guard: Guard, exchanges: Exchanges) -> None:
-        self._entry, self._guard, self._exchanges = entry, guard, exchanges
+        self._entry = entry
+        self._guard = guard
+        self._exchanges = exchanges
         self.path = _address(entry)
 
     async def answer(self, request: Request) -> Response:
@@ -97,28 +103,30 @@ class _Endpoint:
         if request.method == "POST":
             return await self._answer(request, loaded(self._entry, await body(request)))
         if request.method not in self._methods:
-            raise MethodError("this verb is called otherwise", allow=", ".join(self._methods))
+            raise MethodError("this method is called with another HTTP method", allow=", ".join(self._methods))
         return await self._answer(request, _queried(self._entry, request))
 
     @property
     def _methods(self) -> tuple[str, ...]:
         return ("GET", "HEAD", "POST") if self._entry.plain_query else ("POST",)
 
-    async def _answer(self, request: Request, given: dict[str, Any]) -> Response:
+    async def _answer(self, request: Request, arguments: dict[str, Any]) -> Response:
         entry = self._entry
-        expects = _expected(entry, request, given)
-        complete(entry, given)
-        granted = await self._guard(request, entry, given)
-        given |= granted.signed
+        # If-Match fills in `expected_version`, so it has to come before the arguments are checked and fingerprinted.
+        expects = _expected(entry, request, arguments)
+        complete(entry, arguments)
+        granted = await self._guard(request, entry, arguments)
+        # After the permission check, which judges what the caller sent and not what the server adds.
+        arguments |= granted.signed
         key = self._key(request)
-        if entry.streams or any(name in given for name in entry.callbacks):
-            return self._streamed(granted, request, key, given)
+        if entry.streams or any(name in arguments for name in entry.callbacks):
+            return self._streamed(granted, request, key, arguments)
         try:
-            value = await self._once(granted, key, given, given)
+            value = await self._once(granted, key, arguments, arguments)
         except StaleVersionError as error:
             if not expects:
                 raise
-            facts = told(request.scope, error) | {"status": _PRECONDITION_FAILED}
+            facts = problem_details(request.scope, error) | {"status": _PRECONDITION_FAILED}
             return JSONResponse(facts, _PRECONDITION_FAILED, media_type=MEDIA_TYPE)
         return _shown(request, value)
 
@@ -126,33 +134,39 @@ class _Endpoint:
         """The key under which the answer is kept, if there is one; what only reads needs none."""
         key = None if self._entry.reads else request.headers.get("Idempotency-Key")
         if key is not None and (self._entry.secret or self._entry.streams):
-            said = "gives a secret, which is kept nowhere" if self._entry.secret else "answers bit by bit"
-            raise InvalidInputError(f"no Idempotency-Key: {self._entry.name} {said}", parameter="Idempotency-Key")
+            reason = "gives a secret, which is kept nowhere" if self._entry.secret else "streams its answer"
+            raise InvalidInputError(f"no Idempotency-Key: {self._entry.name} {reason}", parameter="Idempotency-Key")
         return key
 
-    def _once(self, granted: Granted, key: str | None, given: Mapping[str, Any], called: Mapping[str, Any]) -> Any:
-        """Call the verb, or wait for the answer that the key has; `called` is what was given, with its functions."""
-        return self._perform(granted.store, called) if key is None else self._kept(granted, key, given, called)
+    def _once(self, granted: Granted, key: str | None, arguments: Mapping[str, Any], called: Mapping[str, Any]) -> Any:
+        """Call the method, or wait for the answer under the key; `called` is `arguments` with callbacks filled in."""
+        return (
+            self._perform(granted.store, called) if key is None else self._perform_once(granted, key, arguments, called)
+        )
 
-    async def _kept(self, granted: Granted, key: str, given: Mapping[str, Any], called: Mapping[str, Any]) -> Any:
+    async def _perform_once(
+        self, granted: Granted, key: str, arguments: Mapping[str, Any], called: Mapping[str, Any]
+    ) -> Any:
         async def perform() -> Any:
             return wire.dump(await self._perform(granted.store, called))
 
-        asked = {"verb": self._entry.name, "given": wire.dump(given)}
-        kept = await granted.store.idempotency.once(f"{RESERVED_KEYS}{granted.who}:{key}", asked, perform)
-        return self._entry.answer.load(kept, "")
+        # These two names are part of stored fingerprints: renaming them would turn every known key into a conflict.
+        fingerprint = {"verb": self._entry.name, "given": wire.dump(arguments)}
+        answer = await granted.store.idempotency.once(f"{RESERVED_KEYS}{granted.who}:{key}", fingerprint, perform)
+        return self._entry.answer.load(answer, "")
 
-    def _perform(self, store: Holdproof, given: Mapping[str, Any]) -> Any:
-        args, kwargs = self._entry.arguments(given)
+    def _perform(self, store: Holdproof, arguments: Mapping[str, Any]) -> Any:
+        args, kwargs = self._entry.arguments(arguments)
         return getattr(getattr(store, self._entry.resource), self._entry.method)(*args, **kwargs)
 
-    def _streamed(self, granted: Granted, request: Request, key: str | None, given: Mapping[str, Any]) -> Response:
-        called = dict(given)
-        with self._exchanges.begun(granted.who, partial(told, request.scope)) as exchange:
+    def _streamed(self, granted: Granted, request: Request, key: str | None, arguments: Mapping[str, Any]) -> Response:
+        called = dict(arguments)
+        # If the answer cannot even begin, leaving this block removes the exchange again.
+        with self._exchanges.opened(granted.who, partial(problem_details, request.scope)) as exchange:
             for name in self._entry.callbacks:
-                if name in given:
+                if name in arguments:
                     called[name] = exchange.tell if name == "progress" else exchange.caller(name)
-            answer = self._once(granted, key, given, called)
+            answer = self._once(granted, key, arguments, called)
             work = exchange.give(answer) if self._entry.streams else answer
             return streaming(self._exchanges, exchange, work)
 
@@ -176,74 +190,76 @@ async def body(request: Request) -> dict[str, Any]:
     if not raw:
         return {}
     try:
-        given = _READS.decode(raw.decode())
+        value = _READS.decode(raw.decode())
     except (ValueError, RecursionError) as error:
         raise InvalidInputError(f"the body is not JSON: {error}") from error
-    if not isinstance(given, dict):
+    if not isinstance(value, dict):
         raise InvalidInputError("the body is not a JSON object")
-    return given
+    return value
 
 
 def _refuse_constant(word: str) -> Any:
     raise ValueError(f"{word} is not JSON")
 
 
+# Python reads and writes NaN and Infinity, JSON has neither: one that arrives is refused here.
 _READS: Final = json.JSONDecoder(parse_constant=_refuse_constant)
 _WRITES: Final = json.JSONEncoder(separators=(",", ":"))
 
 
-def loaded(entry: MethodSpec, given: Mapping[str, Any]) -> dict[str, Any]:
+def loaded(entry: MethodSpec, values: Mapping[str, Any]) -> dict[str, Any]:
     """The arguments of a call, by their types."""
-    found: dict[str, Any] = {}
-    for name, value in given.items():
+    arguments: dict[str, Any] = {}
+    for name, value in values.items():
         parameter = entry.parameter(name)
         if parameter is None or not parameter.offered:
             raise InvalidInputError(f"{entry.resource} {entry.method} takes no {name}", parameter=name)
+        # A function cannot cross the wire: true asks the server to call back over the lines of the answer.
         if parameter.shape.callback:
             if value is not True:
                 raise InvalidInputError(f"{name} is true, or left out", parameter=name)
-            found[name] = True
+            arguments[name] = True
         elif parameter.many:
-            found[name] = wire.shape(list[Any]).load(value, name)
-            found[name] = [parameter.shape.load(each, f"{name}[{n}]") for n, each in enumerate(found[name])]
+            arguments[name] = wire.shape(list[Any]).load(value, name)
+            arguments[name] = [parameter.shape.load(each, f"{name}[{n}]") for n, each in enumerate(arguments[name])]
         else:
-            found[name] = parameter.shape.load(value, name)
-    return found
+            arguments[name] = parameter.shape.load(value, name)
+    return arguments
 
 
 def _queried(entry: MethodSpec, request: Request) -> dict[str, Any]:
     """The arguments of a query, by their types."""
-    found: dict[str, Any] = {}
+    arguments: dict[str, Any] = {}
     for name, text in request.query_params.multi_items():
         parameter = entry.parameter(name)
         if parameter is None or not parameter.offered:
             raise InvalidInputError(f"{entry.resource} {entry.method} takes no {name}", parameter=name)
         if parameter.many:
-            found.setdefault(name, []).append(parameter.shape.read(text, name))
-        elif name in found:
+            arguments.setdefault(name, []).append(parameter.shape.read(text, name))
+        elif name in arguments:
             raise InvalidInputError(f"{name} is given twice", parameter=name)
         else:
-            found[name] = parameter.shape.read(text, name)
-    return found
+            arguments[name] = parameter.shape.read(text, name)
+    return arguments
 
 
-def complete(entry: MethodSpec, found: Mapping[str, Any], *, known: Collection[str] = ()) -> None:
+def complete(entry: MethodSpec, arguments: Mapping[str, Any], *, implied: Collection[str] = ()) -> None:
     """Refuse a call that does not say all it has to, but for what is known already."""
-    missing = [each.name for each in entry.parameters if each.required and each.name not in {*found, *known}]
+    missing = [each.name for each in entry.parameters if each.required and each.name not in {*arguments, *implied}]
     if missing:
         raise InvalidInputError(f"{entry.resource} {entry.method} needs {missing[0]}", parameter=missing[0])
 
 
-def _expected(entry: MethodSpec, request: Request, given: dict[str, Any]) -> bool:
+def _expected(entry: MethodSpec, request: Request, arguments: dict[str, Any]) -> bool:
     """Take `If-Match` as the version that a change expects; whether there is one."""
     tag = request.headers.get("If-Match")
     if tag is None or tag == "*" or entry.parameter("expected_version") is None:
         return False
     try:
-        given.setdefault("expected_version", position("If-Match", int(tag.strip('"'))))
+        arguments.setdefault("expected_version", position("If-Match", int(tag.strip('"'))))
     except ValueError as error:
-        said = "If-Match is a version as the ETag of a value gives it"
-        raise InvalidInputError(said, parameter="If-Match") from error
+        text = "If-Match is a version as the ETag of a value gives it"
+        raise InvalidInputError(text, parameter="If-Match") from error
     return True
 
 
@@ -251,6 +267,7 @@ def _shown(request: Request, value: Any) -> Response:
     if isinstance(value, bytes):
         return Response(value, media_type="application/octet-stream")
     version = getattr(value, "version", None)
+    # A bool is an int to isinstance; only a real version makes an ETag.
     headers = {"ETag": f'"{version}"'} if type(version) is int else {}
     if headers and request.method != "POST" and request.headers.get("If-None-Match") == headers["ETag"]:
         return Response(status_code=_NOT_MODIFIED, headers=headers)
@@ -261,23 +278,23 @@ def _shown(request: Request, value: Any) -> Response:
 
 
 def paths() -> dict[str, Any]:
-    """The addresses of all verbs, as OpenAPI describes them."""
+    """Return the paths of all methods, as OpenAPI describes them."""
     return {_address(each): _methods(each) for each in entries().values()}
 
 
 def _methods(entry: MethodSpec) -> dict[str, Any]:
-    posted = {"post": _described(entry, asked=False)}
-    return {"get": _described(entry, asked=True), **posted} if entry.plain_query else posted
+    posted = {"post": _described(entry, query=False)}
+    return {"get": _described(entry, query=True), **posted} if entry.plain_query else posted
 
 
 def _address(entry: MethodSpec) -> str:
     return f"/v1/{entry.resource}/{entry.method}"
 
 
-def _described(entry: MethodSpec, *, asked: bool) -> dict[str, Any]:
+def _described(entry: MethodSpec, *, query: bool) -> dict[str, Any]:
     named: Named = {}
-    found: dict[str, Any] = {
-        "operationId": entry.name if asked or not entry.plain_query else f"{entry.name}_post",
+    operation: dict[str, Any] = {
+        "operationId": entry.name if query or not entry.plain_query else f"{entry.name}_post",
         "summary": entry.summary,
         "tags": [entry.resource],
         "responses": {
@@ -285,28 +302,32 @@ def _described(entry: MethodSpec, *, asked: bool) -> dict[str, Any]:
             "default": {"description": "What went wrong.", "content": _PROBLEM},
         },
     }
-    if asked:
-        found["parameters"] = [
+    if query:
+        operation["parameters"] = [
             {"name": each.name, "in": "query", "required": each.required, "schema": each.schema(named)}
             for each in entry.parameters
             if each.offered
         ]
     else:
-        taken = entry.schema(named, callbacks=True)
-        found["requestBody"] = {"content": {"application/json": {"schema": taken}}, "required": bool(taken["required"])}
-    return found
+        schema = entry.schema(named, callbacks=True)
+        operation["requestBody"] = {
+            "content": {"application/json": {"schema": schema}},
+            "required": bool(schema["required"]),
+        }
+    return operation
 
 
 def _content(entry: MethodSpec, named: Named) -> dict[str, Any]:
-    """In which forms a verb answers."""
-    found: dict[str, Any] = {}
+    """Return the media types in which a method answers."""
+    forms: dict[str, Any] = {}
     if entry.streams or entry.callbacks:
-        found[LINES] = {"schema": {}}
+        forms[LINES] = {"schema": {}}
+    # Bytes travel as they are; an answer that may be None needs JSON as well.
     if entry.answer in (wire.shape(bytes), wire.shape(bytes | None)):
-        found["application/octet-stream"] = {"schema": {}}
+        forms["application/octet-stream"] = {"schema": {}}
     if not entry.streams and entry.answer is not wire.shape(bytes):
-        found["application/json"] = {"schema": entry.answer.schema(named)}
-    return found
+        forms["application/json"] = {"schema": entry.answer.schema(named)}
+    return forms
 
 
 _PROBLEM: Final = {"application/problem+json": {"schema": {"$ref": "#/components/schemas/Problem"}}}

@@ -27,8 +27,8 @@ from holdproof.server.middleware import (
 )
 from holdproof.server.pages import STATIC
 from holdproof.server.problems import Errors, answer
-from holdproof.server.settings import Settings
-from holdproof.server.state import State
+from holdproof.server.settings import ServerSettings
+from holdproof.server.state import ServerState
 from holdproof.store.opening import VERSION
 
 _log = logging.getLogger("holdproof.server")
@@ -53,16 +53,17 @@ LAYERS: Final = (
 
 def create_app(
     store: Holdproof | AwaitableStore[Holdproof],
-    settings: Settings | None = None,
+    settings: ServerSettings | None = None,
     *,
     parts: Sequence[Callable[[FastAPI], None]] = (),
 ) -> FastAPI:
     """The application over an open store, or over one that it opens and closes itself; `parts` add further routes."""
-    chosen = settings or Settings()
+    chosen = settings or ServerSettings()
     app = FastAPI(
         title="Holdproof",
         version=VERSION,
         summary="What agents decide, know and owe, durable and provable.",
+        # docs.py serves these itself, built once: FastAPI would build them for every request.
         openapi_url=None,
         docs_url=None,
         redoc_url=None,
@@ -70,7 +71,8 @@ def create_app(
         exception_handlers={HTTPException: _answered, RequestValidationError: _answered},
     )
     if isinstance(store, Holdproof):
-        app.state.holdproof = State(store, chosen)
+        app.state.holdproof = ServerState(store, chosen)
+    # Starlette puts the layer added last outermost; LAYERS is written from the outside in.
     for layer in reversed(LAYERS):
         app.add_middleware(layer)
     for router in ROUTERS:
@@ -82,7 +84,7 @@ def create_app(
 
 
 def _life(
-    store: Holdproof | AwaitableStore[Holdproof], settings: Settings
+    store: Holdproof | AwaitableStore[Holdproof], settings: ServerSettings
 ) -> Callable[[FastAPI], AbstractAsyncContextManager[None]]:
     @asynccontextmanager
     async def life(app: FastAPI) -> AsyncIterator[None]:
@@ -91,7 +93,7 @@ def _life(
                 yield
             return
         async with store as opened:
-            app.state.holdproof = State(opened, settings)
+            app.state.holdproof = ServerState(opened, settings)
             async with _tended(app.state.holdproof):
                 yield
 
@@ -99,35 +101,37 @@ def _life(
 
 
 @asynccontextmanager
-async def _tended(state: State) -> AsyncIterator[None]:
-    """While the server runs: keep the book at the door, put away what time has ended, and watch the store grow."""
-    duties = [
-        _every(state.settings.flush_s, state.doorbook.flush),
+async def _tended(state: ServerState) -> AsyncIterator[None]:
+    """Run periodic jobs while the server lives: flush the access log, sweep what has expired, sample sizes."""
+    jobs = [
+        _every(state.settings.flush_s, state.access_log.flush),
         _every(state.settings.sweep_s, state.store.sweep.run),
         _every(state.settings.flush_s, lambda: state.samples.take(state.store, state.now())),
     ]
-    tasks = [asyncio.create_task(each) for each in duties]
+    tasks = [asyncio.create_task(each) for each in jobs]
     try:
-        async with state.pulse.hearing(state.store.database):
+        async with state.commits.listening_to(state.store.database):
             yield
     finally:
+        # In this order: streams end, periodic jobs stop, started work is cancelled, then the last counts are written.
         state.stopping.set()
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
         await state.jobs.stop()
-        await state.doorbook.flush(ending=True)
+        await state.access_log.flush(ending=True)
 
 
-async def _every(seconds: float, duty: Callable[[], Awaitable[object]]) -> None:
+async def _every(seconds: float, job: Callable[[], Awaitable[object]]) -> None:
+    # Zero switches a job off.
     while seconds > 0:
         await asyncio.sleep(seconds)
         try:
-            await duty()
+            await job()
         except HoldproofError as error:  # locked, or not reachable: others tell of that
-            _log.debug("a duty of the server could not be done: %s", error)
+            _log.debug("a periodic job of the server could not run: %s", error)
         except Exception:
-            _log.exception("a duty of the server failed")
+            _log.exception("a periodic job of the server failed")
 
 
 async def _answered(request: Request, raised: Exception) -> Response:

@@ -24,7 +24,7 @@ from holdproof.errors import ForgedRequestError, UnauthenticatedError
 from holdproof.server import pages
 from holdproof.server.middleware import Middleware, pace
 from holdproof.server.permissions import Caller
-from holdproof.server.state import State, state_in
+from holdproof.server.state import ServerState, state_in
 
 SAFE: Final = frozenset({"GET", "HEAD", "OPTIONS"})
 LOGIN: Final = "/login"
@@ -35,7 +35,7 @@ _OURS: Final = frozenset({"same-origin", "none"})
 
 
 def csrf(secret: str) -> str:
-    """What a form of a session has to carry: known to whoever can read its pages, and to nobody else."""
+    """Return the token that a form of a session has to carry; only the session's own pages can read it."""
     return sha256(b"holdproof csrf " + secret.encode()).hexdigest()
 
 
@@ -44,27 +44,34 @@ class AuthenticationMiddleware(Middleware):
 
     async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Look at the credentials, if there are any."""
-        state, headers = state_in(scope), Headers(scope=scope)
-        given = headers.get("authorization")
-        look = partial(_by_cookie, state, headers) if given is None else partial(_by_header, state, given)
+        state = state_in(scope)
+        headers = Headers(scope=scope)
+        authorization = headers.get("authorization")
+        # A header wins over a cookie: a program that sends both means its token, and needs no CSRF secret.
+        look = (
+            partial(_by_cookie, state, headers) if authorization is None else partial(_by_header, state, authorization)
+        )
         caller = await look()
         if caller is not None:
+            # Streams outlive the moment of their authentication; `again` lets them repeat it (state.recheck).
             scope["state"] |= {"caller": caller, "again": look}
             pace(state, f"caller:{caller.token_id or caller.login_id or caller.who}")
             if caller.token_id is not None:
-                state.doorbook.used(caller.token_id)
+                state.access_log.used(caller.token_id)
             if caller.csrf is not None and scope["method"] not in SAFE and scope["path"] != LOGIN:
                 receive = await _meant(scope, receive, caller.csrf)
         await self.app(scope, receive, send)
 
 
-async def _by_header(state: State, given: str) -> Caller:
-    scheme, _, credentials = given.partition(" ")
-    scheme, credentials = scheme.lower(), credentials.strip()
+async def _by_header(state: ServerState, authorization: str) -> Caller:
+    scheme, _, credentials = authorization.partition(" ")
+    scheme = scheme.lower()
+    credentials = credentials.strip()
     if scheme == "basic":
         credentials = _decoded(credentials)
     elif scheme != "bearer":
         raise UnauthenticatedError("send the token as Authorization: Bearer")
+    # Our tokens have no colon, so one means an agent's name and its session token.
     name, colon, secret = credentials.partition(":")
     if colon:
         return Caller.of_agent(await state.store.tokens.authenticate_agent(unquote(name), secret))
@@ -78,7 +85,7 @@ def _decoded(credentials: str) -> str:
         raise UnauthenticatedError("these are no credentials") from error
 
 
-async def _by_cookie(state: State, headers: Headers) -> Caller | None:
+async def _by_cookie(state: ServerState, headers: Headers) -> Caller | None:
     secret = cookie_parser(headers.get("cookie", "")).get(state.settings.cookie)
     if not secret:
         return None
@@ -91,7 +98,9 @@ async def _by_cookie(state: State, headers: Headers) -> Caller | None:
 def same_origin(scope: Scope) -> None:
     """Refuse what a browser says comes from elsewhere; what is no browser says nothing."""
     headers = Headers(scope=scope)
-    site, origin = headers.get("sec-fetch-site"), headers.get("origin")
+    site = headers.get("sec-fetch-site")
+    origin = headers.get("origin")
+    # Older browsers send no Sec-Fetch-Site; the Origin header and the CSRF secret still hold for them.
     if site is not None and site not in _OURS:
         raise ForgedRequestError("the browser says that this comes from another site", site=site[:20])
     if origin is not None and urlsplit(origin).netloc != headers.get("host"):
@@ -101,12 +110,13 @@ def same_origin(scope: Scope) -> None:
 async def _meant(scope: Scope, receive: Receive, expected: str) -> Receive:
     """Refuse a request that does not carry the session's secret; the body that was read for it is given again."""
     same_origin(scope)
-    given = Headers(scope=scope).get(HEADER)
+    secret = Headers(scope=scope).get(HEADER)
     body: bytes | None = None
-    if given is None and Headers(scope=scope).get("content-type", "").startswith(pages.FORM):
+    # Only forms carry the field; scripts of a page send the header, and their bodies are left to the handlers.
+    if secret is None and Headers(scope=scope).get("content-type", "").startswith(pages.FORM):
         body = await Request(scope, receive).body()
-        given = dict(pages.parse(body)).get(FIELD)
-    if given is None or not hmac.compare_digest(given.encode(), expected.encode()):
+        secret = dict(pages.parse(body)).get(FIELD)
+    if secret is None or not hmac.compare_digest(secret.encode(), expected.encode()):
         raise ForgedRequestError("the request does not carry the secret of its session")
     return receive if body is None else _again(body, receive)
 

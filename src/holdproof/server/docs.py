@@ -21,26 +21,27 @@ _METHODS: Final = frozenset({"get", "post", "put", "patch", "delete"})
 @router.get("/openapi.json")
 async def describe(request: Request) -> Response:
     """The OpenAPI document."""
-    return _kept(request, "application/json", lambda: json.dumps(request.app.openapi()).encode())
+    return _cached(request, "application/json", lambda: json.dumps(request.app.openapi()).encode())
 
 
 @router.get("/docs")
 async def show(request: Request) -> Response:
     """Every address with what it takes, without a line of script."""
 
-    def made() -> bytes:
+    def build() -> bytes:
         described = request.app.openapi()
         return bytes(page(request, "docs.html", {"described": described, "groups": _grouped(described)}).body)
 
-    return _kept(request, "text/html", made)
+    return _cached(request, "text/html", build)
 
 
-def _kept(request: Request, media: str, make: Callable[[], bytes]) -> Response:
+def _cached(request: Request, media: str, make: Callable[[], bytes]) -> Response:
     """What was made the first time it was asked for."""
-    kept = state_of(request).described
-    if media not in kept:
-        kept[media] = make()
-    return Response(kept[media], media_type=media)
+    documents = state_of(request).described
+    # Two first requests may both build it; the result is the same, so no lock is needed.
+    if media not in documents:
+        documents[media] = make()
+    return Response(documents[media], media_type=media)
 
 
 def _grouped(described: dict[str, Any]) -> dict[str, list[dict[str, Any]]]:

@@ -20,7 +20,7 @@ from holdproof.errors import ForbiddenError, HoldproofError, NamespaceError, Rat
 from holdproof.model.change_feed import Change, Cursor
 from holdproof.runtime import change_feed
 from holdproof.server.permissions import Caller
-from holdproof.server.state import State, caller_of, recheck, state_of
+from holdproof.server.state import ServerState, caller_of, recheck, state_of
 
 router = APIRouter(tags=["events"])
 _KINDS: Final = {"flow": "flows", "escalation": "escalations", "resolution": "escalations"}
@@ -39,11 +39,13 @@ async def follow(
     last_event_id: Annotated[str | None, Header(max_length=200, description="Where to go on.")] = None,
 ) -> Response:
     """A stream of `flow`, `escalation` and `resolution` events: all that the caller may see, from now or an id on."""
-    state, caller = state_of(request), caller_of(request)
+    state = state_of(request)
+    caller = caller_of(request)
     if caller.ns is not None and ns not in (None, caller.ns):
         raise NamespaceError(f"this token is for the namespace {caller.ns} only", ns=caller.ns)
     if not _kinds(caller):
         raise ForbiddenError("this token has neither flows nor escalations")
+    # Each stream holds a connection and reads the store at every commit: their number is bounded.
     if state.metrics.streams >= state.settings.most_streams:
         raise RateLimitedError("too many streams are open", retry_after_s=state.settings.heartbeat_s)
     began = (
@@ -57,26 +59,33 @@ def _kinds(caller: Caller) -> frozenset[str]:
     """The kinds of events that a caller may see."""
     if caller.role == "agent" or caller.resources is None:
         return frozenset(_KINDS)
-    return frozenset(kind for kind, noun in _KINDS.items() if noun in caller.resources)
+    return frozenset(kind for kind, resource in _KINDS.items() if resource in caller.resources)
 
 
 async def _stream(
-    request: Request, state: State, caller: Caller, ns: str | None, began: tuple[Cursor, Set[tuple[str, int]]]
+    request: Request, state: ServerState, caller: Caller, ns: str | None, began: tuple[Cursor, Set[tuple[str, int]]]
 ) -> AsyncIterator[bytes]:
-    (place, known), kinds, quiet = began, _kinds(caller), time.monotonic()
+    place, reported = began
+    kinds = _kinds(caller)
+    quiet = time.monotonic()
     checked = quiet
     state.metrics.streams += 1
     try:
-        with state.pulse.felt() as felt:
+        with state.commits.subscription() as wake:
             yield b"retry: 2000\n\n"
             while not state.stopping.is_set():
-                felt.clear()
-                found, further = await state.store.read(
+                # Cleared before the read: a commit that comes during it wakes the wait below at once.
+                wake.clear()
+                changes, further = await state.store.read(
                     lambda tx: change_feed.since(tx, place, agent_id=caller.agent_id, ns=ns)  # noqa: B023 (awaited here)
                 )
-                fresh = [each for each in found if each.kind in kinds and (each.kind, each.id) not in known]
-                known, moved, place = {(each.kind, each.id) for each in found}, further != place, further
+                # The last read may overlap with this one; what was already sent is left out.
+                fresh = [each for each in changes if each.kind in kinds and (each.kind, each.id) not in reported]
+                reported = {(each.kind, each.id) for each in changes}
+                moved = further != place
+                place = further
                 now = time.monotonic()
+                # Asked by the clock and not when idle: a busy stream would otherwise outlive a revoked token.
                 if now - checked >= state.settings.heartbeat_s:
                     await recheck(request.scope)
                     checked = now
@@ -86,19 +95,20 @@ async def _stream(
                 elif now - quiet >= state.settings.heartbeat_s:
                     yield b": still here\n\n"
                     quiet = now
-                await _rest(state, felt, briefly=moved)
+                await _rest(state, wake, briefly=moved)
     except HoldproofError:
         return  # the caller's right has ended, or the store cannot be read: they come back and are told why
     finally:
         state.metrics.streams -= 1
 
 
-async def _rest(state: State, felt: asyncio.Event, *, briefly: bool) -> None:
+async def _rest(state: ServerState, wake: asyncio.Event, *, briefly: bool) -> None:
     """Until something was committed here, or it is time to look what others did; a moment where there may be more."""
+    # Commits come in bursts; one read after a short pause serves many of them.
     await asyncio.sleep(_BREATH_S)
     if not state.stopping.is_set() and not briefly:
         with suppress(TimeoutError):
-            await asyncio.wait_for(felt.wait(), state.settings.poll_s)
+            await asyncio.wait_for(wake.wait(), state.settings.poll_s)
 
 
 def _frame(one: Change) -> bytes:

@@ -1,6 +1,6 @@
 """Answers that come line by line, and calling the caller back.
 
-A call that needs a function of its caller, tells its progress or answers bit by bit is answered with lines of JSON:
+A call that needs a function of its caller, reports progress or streams its answer is answered with lines of JSON:
 
     {"progress": […]}                               how far it is
     {"give": …}                                     one of many answers
@@ -11,7 +11,7 @@ A call that needs a function of its caller, tells its progress or answers bit by
     {"raised": id} or {"failed": problem}           it failed, by the caller's own function or by itself: the last line
 
 Rules:
-- An exchange belongs to whoever began it; nobody else answers its calls.
+- An exchange belongs to the caller that began it; nobody else answers its calls.
 - It lives as long as its connection: a caller that goes away is a worker that was stopped, as in one process.
 """
 
@@ -25,7 +25,7 @@ from holdproof.api import wire
 from holdproof.errors import HoldproofError, NotFoundError
 from holdproof.server import ids
 
-_PULSE_S: Final = 15.0
+_HEARTBEAT_S: Final = 15.0
 """How often a quiet line says that it lives."""
 
 
@@ -41,8 +41,9 @@ class CallerError(Exception):
 
 def caller_error(words: Any, call: str = "") -> CallerError:
     """An exception of the caller, under its own name: that is what steps and flows write down."""
-    kind, _, said = str(words).partition(": ")
-    error: CallerError = type(kind if kind.isidentifier() else "CallerError", (CallerError,), {})(said)
+    kind, _, message = str(words).partition(": ")
+    # Steps and flows record the class name of what failed, so the caller's own name has to survive the wire.
+    error: CallerError = type(kind if kind.isidentifier() else "CallerError", (CallerError,), {})(message)
     error.call = call
     return error
 
@@ -61,14 +62,16 @@ class Exchange:
     """One call whose answer comes line by line."""
 
     def __init__(self, who: str, problem: Tell) -> None:
-        self.id, self.who = ids.random_token(16), who
+        self.id = ids.random_token(16)
+        self.who = who
         self._problem = problem
         self._loop = asyncio.get_running_loop()
         self._lines: asyncio.Queue[dict[str, Any]] = asyncio.Queue()
-        self._asked: dict[str, asyncio.Future[Any]] = {}
+        self._pending_calls: dict[str, asyncio.Future[Any]] = {}
 
     def tell(self, *facts: Any) -> None:
         """How far it is; from any thread."""
+        # Progress is reported from worker threads, where asyncio queues must not be touched.
         self._loop.call_soon_threadsafe(self._lines.put_nowait, {"progress": wire.dump(facts)})
 
     def caller(self, name: str) -> Callable[..., Awaitable[Any]]:
@@ -76,27 +79,28 @@ class Exchange:
 
         async def call(*args: Any, **kwargs: Any) -> Any:
             call_id = ids.random_token(8)
-            answer = self._asked[call_id] = self._loop.create_future()
-            told = {"id": call_id, "exchange": self.id, "fn": name, "args": wire.dump(args)}
-            await self._lines.put({"call": told | ({"kwargs": wire.dump(kwargs)} if kwargs else {})})
+            answer = self._pending_calls[call_id] = self._loop.create_future()
+            request = {"id": call_id, "exchange": self.id, "fn": name, "args": wire.dump(args)}
+            await self._lines.put({"call": request | ({"kwargs": wire.dump(kwargs)} if kwargs else {})})
             try:
                 return await answer
             finally:
-                del self._asked[call_id]
+                del self._pending_calls[call_id]
 
         return call
 
     def answer(self, call_id: str, how: dict[str, Any]) -> None:
         """How a function of the caller ended."""
-        asked = self._asked.get(call_id)
-        if asked is None or asked.done():
+        future = self._pending_calls.get(call_id)
+        # Late or repeated answers: the call was already answered, or its exchange has ended.
+        if future is None or future.done():
             raise NotFoundError("nobody waits for this answer", call=call_id)
         if "error" in how:
-            asked.set_exception(caller_error(how["error"], call_id))
+            future.set_exception(caller_error(how["error"], call_id))
         elif "unsayable" in how:
-            asked.set_result(Unsayable(str(how["unsayable"])))
+            future.set_result(Unsayable(str(how["unsayable"])))
         else:
-            asked.set_result(wire.shape(Any).load(how.get("value"), "value"))
+            future.set_result(wire.shape(Any).load(how.get("value"), "value"))
 
     async def lines(self, work: Awaitable[Any]) -> AsyncIterator[bytes]:
         """What goes out until the work has ended; it is stopped if nobody listens any more."""
@@ -104,14 +108,16 @@ class Exchange:
         try:
             while True:
                 try:
-                    line = await asyncio.wait_for(self._lines.get(), _PULSE_S)
+                    line = await asyncio.wait_for(self._lines.get(), _HEARTBEAT_S)
                 except TimeoutError:
+                    # An empty line keeps proxies from closing a connection on which a person takes an hour to decide.
                     yield b"\n"
                     continue
                 yield json.dumps(line, separators=(",", ":")).encode() + b"\n"
                 if line.keys() & {"done", "raised", "failed"}:
                     return
         finally:
+            # Also when the caller has gone away: the generator is closed then, and its work has to stop.
             task.cancel()
             with suppress(asyncio.CancelledError):
                 await task
@@ -130,6 +136,7 @@ class Exchange:
     async def give(self, answers: AsyncIterator[Any]) -> None:
         """Hand on many answers, as fast as they are taken."""
         async for each in answers:
+            # The queue itself is unbounded, since progress must never block; only streamed answers wait for the reader.
             while self._lines.qsize() > 64:
                 await asyncio.sleep(0.005)
             await self._lines.put({"give": wire.dump(each)})
@@ -148,7 +155,7 @@ class Exchanges:
         return exchange
 
     @contextmanager
-    def begun(self, who: str, problem: Tell) -> Iterator[Exchange]:
+    def opened(self, who: str, problem: Tell) -> Iterator[Exchange]:
         """A new one, over at once if its answer cannot be begun."""
         exchange = self.begin(who, problem)
         try:
@@ -163,7 +170,7 @@ class Exchanges:
 
     def find(self, id: str, who: str) -> Exchange:
         """One that is under way, for its own caller only."""
-        found = self._open.get(id)
-        if found is None or found.who != who:
+        exchange = self._open.get(id)
+        if exchange is None or exchange.who != who:
             raise NotFoundError("there is no such exchange", exchange=id)
-        return found
+        return exchange

@@ -15,7 +15,7 @@ from holdproof.runtime import gauges
 from holdproof.server import metrics
 from holdproof.server.metrics import Gauge
 from holdproof.server.permissions import permit
-from holdproof.server.state import State, caller_of, state_of
+from holdproof.server.state import ServerState, caller_of, state_of
 
 router = APIRouter(tags=["health"])
 _PATIENCE_S: Final = 5.0
@@ -51,14 +51,17 @@ async def readyz(request: Request) -> JSONResponse:
 @router.get("/metrics", summary="Numbers for Prometheus.", response_class=Response, responses=_TEXT)
 async def numbers(request: Request) -> Response:
     """Requests and latencies by route, sizes, queues, what waits, and whether anything is locked or degraded."""
-    state, caller = state_of(request), caller_of(request)
+    state = state_of(request)
+    caller = caller_of(request)
     await permit(state.store, caller, "storage", "status", {})
     require_whole_store(state.store_for(caller, "storage"))
-    status, locked = await state.store.status(), await state.store.lockdown.status()
+    status = await state.store.status()
+    locked = await state.store.lockdown.status()
+    # One transaction, so that the numbers of one scrape fit together.
     counts = await state.store.read(gauges.read)
     facts = {**counts, "locked": int(locked is not None), "degraded": len(status.degraded)}
-    found = [*_standing(state, facts), *_sizes(status.database)]
-    return Response(state.metrics.text(found), media_type=metrics.CONTENT_TYPE)
+    measurements = [*_standing(state, facts), *_sizes(status.database)]
+    return Response(state.metrics.text(measurements), media_type=metrics.CONTENT_TYPE)
 
 
 _ABOUT: Final = {
@@ -75,7 +78,7 @@ _ABOUT: Final = {
 }
 
 
-def _standing(state: State, facts: dict[str, int]) -> Iterator[Gauge]:
+def _standing(state: ServerState, facts: dict[str, int]) -> Iterator[Gauge]:
     for status in OPEN:
         yield Gauge("holdproof_flows", "Open flows by status.", facts[f"flows.{status}"], {"status": status})
     for name, (metric, help) in _ABOUT.items():

@@ -3,6 +3,7 @@
 import secrets
 from itertools import count
 
+# Random per process, so that numbers of several servers behind one address do not collide in a log.
 _START = secrets.token_hex(4)
 _NEXT = count()
 

@@ -9,7 +9,7 @@ from starlette.responses import RedirectResponse, Response
 from holdproof.model.access import AccessEvent
 from holdproof.server.authentication import same_origin
 from holdproof.server.pages import form, page
-from holdproof.server.state import State, caller_in, state_of
+from holdproof.server.state import ServerState, caller_in, state_of
 
 router = APIRouter(include_in_schema=False)
 
@@ -24,13 +24,14 @@ async def show(request: Request, code: Annotated[str, Query(max_length=200)] = "
 async def login(request: Request) -> Response:
     """Exchange the code of a link for a session."""
     same_origin(request.scope)
-    state, given = state_of(request), await form(request)
-    made = await state.store.logins.exchange(given.get("code", ""), ttl_s=state.settings.session_s)
-    await _note(state, request, "login", f"{made.login.role}:{made.login.name}")
+    state = state_of(request)
+    fields = await form(request)
+    session = await state.store.logins.exchange(fields.get("code", ""), ttl_s=state.settings.session_s)
+    await _note(state, request, "login", f"{session.login.role}:{session.login.name}")
     answer = RedirectResponse("/", 303)
     answer.set_cookie(
         state.settings.cookie,
-        made.secret,
+        session.secret,
         max_age=int(state.settings.session_s),
         secure=state.settings.secure,
         httponly=True,
@@ -42,8 +43,10 @@ async def login(request: Request) -> Response:
 @router.post("/logout")
 async def logout(request: Request) -> Response:
     """End the session; harmless without one."""
-    state, caller = state_of(request), caller_in(request.scope)
+    state = state_of(request)
+    caller = caller_in(request.scope)
     secret = request.cookies.get(state.settings.cookie)
+    # Only a session can be ended here; a token stays valid until it is revoked.
     if caller is not None and caller.csrf is not None and secret:
         await state.store.logins.logout(secret)
         await _note(state, request, "logout", caller.who)
@@ -52,7 +55,7 @@ async def logout(request: Request) -> Response:
     return answer
 
 
-async def _note(state: State, request: Request, event: str, who: str) -> None:
+async def _note(state: ServerState, request: Request, event: str, who: str) -> None:
     address = request.client.host if request.client else ""
     path = request.url.path
     await state.store.access_log.record(

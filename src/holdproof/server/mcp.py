@@ -1,13 +1,13 @@
 """The store as tools for models: the Model Context Protocol, over stdio and over HTTP at `/mcp`.
 
 Rules:
-- A tool is a verb: `objects_put` is `store.objects.put`, its schema made from the operation. The seed's two have their
-  own names: `checkpoint_memory` and `restore_memory`.
-- Whoever calls may do what they may do at the server: the same decision, the same audit of refusals.
+- A tool is a method: `objects_put` is `store.objects.put`, its schema made from the operation. The seed's two have
+  their own names: `checkpoint_memory` and `restore_memory`.
+- A caller may do what it may do over HTTP: the same decision, the same audit of refusals.
 - Read-only offers what reads, and verifies without locking.
 - What fails is a result that says so, with code and remedy: a model can read it and act. What fails in a way it should
   not is a defect here as everywhere: its words are for the server's log.
-- Over HTTP nobody is answered whom the door does not know (tools.py).
+- Over HTTP every caller is authenticated first (mcp_mount.py).
 """
 
 import json
@@ -47,7 +47,7 @@ _INSTRUCTIONS: Final = (
 )
 
 Sees = Callable[[str], Holdproof]
-"""The store as a caller may see it, for one noun."""
+"""Return the store as a caller may see it, for one resource."""
 Refuses = Callable[[HoldproofError], Awaitable[None]]
 """Writes down that a caller was refused."""
 Finds = Callable[[ServerRequestContext[Any, Any]], Awaitable[tuple[Caller, Sees, Refuses]]]
@@ -56,20 +56,20 @@ Finds = Callable[[ServerRequestContext[Any, Any]], Awaitable[tuple[Caller, Sees,
 
 @dataclass(frozen=True, slots=True)
 class Offer:
-    """Which verbs are tools: the usual ones, or all of some nouns, or only those that read."""
+    """Which methods are tools: the usual ones, or all of some resources, or only those that read."""
 
     resources: frozenset[str] | None = None
     read_only: bool = False
 
     def holds(self, entry: MethodSpec) -> bool:
-        """Whether a verb is a tool."""
+        """Say whether a method is a tool."""
         chosen = bool(entry.exposure.tool) if self.resources is None else entry.resource in self.resources
         calls_back = any(each.shape.callback and each.required for each in entry.parameters)
         looks = entry.reads or bool(entry.exposure.read_only_with)
         return chosen and not calls_back and not entry.streams and (looks or not self.read_only)
 
     def tools(self) -> Mapping[str, MethodSpec]:
-        """The verbs that are tools, by the name of the tool."""
+        """Return the methods that are tools, by the name of the tool."""
         tools = {_name(entry): entry for entry in entries().values() if self.holds(entry)}
         if not tools:
             raise InvalidInputError("no tool is left to offer", resources=sorted(self.resources or ()))
@@ -81,7 +81,7 @@ def _name(entry: MethodSpec) -> str:
 
 
 def _tool(name: str, entry: MethodSpec) -> types.Tool:
-    """A verb as a tool is described."""
+    """Describe a method as a tool."""
     return types.Tool(
         name=name,
         description=entry.summary,
@@ -95,8 +95,8 @@ def _tool(name: str, entry: MethodSpec) -> types.Tool:
 def _whole(entry: MethodSpec) -> Schema:
     """The schema of what a tool takes, with all that it refers to."""
     named: Named = {}
-    made = entry.schema(named)
-    text = json.dumps({**made, "$defs": named} if named else made)
+    schema = entry.schema(named)
+    text = json.dumps({**schema, "$defs": named} if named else schema)
     whole: Schema = json.loads(text.replace("#/components/schemas/", "#/$defs/"))
     return whole
 
@@ -121,13 +121,14 @@ def server(finds: Finds, offer: Offer) -> Server[Any]:
             entry = tools.get(params.name)
             if entry is None:
                 raise NotFoundError(f"there is no tool {params.name}", tool=params.name)
-            return _said(await _called(sees(entry.resource), caller, entry, params.arguments or {}, offer))
+            return _result(await _called(sees(entry.resource), caller, entry, params.arguments or {}, offer))
         except Exception as raised:
             error = translated(raised)
+            # The model gets a neutral text for a defect; the traceback belongs to the log.
             if error.status >= HTTPStatus.INTERNAL_SERVER_ERROR:
                 _log.exception("tool %s failed", params.name)
             await refused(error)
-            return _said(problem(error, inside=caller.inside), failed=True)
+            return _result(problem(error, inside=caller.inside), failed=True)
 
     return Server(
         "holdproof", version=VERSION, instructions=_INSTRUCTIONS, on_list_tools=list_tools, on_call_tool=call_tool
@@ -137,18 +138,20 @@ def server(finds: Finds, offer: Offer) -> Server[Any]:
 async def _called(
     store: Holdproof, caller: Caller, entry: MethodSpec, arguments: Mapping[str, Any], offer: Offer
 ) -> Any:
-    given = loaded(entry, arguments)
-    given = {**entry.exposure.tool_defaults, **given}
+    values = loaded(entry, arguments)
+    # A model may override a tool's defaults, but not what read-only mode sets below.
+    values = {**entry.exposure.tool_defaults, **values}
     if offer.read_only:
-        given |= entry.exposure.read_only_with
-    await permit(store, caller, entry.resource, entry.method, given)
-    args, kwargs = entry.arguments(given | signed(caller, entry, given))
+        values |= entry.exposure.read_only_with
+    await permit(store, caller, entry.resource, entry.method, values)
+    args, kwargs = entry.arguments(values | signed(caller, entry, values))
     return wire.dump(await getattr(getattr(store, entry.resource), entry.method)(*args, **kwargs))
 
 
-def _said(answer: Any, *, failed: bool = False) -> types.CallToolResult:
+def _result(answer: Any, *, failed: bool = False) -> types.CallToolResult:
     """An answer as a model reads it: a text as it is, anything else as JSON."""
     text = answer if isinstance(answer, str) else json.dumps(answer, ensure_ascii=False)
+    # Structured content has to be an object; other values are wrapped.
     structured = answer if isinstance(answer, dict) else {"answer": answer}
     return types.CallToolResult(
         content=[types.TextContent(type="text", text=text)], structured_content=structured, is_error=failed
@@ -164,19 +167,19 @@ async def over_stdio(store: Holdproof, caller: Caller, offer: Offer) -> None:
     scoped = ScopedStores(store)
 
     async def finds(_: ServerRequestContext[Any, Any]) -> tuple[Caller, Sees, Refuses]:
-        return caller, lambda noun: scoped.of(caller, noun), _untold
+        return caller, lambda resource: scoped.of(caller, resource), _ignore_refusal
 
-    made = server(finds, offer)
+    tool_server = server(finds, offer)
     async with stdio_server() as (reading, writing):
-        await made.run(reading, writing, made.create_initialization_options())
+        await tool_server.run(reading, writing, tool_server.create_initialization_options())
 
 
-async def _untold(_: HoldproofError) -> None:
-    """Nobody stands at a door here."""
+async def _ignore_refusal(_: HoldproofError) -> None:
+    """Record nothing: a local client has no access log."""
 
 
 async def caller_for(store: Holdproof, token: str | None, agent_id: str | None, *, read_only: bool) -> Caller:
-    """Who a local client is: whoever the token says, an agent, or the person whose store it is."""
+    """Return the caller that a local client acts as: the holder of the token, an agent, or the owner of the store."""
     if token is not None:
         return Caller.of_token(await store.tokens.authenticate(token))
     if agent_id is not None:
@@ -189,12 +192,13 @@ async def caller_for(store: Holdproof, token: str | None, agent_id: str | None, 
 
 @asynccontextmanager
 async def over_http() -> AsyncIterator[ASGIApp]:
-    """What answers at `/mcp` (tools.py): every request is one exchange, made by whoever the door knows."""
+    """Yield the application behind `/mcp` (mcp_mount.py): every request is one exchange of an authenticated caller."""
 
     async def finds(context: ServerRequestContext[Any, Any]) -> tuple[Caller, Sees, Refuses]:
         request: Any = context.request
-        caller, state = caller_of(request), state_of(request)
-        return caller, lambda noun: state.store_for(caller, noun), partial(note, request.scope)
+        caller = caller_of(request)
+        state = state_of(request)
+        return caller, lambda resource: state.store_for(caller, resource), partial(note, request.scope)
 
     manager = StreamableHTTPSessionManager(server(finds, Offer()), json_response=True, stateless=True)
     async with manager.run():
@@ -203,9 +207,9 @@ async def over_http() -> AsyncIterator[ASGIApp]:
 
 def resources(names: Sequence[str]) -> frozenset[str] | None:
     """The resources to offer, if any were named."""
-    known = {noun for noun, _ in entries()}
-    if unknown := sorted(set(names) - known):
+    existing = {resource for resource, _ in entries()}
+    if unknown := sorted(set(names) - existing):
         raise InvalidInputError(
-            f"there is no resource {unknown[0]}; there are {', '.join(sorted(known))}", resource=unknown[0]
+            f"there is no resource {unknown[0]}; there are {', '.join(sorted(existing))}", resource=unknown[0]
         )
     return frozenset(names) or None

@@ -31,11 +31,13 @@ class Metrics:
         self.under_way = 0
         self.streams = 0
 
-    def seen(self, method: str, route: str, status: int, seconds: float) -> None:
+    def observe(self, method: str, route: str, status: int, seconds: float) -> None:
         """Count one request by its route's template."""
         method = method if method in METHODS else "OTHER"
+        # Bounds memory and the size of a scrape, whatever callers invent.
         if (method, route, status) not in self._counts and len(self._counts) >= _MOST_SERIES:
-            method, route = "OTHER", "other"
+            method = "OTHER"
+            route = "other"
         self._counts[method, route, status] += 1
         self._spread[method, route][bisect_left(BUCKETS_S, seconds)] += 1
         self._sums[method, route] += seconds
@@ -59,7 +61,8 @@ class Metrics:
         name = "holdproof_http_request_seconds"
         yield from _head(name, "histogram", "From the first byte asked to the last byte answered.")
         for (method, route), spread in sorted(self._spread.items()):
-            labels, total = {"method": method, "route": route}, 0
+            labels = {"method": method, "route": route}
+            total = 0
             for bound, count in zip((*map(str, BUCKETS_S), "+Inf"), spread, strict=True):
                 total += count
                 yield _line(f"{name}_bucket", total, {**labels, "le": bound})
@@ -68,10 +71,11 @@ class Metrics:
 
 
 def _within(spread: list[int], share: float) -> float | None:
-    wanted, met = share * sum(spread), 0
+    target = share * sum(spread)
+    reached = 0
     for bound, count in zip(BUCKETS_S, spread, strict=False):
-        met += count
-        if met >= wanted:
+        reached += count
+        if reached >= target:
             return bound
     return None
 
@@ -80,9 +84,9 @@ def _gauges(gauges: Iterable[Gauge]) -> Iterator[str]:
     named: dict[str, list[Gauge]] = defaultdict(list)
     for gauge in gauges:
         named[gauge.name].append(gauge)
-    for name, found in named.items():
-        yield from _head(name, "gauge", found[0].help)
-        yield from (_line(name, each.value, each.labels) for each in found)
+    for name, group in named.items():
+        yield from _head(name, "gauge", group[0].help)
+        yield from (_line(name, each.value, each.labels) for each in group)
 
 
 def _head(name: str, kind: str, help: str) -> Iterator[str]:

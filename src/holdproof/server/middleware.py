@@ -1,9 +1,9 @@
 """What every request passes before anybody looks at it: small layers of pure ASGI, each with one rule.
 
-- `Counted`: a number for each request, its time and status for the metrics.
-- `Sealed`: headers that keep browsers from doing more than a page of ours needs; no other origin is let in (no CORS).
-- `Bounded`: the host's name, the length of address, headers and body, and how slowly a body may come.
-- `Paced`: so many requests a second for each address, before any token is looked at.
+- `MetricsMiddleware`: a number for each request, its time and status for the metrics.
+- `SecurityHeadersMiddleware`: headers that keep browsers from doing more than a page of ours needs; no CORS.
+- `RequestLimitsMiddleware`: the host's name, the length of address, headers and body, and how slowly a body may come.
+- `RateLimitMiddleware`: so many requests a second for each address, before any token is looked at.
 """
 
 import asyncio
@@ -23,8 +23,8 @@ from holdproof.errors import (
     TooLargeError,
 )
 from holdproof.server import ids
-from holdproof.server.settings import Settings
-from holdproof.server.state import State, state_in
+from holdproof.server.settings import ServerSettings
+from holdproof.server.state import ServerState, state_in
 
 T = TypeVar("T")
 
@@ -71,7 +71,9 @@ class MetricsMiddleware(Middleware):
 
     async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Count one request."""
-        metrics, began, status = state_in(scope).metrics, time.perf_counter(), 500
+        metrics = state_in(scope).metrics
+        began = time.perf_counter()
+        status = 500
         number = ids.request_id()
         scope.setdefault("state", {})["request_id"] = number
 
@@ -87,7 +89,7 @@ class MetricsMiddleware(Middleware):
             await self.app(scope, receive, sending)
         finally:
             metrics.under_way -= 1
-            metrics.seen(scope["method"], _template(scope), status, time.perf_counter() - began)
+            metrics.observe(scope["method"], _template(scope), status, time.perf_counter() - began)
 
 
 def _template(scope: Scope) -> str:
@@ -104,8 +106,8 @@ class SecurityHeadersMiddleware(Middleware):
 
         async def sending(message: Message) -> None:
             if message["type"] == "http.response.start":
-                brought = {name.lower() for name, _ in message["headers"]}
-                missing = [each for each in (_SECURE if secure else _RAW) if each[0] not in brought]
+                present = {name.lower() for name, _ in message["headers"]}
+                missing = [each for each in (_SECURE if secure else _RAW) if each[0] not in present]
                 message["headers"] = [*message["headers"], *missing]
             await send(message)
 
@@ -122,7 +124,7 @@ class RequestLimitsMiddleware(Middleware):
         await self.app(scope, _watched(receive, settings), send)
 
 
-def _look(scope: Scope, settings: Settings) -> None:
+def _look(scope: Scope, settings: ServerSettings) -> None:
     headers: list[tuple[bytes, bytes]] = scope["headers"]
     size = sum(len(name) + len(value) for name, value in headers)
     if size > settings.header_bytes or len(headers) > _MOST_HEADERS:
@@ -130,10 +132,12 @@ def _look(scope: Scope, settings: Settings) -> None:
     if len(scope.get("raw_path") or b"") + len(scope["query_string"]) > settings.url_bytes:
         raise LongUrlError("the address is too long", most=settings.url_bytes)
     hosts = [value for name, value in headers if name == b"host"]
+    # Exactly one Host: with two, a proxy and this server could disagree on who is meant (DNS rebinding).
     if len(hosts) != 1 or (settings.hosts and _name(hosts[0]) not in settings.hosts):
         raise HostError("the server does not go by this name", host=b", ".join(hosts).decode("latin-1")[:100])
     if not _plain(scope["path"]):
         raise RequestError("an address has no dots for folders, no backslash and no control characters")
+    # Refused by its announced length before a byte is read; without one, the body is measured as it comes.
     lengths = [value for name, value in headers if name == b"content-length"]
     if any(not value.isdigit() or int(value) > settings.body_bytes for value in lengths):
         raise TooLargeError(f"a body has at most {settings.body_bytes} bytes", most=settings.body_bytes)
@@ -151,14 +155,17 @@ def _plain(path: str) -> bool:
     return path.isprintable() and "\\" not in path and not {"..", "."} & set(path.split("/"))
 
 
-def _watched(receive: Receive, settings: Settings) -> Receive:
+def _watched(receive: Receive, settings: ServerSettings) -> Receive:
     """The body of a request, as long as it is short enough and comes fast enough."""
-    size, waited, ended = 0, 0.0, False
+    size = 0
+    waited = 0.0
+    ended = False
 
     async def receiving() -> Message:
         nonlocal size, waited, ended
         if ended:
             return await receive()
+        # A fixed stall time plus what the bytes so far have earned: steady uploads pass, a trickle does not.
         patience = settings.stall_s + size / settings.least_bytes_s - waited
         began = time.monotonic()
         message = await _within(receive(), patience)
@@ -190,7 +197,7 @@ class RateLimitMiddleware(Middleware):
         await self.app(scope, receive, send)
 
 
-def pace(state: State, key: str) -> None:
+def pace(state: ServerState, key: str) -> None:
     """Take one request from a bucket; RateLimitedError if it is empty."""
     wait = state.buckets.take(key)
     if wait > 0:

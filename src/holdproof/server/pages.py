@@ -33,14 +33,14 @@ templates.env.globals["version"] = VERSION
 def page(
     request: Request,
     template: str,
-    shown: Mapping[str, Any],
+    values: Mapping[str, Any],
     *,
     status: int = 200,
     headers: Mapping[str, str] | None = None,
 ) -> Response:
     """A template filled in; it also knows the `request`, and the `caller` if there is one."""
     caller = request.scope.get("state", {}).get("caller")
-    return templates.TemplateResponse(request, template, {"caller": caller, **shown}, status, headers)
+    return templates.TemplateResponse(request, template, {"caller": caller, **values}, status, headers)
 
 
 async def form(request: Request) -> dict[str, str]:

@@ -6,7 +6,7 @@ Rules:
 - An auditor reads; nothing that shows a secret, tries one, waits, or writes on the side.
 - An agent decides: on its own flows, escalations and state, by its own name. It answers no escalation, neither by a
   deadline nor by going on without the answer, and sets no budget. A list of resources adds storage and memory.
-- Whoever is bound to a namespace gets a store that is open for that one only, and sends the server to no address.
+- A caller bound to a namespace gets a store that is open for that one only, and sends the server to no address.
 - Nobody tries secrets through a method: authentication is the server's own.
 - Nobody signs with another's name: who did something is the caller, and a link to log in by is the caller's own.
 - What the server stores for one caller (`Idempotency-Key`) is read and settled by operators only.
@@ -46,7 +46,7 @@ class Caller:
     token_id: str | None = None
     login_id: str | None = None
     csrf: str | None = field(default=None, repr=False)
-    """What a form of their session has to carry; None for whoever came without a cookie."""
+    """What a form of their session has to carry; None for a caller without a cookie."""
 
     @property
     def who(self) -> str:

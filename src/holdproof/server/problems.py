@@ -4,7 +4,7 @@ Rules:
 - An error of ours keeps its code, status, remedy and fields. What went wrong inside is told to operators and auditors
   only; everybody else gets the number under which the server's log has it.
 - An error that is not ours is a defect: 500, a number, nothing else.
-- Who was refused is written into the book at the door before the answer goes out.
+- A refusal is written to the access log before the answer goes out.
 """
 
 import json
@@ -42,7 +42,7 @@ from holdproof.server.state import caller_in, state_in
 
 _log = logging.getLogger("holdproof.server")
 
-REFUSED: Final = (
+REFUSALS: Final = (
     UnauthenticatedError,
     AuthenticationError,
     ForbiddenError,
@@ -50,7 +50,7 @@ REFUSED: Final = (
     RateLimitedError,
     RequestError,
 )
-"""What is written into the book at the door."""
+"""Errors that are written to the access log."""
 
 
 class DefectError(HoldproofError):
@@ -70,11 +70,11 @@ class Errors:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        begun = False
+        started = False
 
         async def sending(message: Message) -> None:
-            nonlocal begun
-            begun = begun or message["type"] == "http.response.start"
+            nonlocal started
+            started = started or message["type"] == "http.response.start"
             await send(message)
 
         try:
@@ -82,14 +82,15 @@ class Errors:
         except ClientDisconnect:
             return
         except Exception as raised:
-            if begun:
+            # The status line is out: break the connection, so that nobody takes half an answer for the whole.
+            if started:
                 _log.exception("an answer broke off")
                 raise
             await (await answer(scope, raised))(scope, receive, send)
 
 
 async def answer(scope: Scope, raised: Exception) -> Response:
-    """The answer to an error, written into the book if somebody was refused."""
+    """Return the answer to an error, and write refusals to the access log."""
     error = translated(raised)
     number = scope.get("state", {}).get("request_id", "")
     if isinstance(error, DefectError) or error.status >= HTTPStatus.INTERNAL_SERVER_ERROR:
@@ -116,11 +117,13 @@ def translated(raised: Exception) -> HoldproofError:
 
 
 async def note(scope: Scope, error: HoldproofError) -> None:
-    """Write into the book at the door that somebody was refused, if that is what an error says."""
-    if not isinstance(error, REFUSED) or isinstance(error, MethodError):
+    """Write a refusal to the access log; other errors are not written."""
+    if not isinstance(error, REFUSALS) or isinstance(error, MethodError):
         return
-    state, caller = state_in(scope), caller_in(scope)
+    state = state_in(scope)
+    caller = caller_in(scope)
     address = scope["client"][0] if scope.get("client") else ""
+    # Refused requests cost more than others: guessing secrets exhausts the address's bucket quickly.
     state.buckets.charge(f"address:{address}", state.settings.denied_cost)
     event = AccessEvent(
         0,
@@ -135,17 +138,19 @@ async def note(scope: Scope, error: HoldproofError) -> None:
         1,
         "",
     )
-    await state.doorbook.note(event)
+    await state.access_log.note(event)
 
 
-def told(scope: Scope, error: HoldproofError) -> dict[str, Any]:
-    """The details of an error for whoever calls."""
-    caller, number = caller_in(scope), scope.get("state", {}).get("request_id", "")
+def problem_details(scope: Scope, error: HoldproofError) -> dict[str, Any]:
+    """Return the problem details of an error, as far as the caller may see them."""
+    caller = caller_in(scope)
+    number = scope.get("state", {}).get("request_id", "")
     return problem(error, number, inside=caller is not None and caller.inside)
 
 
 def _response(scope: Scope, error: HoldproofError) -> Response:
-    facts, headers = told(scope, error), _headers(error)
+    facts = problem_details(scope, error)
+    headers = _headers(error)
     if wants_page(scope):
         return page(Request(scope), "problem.html", {"problem": facts}, status=error.status, headers=headers)
     return Response(json.dumps(facts), error.status, headers, media_type=MEDIA_TYPE)

@@ -21,21 +21,24 @@ class Joined:
     """A transport that sends what is written in one turn of the loop in one go: a head with its body."""
 
     def __init__(self, transport: asyncio.Transport, loop: asyncio.AbstractEventLoop) -> None:
-        self._transport, self._loop = transport, loop
-        self._held: list[bytes] = []
+        self._transport = transport
+        self._loop = loop
+        self._chunks: list[bytes] = []
 
     def write(self, data: bytes) -> None:
         """Send with what comes next in this turn; what is large at once."""
-        if not self._held:
+        # uvicorn writes head and body apart; joined they leave in one packet, without waiting for Nagle or an ACK.
+        if not self._chunks:
             self._loop.call_soon(self._send)
-        self._held.append(data)
+        self._chunks.append(data)
         if len(data) > _LARGE_BYTES:
             self._send()
 
     def _send(self) -> None:
-        if self._held:
-            held, self._held = self._held, []
-            self._transport.write(b"".join(held))
+        if self._chunks:
+            chunks = self._chunks
+            self._chunks = []
+            self._transport.write(b"".join(chunks))
 
     def close(self) -> None:
         """Close after what was written."""
@@ -50,14 +53,15 @@ class Joined:
 class TimeoutHttpProtocol(HttpToolsProtocol):
     """A connection that is closed if the head of a request is too long in coming, or too long."""
 
-    head_s, most = HEAD_S, MOST
+    head_s = HEAD_S
+    most = MOST
     _timer: asyncio.TimerHandle | None = None
     _in_head = True
     _fruitless = 0
     """Bytes that came since something was made of any."""
 
     def connection_made(self, transport: Any) -> None:
-        """Wait for the first head; nothing is logged, whoever listens: addresses hold the codes of links."""
+        """Wait for the first head; never log addresses, since those of links carry their codes."""
         self.access_log = False
         super().connection_made(transport)
         self.transport = cast("asyncio.Transport", Joined(transport, self.loop))
@@ -65,6 +69,7 @@ class TimeoutHttpProtocol(HttpToolsProtocol):
 
     def data_received(self, data: bytes) -> None:
         """Wait on while a head has begun and not ended."""
+        # Counted before parsing: the callbacks of a complete head or body part set it back to 0.
         self._fruitless += len(data)
         super().data_received(data)
         if self._fruitless > self.most:
@@ -81,7 +86,8 @@ class TimeoutHttpProtocol(HttpToolsProtocol):
 
     def on_headers_complete(self) -> None:
         """A head has come to its end."""
-        self._in_head, self._fruitless = False, 0
+        self._in_head = False
+        self._fruitless = 0
         super().on_headers_complete()
 
     def on_body(self, body: bytes) -> None:
@@ -112,6 +118,7 @@ class TimeoutHttpProtocol(HttpToolsProtocol):
         if self.transport.is_closing():
             return
         cycle: RequestResponseCycle | None = self.cycle  # none before the first request
+        # In the middle of an answer a second status line would corrupt it: then the connection is only closed.
         if cycle is None or not cycle.response_started or cycle.response_complete:
             self.transport.write(answer)
         self.transport.close()

@@ -25,8 +25,9 @@ class Samples:
     """The sizes of one store, the oldest first; the longer it is watched, the further apart they are."""
 
     def __init__(self) -> None:
-        self.taken: deque[Sample] = deque()
-        self._skip, self._beat = 1, 0
+        self.history: deque[Sample] = deque()
+        self._skip = 1
+        self._beat = 0
 
     async def take(self, store: Holdproof, at: str) -> None:
         """Look at the store, if it is time."""
@@ -39,9 +40,11 @@ class Samples:
 
     def keep(self, sample: Sample) -> None:
         """Put a sample to the others; once they are too many, every second one goes, and fewer come."""
-        self.taken.append(sample)
-        if len(self.taken) > MOST:
-            self.taken, self._skip = deque([*self.taken][::2]), self._skip * 2
+        self.history.append(sample)
+        if len(self.history) > MOST:
+            # Memory stays bounded however long the server runs, and the chart always covers all of that time.
+            self.history = deque([*self.history][::2])
+            self._skip = self._skip * 2
 
 
 def _leaves(tx: Tx) -> int:

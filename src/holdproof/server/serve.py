@@ -1,8 +1,8 @@
 """Running the server: where it listens, who may reach it, and how it ends.
 
 Rules:
-- It listens on this machine only, unless told otherwise; elsewhere only once there is a token, since whoever reaches it
-  could otherwise neither be let in nor be kept out by name.
+- It listens on this machine only, unless told otherwise; elsewhere only once there is a token, since without one
+  nobody could log in, and nobody could be told apart.
 - It is ready when it listens; only then is its address told, with a link that opens the console once.
 - A signal ends it: no new requests, streams end, what is under way is finished, then the store is closed.
 """
@@ -27,11 +27,11 @@ from holdproof.client import Holdproof
 from holdproof.errors import ConfigError
 from holdproof.model.value import Value
 from holdproof.server import console as pages
-from holdproof.server import mcp_mount, otlp, verbs
+from holdproof.server import mcp_mount, method_routes, otlp
 from holdproof.server.app import create_app
 from holdproof.server.protocol import TimeoutHttpProtocol
-from holdproof.server.settings import LOOPBACK, Settings
-from holdproof.server.state import State
+from holdproof.server.settings import LOOPBACK, ServerSettings
+from holdproof.server.state import ServerState
 
 PORT: Final = 8420
 _GRACE_S: Final = 10
@@ -39,18 +39,18 @@ _MOST_CONNECTIONS: Final = 1024
 _KEEP_ALIVE_S: Final = 15
 _ANY: Final = frozenset({"0.0.0.0", "::", ""})  # noqa: S104 (compared with, not bound to)
 
-Part = Callable[[FastAPI], None]
+AppPart = Callable[[FastAPI], None]
 """Adds routes to the application: the API, the console."""
-Beside = Callable[[State], Awaitable[None]]
+Beside = Callable[[ServerState], Awaitable[None]]
 """Something that runs beside the server until it ends: a demonstration."""
 
 
-def parts(*, console: bool) -> tuple[Part, ...]:
+def parts(*, console: bool) -> tuple[AppPart, ...]:
     """What `holdproof up` serves beside health, log, events and login."""
-    found: tuple[Part, ...] = (verbs.part, otlp.part)
+    chosen: tuple[AppPart, ...] = (method_routes.part, otlp.part)
     if util.find_spec("mcp") is not None:  # an optional extra
-        found += (mcp_mount.part,)
-    return (*found, pages.part) if console else found
+        chosen += (mcp_mount.part,)
+    return (*chosen, pages.part) if console else chosen
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +62,7 @@ class Listening(Value):
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class ListenAddress:
     """Where to listen."""
 
     host: str = "127.0.0.1"
@@ -92,19 +92,19 @@ class Place:
 
 async def serve(
     store: Holdproof,
-    place: Place,
-    settings: Settings | None = None,
+    place: ListenAddress,
+    settings: ServerSettings | None = None,
     *,
     ready: Callable[[Listening], None],
-    parts: Sequence[Part] = (),
+    parts: Sequence[AppPart] = (),
     beside: Sequence[Beside] = (),
 ) -> None:
     """Serve a store until a signal comes; `ready` is told once, when it listens."""
     await admit(store, place)
     secure = place.tls_cert is not None
-    chosen = replace(settings or Settings(), hosts=place.hosts, secure=secure)
+    chosen = replace(settings or ServerSettings(), hosts=place.hosts, secure=secure)
     app = create_app(store, chosen, parts=parts)
-    state: State = app.state.holdproof
+    state: ServerState = app.state.holdproof
     server = _Server(_config(app, place), state)
     running = asyncio.create_task(server.serve())
     tasks = [asyncio.create_task(_after(server, each, state)) for each in (_ended(server), *beside)]
@@ -118,26 +118,27 @@ async def serve(
         await asyncio.gather(*tasks, return_exceptions=True)
 
 
-async def _after(server: "_Server", work: Beside, state: State) -> None:
+async def _after(server: "_Server", work: Beside, state: ServerState) -> None:
     """Run something once the server listens."""
     await server.began.wait()
     await work(state)
 
 
 def _ended(server: "_Server") -> Beside:
-    """Whoever sets `stopping` ends the server."""
+    """Return a task that ends the server once `stopping` is set."""
 
-    async def wait(state: State) -> None:
+    async def wait(state: ServerState) -> None:
         await state.stopping.wait()
         server.should_exit = True
 
     return wait
 
 
-async def admit(store: Holdproof, place: Place) -> None:
+async def admit(store: Holdproof, place: ListenAddress) -> None:
     """Refuse to listen where others reach it before there is a token, and to show half of a certificate."""
     if (place.tls_cert is None) != (place.tls_key is None):
         raise ConfigError("a certificate and its key go together: --tls-cert and --tls-key")
+    # Without a token only links of this machine could log in; a server open to others must be able to refuse them.
     if not place.local and not (await store.tokens.list(limit=1)).items:
         raise ConfigError(
             f"{place.host} can be reached by others, and there is no token yet:"
@@ -146,7 +147,7 @@ async def admit(store: Holdproof, place: Place) -> None:
         )
 
 
-async def _listening(store: Holdproof, place: Place, port: int) -> Listening:
+async def _listening(store: Holdproof, place: ListenAddress, port: int) -> Listening:
     scheme = "http" if place.tls_cert is None else "https"
     named = next(iter(sorted(place.names)), "") or ("127.0.0.1" if place.host in _ANY else place.host)
     address = f"{scheme}://{f'[{named}]' if ':' in named else named}:{port}"
@@ -154,7 +155,7 @@ async def _listening(store: Holdproof, place: Place, port: int) -> Listening:
     return Listening(address, f"{address}/login?code={quote(code)}")
 
 
-def _config(app: FastAPI, place: Place) -> uvicorn.Config:
+def _config(app: FastAPI, place: ListenAddress) -> uvicorn.Config:
     config = uvicorn.Config(
         app,
         place.host,
@@ -183,7 +184,7 @@ def _config(app: FastAPI, place: Place) -> uvicorn.Config:
 class _Server(uvicorn.Server):
     """A server that says when it listens, and that ends its streams before it waits for them."""
 
-    def __init__(self, config: uvicorn.Config, state: State) -> None:
+    def __init__(self, config: uvicorn.Config, state: ServerState) -> None:
         super().__init__(config)
         self._state = state
         self.began = asyncio.Event()
@@ -192,6 +193,7 @@ class _Server(uvicorn.Server):
         """Listen; what cannot be listened on is an error of the configuration."""
         try:
             await super().startup(sockets)
+        # uvicorn exits the process when it cannot bind.
         except SystemExit as error:
             raise ConfigError(
                 f"cannot listen on {self.config.host} port {self.config.port}: is it in use, or not yours?",
@@ -214,12 +216,13 @@ class _Server(uvicorn.Server):
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
-        """End by a signal, and give the way back to whoever started this, so that the store is closed."""
-        loop, caught = asyncio.get_running_loop(), (signal.SIGINT, signal.SIGTERM)
+        """End on SIGINT or SIGTERM, and return to the caller instead of exiting, so that the store is closed."""
+        loop = asyncio.get_running_loop()
+        caught = (signal.SIGINT, signal.SIGTERM)
         try:
             for each in caught:
                 loop.add_signal_handler(each, self.end)
-        except (ValueError, RuntimeError):  # not the main thread: whoever started it ends it
+        except (ValueError, RuntimeError):  # not the main thread: its owner ends it
             yield
             return
         try:
@@ -230,7 +233,9 @@ class _Server(uvicorn.Server):
 
     def end(self) -> None:
         """End gracefully; asked a second time, at once."""
+        # The first signal finds should_exit unset, the second one set: then nothing is waited for.
         self.force_exit = self.should_exit
         self.should_exit = True
         self._state.stopping.set()
-        self._state.pulse.beat()
+        # Streams sleep until a commit; woken, they see `stopping` and end.
+        self._state.commits.wake_all()

@@ -8,7 +8,7 @@ MIB: Final = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
+class ServerSettings:
     """What a server allows; the defaults are those of `holdproof up` on this machine."""
 
     hosts: frozenset[str] = LOOPBACK

@@ -19,7 +19,7 @@ from holdproof.server.metrics import Metrics
 from holdproof.server.permissions import Caller
 from holdproof.server.rate_limit import Buckets
 from holdproof.server.samples import Samples
-from holdproof.server.settings import Settings
+from holdproof.server.settings import ServerSettings
 
 if TYPE_CHECKING:
     from fastapi import FastAPI
@@ -34,6 +34,7 @@ class ScopedStores:
 
     def of(self, caller: Caller, resource: str = "") -> Holdproof:
         """Return the store for a caller and a resource."""
+        # Resources without namespaces exist once per store: a token that names one gets it, namespace or not.
         granted = caller.resources is not None and resource in caller.resources & without_namespaces()
         if caller.ns is None or granted:
             return self._store
@@ -43,26 +44,26 @@ class ScopedStores:
 
 
 @dataclass(slots=True)
-class State:
+class ServerState:
     """One server: its store, its settings, and what it remembers while it runs."""
 
     store: Holdproof
-    settings: Settings
+    settings: ServerSettings
     metrics: Metrics = field(default_factory=Metrics)
-    pulse: CommitNotifier = field(default_factory=CommitNotifier)
+    commits: CommitNotifier = field(default_factory=CommitNotifier)
     samples: Samples = field(default_factory=Samples)
     stopping: asyncio.Event = field(default_factory=asyncio.Event)
     """Set when the server is to end: streams that would go on for ever end with it."""
     described: dict[str, bytes] = field(default_factory=dict)
     """The description of the API, by its media type, once it was asked for."""
-    doorbook: AccessLogBuffer = field(init=False)
+    access_log: AccessLogBuffer = field(init=False)
     jobs: Jobs = field(init=False)
     buckets: Buckets = field(init=False)
     scoped: ScopedStores = field(init=False)
 
     def __post_init__(self) -> None:
         self.scoped = ScopedStores(self.store)
-        self.doorbook = AccessLogBuffer(self.store, self.now)
+        self.access_log = AccessLogBuffer(self.store, self.now)
         self.jobs = Jobs(self.now)
         self.buckets = Buckets(self.settings.rate_s, self.settings.burst)
 
@@ -75,18 +76,18 @@ class State:
         return self.scoped.of(caller, resource)
 
 
-def state_of(connection: HTTPConnection) -> State:
+def state_of(connection: HTTPConnection) -> ServerState:
     """The server that a request came to."""
-    return cast("State", connection.app.state.holdproof)
+    return cast("ServerState", connection.app.state.holdproof)
 
 
-def state_in(scope: Scope) -> State:
+def state_in(scope: Scope) -> ServerState:
     """The same for what stands before the router."""
-    return cast("State", cast("FastAPI", scope["app"]).state.holdproof)
+    return cast("ServerState", cast("FastAPI", scope["app"]).state.holdproof)
 
 
 def caller_in(scope: Scope) -> Caller | None:
-    """Who calls, if the door knows them."""
+    """Return the authenticated caller of a request, or None."""
     return cast("Caller | None", scope.get("state", {}).get("caller"))
 
 

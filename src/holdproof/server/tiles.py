@@ -35,6 +35,7 @@ async def tile(request: Request, path: str) -> Response:
         data = await store.log.tile(f"tile/{path}")
     except FormatError as error:
         raise NotFoundError("there is no such tile", path=path[:100]) from error
+    # A partial tile (`.p/` in its path, C2SP tlog-tiles) is replaced as the log grows: it must not be cached.
     headers = {} if ".p/" in path else {"Cache-Control": _FOREVER}
     return Response(data, headers=headers, media_type="application/octet-stream")
 

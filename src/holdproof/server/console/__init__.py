@@ -10,9 +10,9 @@ from holdproof.server.console import (
     home,
     inbox,
     memory,
-    shown,
     snapshots,
     telemetry,
+    template_filters,
     watching,
 )
 from holdproof.server.pages import templates
@@ -22,6 +22,6 @@ __all__ = ["part"]
 
 def part(app: FastAPI) -> None:
     """Add the pages of the console to a server."""
-    templates.env.filters.update(shown.FILTERS)
+    templates.env.filters.update(template_filters.FILTERS)
     for page in (home, inbox, flows, agents, evidence, memory, snapshots, telemetry, health, watching):
         app.include_router(page.router)

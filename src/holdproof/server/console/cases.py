@@ -1,4 +1,4 @@
-"""A question with all that an operator needs to answer it, and the answer as it takes shape.
+"""An escalation with all that an operator needs to decide it, and the draft of the decision.
 
 Rules:
 - What is authorised is made of the parts on the page that were ticked, with the values that stand there.
@@ -19,8 +19,8 @@ from holdproof.model.flows import Flow
 from holdproof.model.page import Page
 from holdproof.model.records import Document, Feedback
 from holdproof.server.console import diffs
-from holdproof.server.console.desk import Desk, kindly
-from holdproof.server.console.diffs import Part
+from holdproof.server.console.desk import Desk, or_default
+from holdproof.server.console.diffs import ProposalPart
 
 OUTCOMES: Final = {"approve": "approved as proposed", "reject": "rejected", "cancel": "cancelled"}
 _LONGEST: Final = 2000
@@ -28,9 +28,9 @@ _LONGEST: Final = 2000
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """A question, what it is about, and the record of who asks."""
+    """An escalation, what it is about, and the record of the agent that asks."""
 
-    asked: Escalation
+    escalation: Escalation
     flow: Flow | None
     agent: Agent | None
     context: Document | None
@@ -38,45 +38,47 @@ class Case:
     budget: Budget | None
     feedback: tuple[Feedback, ...]
     past: tuple[Escalation, ...]
-    parts: list[Part]
+    parts: list[ProposalPart]
 
-    def authorised(self, part: Part) -> tuple[bool, Any]:
+    def authorised(self, part: ProposalPart) -> tuple[bool, Any]:
         """Whether the answer has a part of the proposal, and with which value."""
-        return diffs.find(self.asked.answer, part.path)
+        return diffs.find(self.escalation.answer, part.path)
 
     @property
     def seen(self) -> str:
         """Which state the proposal is compared with."""
+        # Absent counts as version 0, so that a document that appears meanwhile is noticed as well.
         versions = (0 if each is None else each.version for each in (self.context, self.state))
         return ".".join(map(str, versions))
 
 
 async def gather(desk: Desk, id: int) -> Case:
-    """A question with all that belongs to it, as far as the caller may see that."""
+    """Gather an escalation with all that belongs to it, as far as the caller may see that."""
     store = desk.store
-    asked = await store.escalations.get(id)
-    context = await kindly(store.contexts.get(asked.flow_id))
-    state = await kindly(store.state.get(asked.agent_id))
-    past = await store.escalations.list(agent_id=asked.agent_id, limit=12)
-    known = [("context", context), ("agent state", state)]
+    escalation = await store.escalations.get(id)
+    context = await or_default(store.contexts.get(escalation.flow_id))
+    state = await or_default(store.state.get(escalation.agent_id))
+    past = await store.escalations.list(agent_id=escalation.agent_id, limit=12)
+    # The flow's own context comes first: where both have a place, it is the nearer one.
+    sources = [("context", context), ("agent state", state)]
     return Case(
-        asked,
-        await kindly(store.flows.get(asked.flow_id)),
-        await kindly(store.agents.get(asked.agent_id)),
+        escalation,
+        await or_default(store.flows.get(escalation.flow_id)),
+        await or_default(store.agents.get(escalation.agent_id)),
         context,
         state,
-        await kindly(store.escalations.budget(asked.agent_id)),
-        (await kindly(store.feedback.list(agent_id=asked.agent_id, limit=60), Page([]))).items,
+        await or_default(store.escalations.budget(escalation.agent_id)),
+        (await or_default(store.feedback.list(agent_id=escalation.agent_id, limit=60), Page([]))).items,
         tuple(each for each in past.items if each.id != id),
-        diffs.parts(asked.proposal, [(name, each.data) for name, each in known if each is not None]),
+        diffs.parts(escalation.proposal, [(name, each.data) for name, each in sources if each is not None]),
     )
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class AnswerLine:
     """One part of an answer: whether it is authorised, and with which value."""
 
-    part: Part
+    part: ProposalPart
     ticked: bool
     value: Any
 
@@ -94,12 +96,12 @@ class Line:
 
 
 @dataclass(frozen=True, slots=True)
-class Draft:
+class AnswerDraft:
     """An answer that is not given yet."""
 
     choice: str
     comment: str
-    lines: list[Line]
+    lines: list[AnswerLine]
 
     @property
     def changes(self) -> bool:
@@ -119,21 +121,24 @@ class Draft:
         return diffs.assembled([(line.part, line.value) for line in self.lines if line.ticked])
 
 
-def draft(case: Case, fields: Sequence[tuple[str, str]]) -> Draft:
+def draft(case: Case, fields: Sequence[tuple[str, str]]) -> AnswerDraft:
     """The answer that a form gives; InvalidInputError says what is missing."""
-    given = dict(fields)
-    choice, comment = given.get("choice", ""), given.get("comment", "").strip()
+    values = dict(fields)
+    choice = values.get("choice", "")
+    comment = values.get("comment", "").strip()
     if choice not in OUTCOMES:
         raise InvalidInputError("choose whether to authorise, to reject or to cancel")
     if not comment or len(comment) > _LONGEST:
         raise InvalidInputError(f"say why, in up to {_LONGEST} characters: the comment becomes part of the record")
+    # A form repeats the field `part` for every tick; the dictionary above keeps only the last one.
     ticked = {value for name, value in fields if name == "part"}
-    lines = [_line(part, str(part.number) in ticked, given) for part in case.parts]
+    lines = [_line(part, str(part.number) in ticked, values) for part in case.parts]
     if choice == "approve" and not any(line.ticked for line in lines):
         raise InvalidInputError("tick what you authorise; to authorise nothing, reject")
-    return Draft(choice, comment, lines)
+    return AnswerDraft(choice, comment, lines)
 
 
-def _line(part: Part, ticked: bool, given: dict[str, str]) -> Line:
-    text = given.get(f"value-{part.number}")
-    return Line(part, ticked, part.edited(text) if ticked and text is not None else part.proposed)
+def _line(part: ProposalPart, ticked: bool, values: dict[str, str]) -> AnswerLine:
+    text = values.get(f"value-{part.number}")
+    # Without a tick the typed value is ignored: it need not even be valid.
+    return AnswerLine(part, ticked, part.edited(text) if ticked and text is not None else part.proposed)

@@ -41,7 +41,7 @@ class Tick:
 
 @dataclass(frozen=True, slots=True)
 class Chart:
-    """What is drawn: a title for whoever sees nothing, ticks, and dots or bars."""
+    """What is drawn: a title for screen readers, ticks, and dots or bars."""
 
     title: str
     height: float
@@ -51,7 +51,7 @@ class Chart:
     first: str = ""
     last: str = ""
     width: float = WIDTH
-    left: float = LEFT
+    margin: float = LEFT
 
     @property
     def path(self) -> str:
@@ -66,20 +66,22 @@ class Chart:
 
 def line(title: str, points: Sequence[tuple[str, float]], *, width: float = WIDTH, height: float = 150.0) -> Chart:
     """Values in their order, each with its label, as a line."""
-    found = [(label, value) for label, value in points if isfinite(value)]
-    low, high = _bounds([value for _, value in found])
-    step = (width - LEFT - 8) / max(len(found) - 1, 1)
+    # NaN and infinity are valid scores of a record, and have no place on an axis.
+    finite = [(label, value) for label, value in points if isfinite(value)]
+    low, high = _bounds([value for _, value in finite])
+    step = (width - LEFT - 8) / max(len(finite) - 1, 1)
     dots = tuple(
         Dot(LEFT + step * at, _y(value, low, high, height), f"{label}: {value:g}")
-        for at, (label, value) in enumerate(found)
+        for at, (label, value) in enumerate(finite)
     )
-    ends = (found[0][0], found[-1][0]) if found else ("", "")
+    ends = (finite[0][0], finite[-1][0]) if finite else ("", "")
     return Chart(title, height, _ticks(low, high, height), dots, (), *ends, width=width)
 
 
 def columns(title: str, points: Sequence[tuple[str, float]]) -> Chart:
     """Counts in their order, each with its label, as columns."""
-    high, height = max((value for _, value in points), default=0.0) or 1.0, 140.0
+    high = max((value for _, value in points), default=0.0) or 1.0
+    height = 140.0
     step = (WIDTH - LEFT - 4) / max(len(points), 1)
     floor = height - _BOTTOM
     bars = tuple(
@@ -92,7 +94,8 @@ def columns(title: str, points: Sequence[tuple[str, float]]) -> Chart:
 
 
 def _bounds(values: Sequence[float]) -> tuple[float, float]:
-    low, high = min(values, default=0.0), max(values, default=1.0)
+    low = min(values, default=0.0)
+    high = max(values, default=1.0)
     if low == high:
         around = max(abs(low) * 0.01, 0.5)
         return (max(low - around, 0.0) if low >= 0 else low - around), high + around  # no size is less than nothing
@@ -114,7 +117,7 @@ _NAMES: Final = 220.0
 
 
 @dataclass(frozen=True, slots=True)
-class Span:
+class TraceSpan:
     """Something that took its time: microseconds since 1970, and what it was part of."""
 
     id: str
@@ -129,7 +132,7 @@ class Span:
 class Strip:
     """One span of a waterfall, in its row."""
 
-    span: Span
+    span: TraceSpan
     x: float
     y: float
     width: float
@@ -149,17 +152,19 @@ class Waterfall:
     row: float = _ROW
 
 
-def waterfall(spans: Sequence[Span]) -> Waterfall:
+def waterfall(spans: Sequence[TraceSpan]) -> Waterfall:
     """The spans of one trace as they are drawn."""
     if not spans:
         return Waterfall((), 0.0, 0.0)
-    begin, end = min(each.start for each in spans), max(each.end for each in spans)
+    begin = min(each.start for each in spans)
+    end = max(each.end for each in spans)
     scale = (900.0 - _NAMES - 70) / max(end - begin, 1)
     strips = tuple(
         Strip(
             each,
             _NAMES + (each.start - begin) * scale,
             number * _ROW,
+            # Two pixels at least, or a short span would be invisible.
             max((each.end - each.start) * scale, 2.0),
             min(depth, 8) * 12.0,
             f"{(each.end - each.start) / 1000:.3g} ms",
@@ -169,17 +174,19 @@ def waterfall(spans: Sequence[Span]) -> Waterfall:
     return Waterfall(strips, len(strips) * _ROW + 4, (end - begin) / 1_000_000)
 
 
-def _ordered(spans: Sequence[Span]) -> list[tuple[int, Span]]:
+def _ordered(spans: Sequence[TraceSpan]) -> list[tuple[int, TraceSpan]]:
     """Each span after its parent, with its depth; one whose parent is not here is a beginning, a ring too."""
-    known = {each.id for each in spans}
-    below: dict[str | None, list[Span]] = {}
+    # Walked with a stack instead of recursion: a trace may be as deep as its sender likes.
+    ids = {each.id for each in spans}
+    below: dict[str | None, list[TraceSpan]] = {}
     for each in sorted(spans, key=lambda span: (span.start, -span.end)):
-        parent = each.parent if each.parent in known and each.parent != each.id else None
+        parent = each.parent if each.parent in ids and each.parent != each.id else None
         below.setdefault(parent, []).append(each)
-    found: list[tuple[int, Span]] = []
+    ordered: list[tuple[int, TraceSpan]] = []
     coming = [(0, each) for each in reversed(below.pop(None, []))]
     while coming:
         depth, each = coming.pop()
-        found.append((depth, each))
+        ordered.append((depth, each))
         coming += [(depth + 1, child) for child in reversed(below.pop(each.id, []))]
-    return found + [(0, each) for ring in below.values() for each in ring]
+    # What is left are rings of parents: shown flat, so that no span is missing from the page.
+    return ordered + [(0, each) for ring in below.values() for each in ring]

@@ -20,7 +20,7 @@ Path = tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class FieldChange:
     """How one place differs: `added`, `removed`, `changed` or `same`."""
 
     path: str
@@ -29,23 +29,25 @@ class Change:
     new: Any
 
 
-def compare(old: Any, new: Any) -> list[Change]:
+def compare(old: Any, new: Any) -> list[FieldChange]:
     """What differs between two values, place by place, in the order of the newer."""
-    was, now = dict(_leaves(old)), dict(_leaves(new))
+    was = dict(_leaves(old))
+    now = dict(_leaves(new))
     places = [*now, *(path for path in was if path not in now)]
     return [_change(path, was.get(path, ABSENT), now.get(path, ABSENT)) for path in places]
 
 
-def _change(path: Path, old: Any, new: Any) -> Change:
+def _change(path: Path, old: Any, new: Any) -> FieldChange:
     if old is ABSENT:
-        return Change(named(path), "added", None, new)
+        return FieldChange(named(path), "added", None, new)
     if new is ABSENT:
-        return Change(named(path), "removed", old, None)
-    return Change(named(path), "same" if equal(old, new) else "changed", old, new)
+        return FieldChange(named(path), "removed", old, None)
+    return FieldChange(named(path), "same" if equal(old, new) else "changed", old, new)
 
 
 def equal(one: Any, other: Any) -> bool:
     """Whether two values are the same JSON: True is not 1."""
+    # The texts are compared too, because 1 == True and 1 == 1.0 hold deep inside equal containers.
     return type(one) is type(other) and bool(one == other) and _text(one) == _text(other)
 
 
@@ -59,6 +61,7 @@ def named(path: Path) -> str:
 
 
 def _leaves(value: Any, path: Path = ()) -> Iterator[tuple[Path, Any]]:
+    # Deeper than this a page is unreadable, and recursion would be at the mercy of the proposal.
     if isinstance(value, Mapping) and value and len(path) < _DEEPEST:
         for key, item in value.items():
             yield from _leaves(item, (*path, str(key)))
@@ -70,7 +73,7 @@ def _leaves(value: Any, path: Path = ()) -> Iterator[tuple[Path, Any]]:
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class ProposalPart:
     """One part of a proposal beside what is there now; `source` says where that was found."""
 
     number: int
@@ -98,15 +101,17 @@ class Part:
 
     def edited(self, text: str) -> Any:
         """What somebody made of it; InvalidInputError where a value that is no text is no JSON."""
-        given = text.replace("\r\n", "\n")
-        if given == self.text.replace("\r\n", "\n"):
+        # Browsers send line breaks of a form as CR LF, whatever the value had.
+        typed = text.replace("\r\n", "\n")
+        # An untouched field gives back the proposed value itself: a round trip through text could change its type.
+        if typed == self.text.replace("\r\n", "\n"):
             return self.proposed
         if isinstance(self.proposed, str):
-            return given
+            return typed
         try:
-            return json.loads(given, parse_constant=_refuse)
+            return json.loads(typed, parse_constant=_refuse)
         except (ValueError, RecursionError) as error:
-            raise InvalidInputError(f"{self.name}: {given[:60]!r} is no JSON value", part=self.name) from error
+            raise InvalidInputError(f"{self.name}: {typed[:60]!r} is no JSON value", part=self.name) from error
 
 
 def written(value: Any) -> str:
@@ -118,23 +123,23 @@ def _refuse(word: str) -> None:
     raise ValueError(f"{word} is not JSON")
 
 
-def parts(proposal: Any, known: Sequence[tuple[str, Any]]) -> list[Part]:
-    """A proposal in parts; `known` is what is there now, by name, the first that has a place is shown."""
-    return [_part(number, path, value, known) for number, (path, value) in enumerate(_leaves(proposal))]
+def parts(proposal: Any, sources: Sequence[tuple[str, Any]]) -> list[ProposalPart]:
+    """A proposal in parts; `sources` are what is there now, by name, the first that has a place is shown."""
+    return [_part(number, path, value, sources) for number, (path, value) in enumerate(_leaves(proposal))]
 
 
-def _part(number: int, path: Path, value: Any, known: Sequence[tuple[str, Any]]) -> Part:
-    for source, held in known:
-        current = _at(held, path)
+def _part(number: int, path: Path, value: Any, sources: Sequence[tuple[str, Any]]) -> ProposalPart:
+    for source, document in sources:
+        current = _at(document, path)
         if current is not ABSENT and path:
-            return Part(number, path, value, current, source)
-    return Part(number, path, value, None, "")
+            return ProposalPart(number, path, value, current, source)
+    return ProposalPart(number, path, value, None, "")
 
 
 def find(value: Any, path: Path) -> tuple[bool, Any]:
     """Whether a value has a place, and what is there."""
-    found = _at(value, path)
-    return (False, None) if found is ABSENT else (True, found)
+    current = _at(value, path)
+    return (False, None) if current is ABSENT else (True, current)
 
 
 def _at(value: Any, path: Path) -> Any:
@@ -145,14 +150,15 @@ def _at(value: Any, path: Path) -> Any:
     return value
 
 
-def assembled(chosen: Sequence[tuple[Part, Any]]) -> Any:
+def assembled(chosen: Sequence[tuple[ProposalPart, Any]]) -> Any:
     """The proposal that the chosen parts make, with these values."""
+    # A proposal that is no object has one part with an empty path: the value itself.
     if len(chosen) == 1 and not chosen[0][0].path:
         return chosen[0][1]
-    made: dict[str, Any] = {}
+    proposal: dict[str, Any] = {}
     for part, value in chosen:
-        place = made
+        place = proposal
         for key in part.path[:-1]:
             place = place.setdefault(key, {})
         place[part.path[-1]] = value
-    return made
+    return proposal

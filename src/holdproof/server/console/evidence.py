@@ -8,7 +8,7 @@ from starlette.responses import Response
 
 from holdproof.model.evaluations import DbomChecked, Evaluation
 from holdproof.model.page import Page
-from holdproof.server.console.desk import Desk, kindly
+from holdproof.server.console.desk import Desk, or_default
 from holdproof.server.console.flows import download
 from holdproof.server.pages import form
 from holdproof.validation import LAST
@@ -25,24 +25,24 @@ async def show(request: Request, cursor: Text | None = None) -> Response:
     desk = Desk(request)
     store = desk.store
     page = await store.evaluations.list(cursor=cursor, limit=25)
-    shown = {
+    values = {
         "page": page,
         "checked": {each.id: await checked(desk, each) for each in page.items},
-        "head": await kindly(store.log.head()),
-        "level": await kindly(store.log.level()),
-        "pending": await kindly(store.log.pending(), 0),
-        "keys": (await kindly(store.keys.list(limit=1_000), Page([]))).items,
+        "head": await or_default(store.log.head()),
+        "level": await or_default(store.log.level()),
+        "pending": await or_default(store.log.pending(), 0),
+        "keys": (await or_default(store.keys.list(limit=1_000), Page([]))).items,
         "jobs": [job for job in desk.jobs() if job.kind == "verification"][:5],
     }
-    return await desk.render("evidence.html", shown)
+    return await desk.render("evidence.html", values)
 
 
 async def checked(desk: Desk, evaluation: Evaluation) -> DbomChecked | None:
     """What the store says of an evaluation's DBOM; None where it has none."""
     if evaluation.dbom is None:
         return None
-    found: DbomChecked | None = await kindly(desk.store.dbom.verify(evaluation.dbom))
-    return found
+    verdict: DbomChecked | None = await or_default(desk.store.dbom.verify(evaluation.dbom))
+    return verdict
 
 
 @router.get("/evidence/evaluation")
@@ -50,14 +50,14 @@ async def one(request: Request, id: Text, row: Number = None) -> Response:
     """One evaluation with its DBOM and what proves it."""
     desk = Desk(request)
     evaluation = await desk.store.evaluations.get(id, id=row)
-    shown: dict[str, Any] = {"evaluation": evaluation, "checked": await checked(desk, evaluation)}
-    shown["leaf"] = await kindly(desk.store.log.get_entry(evaluation.leaf_id, evaluation.leaf_ver))
-    return await desk.render("evaluation.html", shown)
+    values: dict[str, Any] = {"evaluation": evaluation, "checked": await checked(desk, evaluation)}
+    values["leaf"] = await or_default(desk.store.log.get_entry(evaluation.leaf_id, evaluation.leaf_ver))
+    return await desk.render("evaluation.html", values)
 
 
 @router.get("/evidence/bundle")
 async def prove(request: Request, id: Text) -> Response:
-    """The newest evaluation of an evaluation with all that a stranger needs to check it."""
+    """Download the newest version of an evaluation with all that a third party needs to verify it."""
     data = await Desk(request).store.bundle.export(id)
     return download(data, f"evaluation-{id}.zip", "application/zip")
 
@@ -65,8 +65,11 @@ async def prove(request: Request, id: Text) -> Response:
 @router.post("/evidence/verify")
 async def verify(request: Request) -> Response:
     """Verify the whole store, watched on a page of its own; an auditor's verification locks nothing."""
-    desk, given = Desk(request), await form(request)
-    full, lock = given.get("full") == "yes", desk.caller.role == "operator"
+    desk = Desk(request)
+    fields = await form(request)
+    full = fields.get("full") == "yes"
+    # An auditor only reads; a verification that finds tampering would otherwise lock the store in their name.
+    lock = desk.caller.role == "operator"
     run = desk.store.verify.run
     job = desk.start("verification", lambda progress: run(full=full, lock=lock, progress=progress))
     return desk.after(f"/jobs/{job.number}")

@@ -9,7 +9,7 @@ from starlette.responses import Response
 
 from holdproof.model.flows import STATUSES, TERMINAL
 from holdproof.model.page import Page
-from holdproof.server.console.desk import Desk, kindly
+from holdproof.server.console.desk import Desk, or_default
 from holdproof.server.pages import form
 
 router = APIRouter(include_in_schema=False)
@@ -27,10 +27,10 @@ async def show(
     page = await desk.store.flows.list(
         text=q.strip(), status=status or None, agent_id=agent or None, flow_type=type or None, cursor=cursor, limit=50
     )
-    orphans = await kindly(desk.store.flows.orphans(limit=100), ())
+    orphans = await or_default(desk.store.flows.orphans(limit=100), ())
     filters = {"q": q, "status": status, "agent": agent, "type": type}
-    shown = {"page": page, "orphans": orphans, "filters": filters, "statuses": sorted(STATUSES), "cursor": cursor}
-    return await desk.render("flows.html", shown)
+    values = {"page": page, "orphans": orphans, "filters": filters, "statuses": sorted(STATUSES), "cursor": cursor}
+    return await desk.render("flows.html", values)
 
 
 @router.get("/flows/flow")
@@ -39,34 +39,35 @@ async def one(request: Request, id: Text, cursor: Cursor = None) -> Response:
     desk = Desk(request)
     store = desk.store
     flow = await store.flows.get(id)
-    shown = {
+    values = {
         "flow": flow,
         "timeline": await store.flows.timeline(id, cursor=cursor, limit=200),
-        "tree": await kindly(store.flows.tree(flow.root_flow_id)),
+        "tree": await or_default(store.flows.tree(flow.root_flow_id)),
         "transitions": await store.flows.transitions(id),
-        "locks": (await kindly(store.locks.list(flow_id=id), Page([]))).items,
-        "audit": await kindly(store.audit.list(flow_id=id, limit=100)),
-        "context": await kindly(store.contexts.get(id)),
-        "versions": (await kindly(store.contexts.versions(id, limit=20), Page([]))).items,
-        "asked": (await kindly(store.escalations.list(flow_id=id, limit=20), Page([]))).items,
-        "ledger": await kindly(store.ledger.get(id)),
-        "dirty": await kindly(store.sagas.get(id)),
-        "retry": await kindly(store.retries.get(id)),
+        "locks": (await or_default(store.locks.list(flow_id=id), Page([]))).items,
+        "audit": await or_default(store.audit.list(flow_id=id, limit=100)),
+        "context": await or_default(store.contexts.get(id)),
+        "versions": (await or_default(store.contexts.versions(id, limit=20), Page([]))).items,
+        "escalations": (await or_default(store.escalations.list(flow_id=id, limit=20), Page([]))).items,
+        "ledger": await or_default(store.ledger.get(id)),
+        "dirty": await or_default(store.sagas.get(id)),
+        "retry": await or_default(store.retries.get(id)),
         "open": flow.status not in TERMINAL,
         "cursor": cursor,
     }
-    return await desk.render("flow.html", shown)
+    return await desk.render("flow.html", values)
 
 
 @router.get("/flows/bundle")
 async def prove(request: Request, id: Text) -> Response:
-    """The flow with all that a stranger needs to check it."""
+    """Download a flow with all that a third party needs to verify it."""
     data = await Desk(request).store.bundle.export(id, kind="flow")
     return download(data, f"flow-{id}.zip", "application/zip")
 
 
 def download(data: bytes, name: str, kind: str) -> Response:
     """Bytes to be saved, never to be shown."""
+    # RFC 5987 with everything escaped: a flow's id may hold quotes and line breaks.
     headers = {"Content-Disposition": f"attachment; filename*=UTF-8''{quote(name, safe='')}"}
     return Response(data, headers=headers, media_type=kind)
 
@@ -74,21 +75,24 @@ def download(data: bytes, name: str, kind: str) -> Response:
 @router.post("/flows/cancel")
 async def cancel(request: Request) -> Response:
     """Cancel a flow; the first time the consequence is shown."""
-    desk, given = Desk(request), await form(request)
-    flow = await desk.store.flows.get(given.get("id", ""))
-    if given.get("confirmed") != "yes" or not given.get("reason", "").strip():
-        return await desk.render("confirm_cancel.html", {"flow": flow, "reason": given.get("reason", "")})
-    moved = await desk.store.flows.cancel(flow.flow_id, reason=f"{given['reason'].strip()} ({desk.caller.who})")
+    desk = Desk(request)
+    fields = await form(request)
+    flow = await desk.store.flows.get(fields.get("id", ""))
+    if fields.get("confirmed") != "yes" or not fields.get("reason", "").strip():
+        return await desk.render("confirm_cancel.html", {"flow": flow, "reason": fields.get("reason", "")})
+    moved = await desk.store.flows.cancel(flow.flow_id, reason=f"{fields['reason'].strip()} ({desk.caller.who})")
     return desk.after("/flows/flow", f"The flow is {moved.status} now.", id=flow.flow_id)
 
 
 @router.post("/flows/recover")
 async def recover(request: Request) -> Response:
     """Run orphaned flows again whose functions this server knows; the first time the consequence is shown."""
-    desk, given = Desk(request), await form(request)
+    desk = Desk(request)
+    fields = await form(request)
     orphans = await desk.store.flows.orphans(limit=100)
-    if given.get("confirmed") != "yes":
+    if fields.get("confirmed") != "yes":
         return await desk.render("confirm_recover.html", {"orphans": orphans})
-    verb, worker = desk.store.flows.recover, f"console {desk.caller.who}"
-    job = desk.start("recovery", lambda _: verb(worker))
+    run_recovery = desk.store.flows.recover
+    worker = f"console {desk.caller.who}"
+    job = desk.start("recovery", lambda _: run_recovery(worker))
     return desk.after(f"/jobs/{job.number}")

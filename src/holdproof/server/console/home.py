@@ -14,16 +14,18 @@ router = APIRouter(include_in_schema=False)
 
 @router.get("/")
 async def show(request: Request) -> Response:
-    """The inbox; whoever is not known is asked to log in."""
+    """Redirect to the inbox, or to the login page without a session."""
     return RedirectResponse("/inbox" if caller_in(request.scope) else "/login", 303)
 
 
 @router.post("/namespace")
 async def look(request: Request) -> Response:
     """Look at another namespace."""
-    desk, given = Desk(request), await form(request)
-    ns = validation.name("namespace", given.get("ns", ""))
+    desk = Desk(request)
+    fields = await form(request)
+    ns = validation.name("namespace", fields.get("ns", ""))
     answer = desk.after("/inbox", f"You look at the namespace {ns}.")
+    # A caller bound to a namespace cannot leave it; the cookie would have no effect.
     if desk.caller.ns is None:
         answer.set_cookie(SPACE, ns, secure=desk.state.settings.secure, httponly=True, samesite="strict")
     return answer

@@ -1,4 +1,4 @@
-"""The inbox: questions that wait for a person, and giving them an answer in two steps."""
+"""The inbox: escalations that wait for a person, and deciding them in two steps."""
 
 from typing import Annotated, Any
 
@@ -8,9 +8,9 @@ from starlette.responses import Response
 
 from holdproof.errors import AlreadyResolvedError, DeadlinePassedError, InvalidInputError
 from holdproof.server.console import charts
-from holdproof.server.console.cases import Case, draft, gather
+from holdproof.server.console.cases import AnswerDraft, Case, draft, gather
 from holdproof.server.console.desk import Desk
-from holdproof.server.console.shown import moment
+from holdproof.server.console.template_filters import moment
 from holdproof.server.pages import fields
 from holdproof.validation import LAST
 
@@ -39,7 +39,7 @@ async def decided(request: Request, cursor: Cursor = None) -> Response:
 
 @router.get("/inbox/{id}")
 async def one(request: Request, id: Number) -> Response:
-    """One question with all that an operator needs to answer it."""
+    """Show one escalation with all that an operator needs to decide it."""
     desk = Desk(request)
     return await _shown(desk, await gather(desk, id))
 
@@ -48,39 +48,48 @@ async def _shown(
     desk: Desk, case: Case, typed: list[tuple[str, str]] | None = None, *, wrong: str = "", status: int = 200
 ) -> Response:
     scores = [(moment(each.created_at), each.score) for each in reversed(case.feedback) if each.score is not None]
-    shown: dict[str, Any] = {"case": case, "asked": case.asked, "wrong": wrong, "typed": None}
-    shown["chart"] = (
+    values: dict[str, Any] = {"case": case, "escalation": case.escalation, "wrong": wrong, "typed": None}
+    values["chart"] = (
         charts.line("Feedback on this agent's decisions", scores, width=270, height=100) if len(scores) > 1 else None
     )
     if typed is not None:
-        shown["typed"] = {**dict(typed), "parts": {value for name, value in typed if name == "part"}}
-    return await desk.render("question.html", shown, status=status)
+        values["typed"] = {**dict(typed), "parts": {value for name, value in typed if name == "part"}}
+    return await desk.render("question.html", values, status=status)
 
 
 @router.post("/inbox/{id}/review")
 async def review(request: Request, id: Number) -> Response:
     """The first step: what the answer would be, and what would follow from it."""
-    desk, given = Desk(request), await fields(request)
+    desk = Desk(request)
+    typed = await fields(request)
     case = await gather(desk, id)
     try:
-        made = draft(case, given)
+        decision = draft(case, typed)
     except InvalidInputError as error:
-        return await _shown(desk, case, given, wrong=error.message, status=error.status)
-    return await desk.render("review.html", {"case": case, "asked": case.asked, "draft": made, "moved": False})
+        return await _shown(desk, case, typed, wrong=error.message, status=error.status)
+    return await _review(desk, case, decision, moved=False)
+
+
+async def _review(desk: Desk, case: Case, decision: AnswerDraft, *, moved: bool) -> Response:
+    values = {"case": case, "escalation": case.escalation, "draft": decision, "moved": moved}
+    return await desk.render("review.html", values)
 
 
 @router.post("/inbox/{id}/decide")
 async def decide(request: Request, id: Number) -> Response:
     """The second step: give the answer, once."""
-    desk, given = Desk(request), await fields(request)
+    desk = Desk(request)
+    typed = await fields(request)
     case = await gather(desk, id)
-    made = draft(case, given)
-    if dict(given).get("seen") != case.seen and case.asked.status == "PENDING":
-        return await desk.render("review.html", {"case": case, "asked": case.asked, "draft": made, "moved": True})
+    decision = draft(case, typed)
+    # The operator compared the proposal with a state that has changed since: show the new one before deciding.
+    if dict(typed).get("seen") != case.seen and case.escalation.status == "PENDING":
+        return await _review(desk, case, decision, moved=True)
     try:
         answer = await desk.store.escalations.resolve(
-            id, made.choice, by=desk.caller.who, proposal=made.proposal, comment=made.comment
+            id, decision.choice, by=desk.caller.who, proposal=decision.proposal, comment=decision.comment
         )
+    # Two operators may decide at the same moment; the first one counts, the other is told.
     except (AlreadyResolvedError, DeadlinePassedError) as error:
         return desk.after(f"/inbox/{id}", f"Your answer was not taken: {error.message}.", kind="refused")
     return desk.after(f"/inbox/{id}", f"Recorded: {answer.outcome}.")

@@ -8,7 +8,7 @@ from starlette.responses import Response
 
 from holdproof.model.memory import Object, plain
 from holdproof.server.console import diffs
-from holdproof.server.console.desk import Desk, kindly
+from holdproof.server.console.desk import Desk, or_default
 from holdproof.validation import LAST
 
 router = APIRouter(include_in_schema=False)
@@ -22,16 +22,16 @@ async def show(request: Request, q: Text = "", after: Text = "") -> Response:
     """Where the graph begins, or what a search finds."""
     desk = Desk(request)
     store = desk.store
-    shown = {
+    values = {
         "q": q,
         "found": await store.objects.search(q, limit=50) if q.strip() else None,
-        "roots": await kindly(store.graph.roots(limit=100), ()),
+        "roots": await or_default(store.graph.roots(limit=100), ()),
         "page": await store.objects.list(cursor=after or None, limit=50),
-        "snapshots": await kindly(store.snapshots.list(limit=5)),
-        "images": await kindly(store.image.list(limit=20)),
+        "snapshots": await or_default(store.snapshots.list(limit=5)),
+        "images": await or_default(store.image.list(limit=20)),
         "after": after,
     }
-    return await desk.render("memory.html", shown)
+    return await desk.render("memory.html", values)
 
 
 @router.get("/memory/object")
@@ -39,30 +39,31 @@ async def one(request: Request, id: Text, at: Text = "", old: Number = None, new
     """One object: what it is, what lies around it, what it has been, and how two of its versions differ."""
     desk = Desk(request)
     store = desk.store
-    found = await kindly(store.objects.get(id, at=at or None))
+    current = await or_default(store.objects.get(id, at=at or None))
     history = await store.objects.history(id, limit=50)
-    if found is None and not history.items:
-        found = await store.objects.get(id, at=at or None)
-    shown = {
+    # Deleted objects still have a history to show; with neither, ask again and let NotFoundError through.
+    if current is None and not history.items:
+        current = await store.objects.get(id, at=at or None)
+    values = {
         "id": id,
         "at": at,
-        "object": found,
-        "children": await kindly(store.objects.children(id, at=at or None), ()),
+        "object": current,
+        "children": await or_default(store.objects.children(id, at=at or None), ()),
         "history": history.items,
         "old": old,
         "new": new,
         "changes": await _between(desk, id, old, new) if new is not None else None,
     }
-    return await desk.render("object.html", shown)
+    return await desk.render("object.html", values)
 
 
-async def _between(desk: Desk, id: str, old: int | None, new: int) -> list[diffs.Change]:
+async def _between(desk: Desk, id: str, old: int | None, new: int) -> list[diffs.FieldChange]:
     """How one version of an object differs from another; from nothing where that is not there."""
-    before = None if old is None else await kindly(desk.store.objects.get(id, version=old))
-    after = await kindly(desk.store.objects.get(id, version=new))
+    before = None if old is None else await or_default(desk.store.objects.get(id, version=old))
+    after = await or_default(desk.store.objects.get(id, version=new))
     return diffs.compare(_facts(before), _facts(after))
 
 
-def _facts(found: Object | None) -> dict[str, Any]:
+def _facts(item: Object | None) -> dict[str, Any]:
     names = ("type", "parent", "children", "attributes", "content")
-    return {} if found is None else {name: plain(getattr(found, name)) for name in names}
+    return {} if item is None else {name: plain(getattr(item, name)) for name in names}

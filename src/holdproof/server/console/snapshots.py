@@ -28,42 +28,47 @@ async def show(request: Request, after: Text = "") -> Response:
 async def diff(request: Request, old: Text, new: Text = "work", after: Text = "") -> Response:
     """How one state differs from another, object by object."""
     desk = Desk(request)
-    found = await desk.store.snapshots.diff(old, new, cursor=after or None, limit=50)
-    changes = [(each, _changes(each)) for each in found.differences]
-    return await desk.render("diff.html", {"diff": found, "changes": changes})
+    difference = await desk.store.snapshots.diff(old, new, cursor=after or None, limit=50)
+    changes = [(each, _changes(each)) for each in difference.differences]
+    return await desk.render("diff.html", {"diff": difference, "changes": changes})
 
 
-def _changes(one: Difference) -> list[diffs.Change]:
+def _changes(one: Difference) -> list[diffs.FieldChange]:
     was, now = ({name: plain(pair[side]) for name, pair in one.fields.items()} for side in (0, 1))
-    found = diffs.compare({} if one.change == "added" else was, {} if one.change == "removed" else now)
-    return [each for each in found if each.kind != "same" and (each.old, each.new) != (None, None)]
+    changes = diffs.compare({} if one.change == "added" else was, {} if one.change == "removed" else now)
+    # A field that is empty on both sides is no difference to a reader.
+    return [each for each in changes if each.kind != "same" and (each.old, each.new) != (None, None)]
 
 
 @router.post("/memory/snapshot")
 async def create(request: Request) -> Response:
     """Sign the objects as they are now."""
-    desk, given = Desk(request), await form(request)
-    made = await desk.store.snapshots.create(given.get("message", "").strip()[:500], author=desk.caller.who)
-    return desk.after("/memory/snapshots", f"Snapshot {made.rev} is signed.")
+    desk = Desk(request)
+    fields = await form(request)
+    snapshot = await desk.store.snapshots.create(fields.get("message", "").strip()[:500], author=desk.caller.who)
+    return desk.after("/memory/snapshots", f"Snapshot {snapshot.rev} is signed.")
 
 
 @router.post("/memory/rollback")
 async def rollback(request: Request) -> Response:
     """Let everything be as it was in a snapshot; the first time the difference is shown."""
-    desk, given = Desk(request), await form(request)
-    to, reason = given.get("to", ""), given.get("reason", "").strip()
+    desk = Desk(request)
+    fields = await form(request)
+    to = fields.get("to", "")
+    reason = fields.get("reason", "").strip()
     target = await desk.store.snapshots.get(to)
-    if given.get("confirmed") != "yes" or not reason:
-        found = await desk.store.snapshots.diff("work", target.cid, limit=50)
-        return await desk.render("confirm_rollback.html", {"target": target, "diff": found, "reason": reason})
-    made = await desk.store.snapshots.rollback(target.cid, author=desk.caller.who, reason=reason)
-    return desk.after("/memory/snapshots", f"Everything is as it was in {target.rev}; that is snapshot {made.rev}.")
+    if fields.get("confirmed") != "yes" or not reason:
+        difference = await desk.store.snapshots.diff("work", target.cid, limit=50)
+        return await desk.render("confirm_rollback.html", {"target": target, "diff": difference, "reason": reason})
+    snapshot = await desk.store.snapshots.rollback(target.cid, author=desk.caller.who, reason=reason)
+    return desk.after("/memory/snapshots", f"Everything is as it was in {target.rev}; that is snapshot {snapshot.rev}.")
 
 
 @router.post("/memory/image")
 async def dump(request: Request) -> Response:
     """Write an image, watched on a page of its own."""
     desk = Desk(request)
-    verb, by = desk.store.image.dump, desk.caller.who
-    job = desk.start("image", lambda progress: verb(author=by, progress=progress))
+    dump_image = desk.store.image.dump
+    by = desk.caller.who
+    job = desk.start("image", lambda progress: dump_image(author=by, progress=progress))
     return desk.after(f"/jobs/{job.number}")

@@ -10,7 +10,7 @@ from starlette.responses import Response
 from holdproof.model.storage import TelemetryEvent
 from holdproof.model.times import to_micros
 from holdproof.server.console import charts
-from holdproof.server.console.charts import Span
+from holdproof.server.console.charts import TraceSpan
 from holdproof.server.console.desk import Desk
 
 router = APIRouter(include_in_schema=False)
@@ -29,9 +29,9 @@ async def show(
     """Events that match, the newest first."""
     desk = Desk(request)
     filters = {"event_type": type, "trace_id": trace, "span_id": span, "since": _moment(since), "until": _moment(until)}
-    found = await desk.store.telemetry.query(limit=100, **{name: text for name, text in filters.items() if text})
-    asked = {"type": type, "trace": trace, "span": span, "since": since, "until": until}
-    return await desk.render("telemetry.html", {"events": found, "asked": asked})
+    events = await desk.store.telemetry.query(limit=100, **{name: text for name, text in filters.items() if text})
+    query = {"type": type, "trace": trace, "span": span, "since": since, "until": until}
+    return await desk.render("telemetry.html", {"events": events, "query": query})
 
 
 def _moment(text: str) -> str:
@@ -44,28 +44,30 @@ async def trace(request: Request, id: Text) -> Response:
     """The spans of a trace, as they followed one another."""
     desk = Desk(request)
     events = await desk.store.telemetry.query(limit=_MOST_SPANS, trace_id=id)
-    shown = {"id": id, "events": events[::-1], "fall": charts.waterfall(spans(events)), "most": _MOST_SPANS}
-    return await desk.render("trace.html", shown)
+    values = {"id": id, "events": events[::-1], "fall": charts.waterfall(spans(events)), "most": _MOST_SPANS}
+    return await desk.render("trace.html", values)
 
 
-def spans(events: Sequence[TelemetryEvent]) -> list[Span]:
+def spans(events: Sequence[TelemetryEvent]) -> list[TraceSpan]:
     """The spans that events tell of: those of one span id together, from the first moment to the last."""
-    found: dict[str, list[TelemetryEvent]] = {}
+    by_span: dict[str, list[TelemetryEvent]] = {}
     for number, event in enumerate(events):
-        found.setdefault(event.span_id or f"event {number}", []).append(event)
-    return [_span(name, told) for name, told in found.items()]
+        # Events without a span id stand for themselves, under a name that no id can have.
+        by_span.setdefault(event.span_id or f"event {number}", []).append(event)
+    return [_span(name, group) for name, group in by_span.items()]
 
 
-def _span(name: str, told: Sequence[TelemetryEvent]) -> Span:
-    bounds = [_bounds(each) for each in told]
-    first = min(told, key=lambda each: each.timestamp)
-    facts: dict[str, Any] = {key: value for each in reversed(told) for key, value in each.data.items()}
+def _span(name: str, events: Sequence[TelemetryEvent]) -> TraceSpan:
+    bounds = [_bounds(each) for each in events]
+    first = min(events, key=lambda each: each.timestamp)
+    # The query returns the newest first; reversed, later facts overwrite earlier ones.
+    facts: dict[str, Any] = {key: value for each in reversed(events) for key, value in each.data.items()}
     parent = next((str(facts[key]) for key in _PARENTS if facts.get(key)), None)
     status = facts.get("status", "")
     ended = str(status.get("code") if isinstance(status, Mapping) else status)
     bad = ended in _BAD or bool(facts.get("error"))
-    said = str(facts.get("name") or first.event_type)
-    return Span(name, parent, said, min(start for start, _ in bounds), max(end for _, end in bounds), bad)
+    title = str(facts.get("name") or first.event_type)
+    return TraceSpan(name, parent, title, min(start for start, _ in bounds), max(end for _, end in bounds), bad)
 
 
 def _bounds(event: TelemetryEvent) -> tuple[int, int]:
@@ -80,6 +82,7 @@ def _length(data: Mapping[str, Any]) -> int:
             return (end - start) // 1000
     for name, scale in _LENGTHS.items():
         value = data.get(name)
+        # Senders write anything here: a bool is an int in Python, and huge numbers would break the chart.
         if isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < 1e15:
             return round(value * scale)
     return 0

@@ -1,4 +1,4 @@
-"""The verbs of the store at the door: who may call which, on what; and their description."""
+"""The methods of the store as routes: who may call which, on what; and their OpenAPI description."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -15,19 +15,21 @@ from holdproof.server.state import caller_of, state_of
 
 
 def part(app: FastAPI) -> None:
-    """Add the routes of all verbs to a server."""
+    """Add the routes of all methods to a server."""
     exchanges = Exchanges()
     app.include_router(remote_contexts.router(guard, who, exchanges))
-    app.user_middleware.append(Middleware(api.Verbs, guard, exchanges))  # inside all layers, before the router
+    # The innermost layer: every other one has passed before a method is looked up, and the router comes after it.
+    app.user_middleware.append(Middleware(api.MethodEndpoints, guard, exchanges))
     app.openapi = lambda: _described(app)  # type: ignore[method-assign]
 
 
-async def guard(request: Request, entry: MethodSpec, given: Mapping[str, Any]) -> api.Granted:
+async def guard(request: Request, entry: MethodSpec, arguments: Mapping[str, Any]) -> api.Granted:
     """Let a caller do something to the store as they may see it, or raise."""
-    caller, state = caller_of(request), state_of(request)
+    caller = caller_of(request)
+    state = state_of(request)
     store = state.store_for(caller, entry.resource)
-    await permit(store, caller, entry.resource, entry.method, given)
-    return api.Granted(store, await who(request), signed(caller, entry, given), caller.agent_id)
+    await permit(store, caller, entry.resource, entry.method, arguments)
+    return api.Granted(store, await who(request), signed(caller, entry, arguments), caller.agent_id)
 
 
 async def who(request: Request) -> str:
@@ -39,10 +41,10 @@ async def who(request: Request) -> str:
 def _described(app: FastAPI) -> dict[str, Any]:
     """The OpenAPI document: the routes, and the schemas that they speak of."""
     if app.openapi_schema is None:
-        made = get_openapi(title=app.title, version=app.version, summary=app.summary, routes=app.routes)
-        made["paths"] = api.paths() | made.get("paths", {})
-        made.setdefault("components", {}).setdefault("schemas", {}).update(api.components())
-        made["components"]["securitySchemes"] = {"token": {"type": "http", "scheme": "bearer"}}
-        made["security"] = [{"token": []}]
-        app.openapi_schema = made
+        document = get_openapi(title=app.title, version=app.version, summary=app.summary, routes=app.routes)
+        document["paths"] = api.paths() | document.get("paths", {})
+        document.setdefault("components", {}).setdefault("schemas", {}).update(api.components())
+        document["components"]["securitySchemes"] = {"token": {"type": "http", "scheme": "bearer"}}
+        document["security"] = [{"token": []}]
+        app.openapi_schema = document
     return app.openapi_schema

@@ -64,6 +64,7 @@ def when(context: Context, at: str | None) -> Markup:
 
 def clock(at: str) -> Markup:
     """A moment of a story, where the order counts: its time of day; the whole is its title."""
+    # Markup.format escapes its arguments: times come from rows that other programs may have written.
     return Markup('<time class="exact" datetime="{0}" title="{0}">{1}</time>').format(at, at[11:23])
 
 
@@ -82,13 +83,14 @@ def ident(text: Any, href: str = "") -> Markup:
     """An id, short, to be copied whole; a link where there is somewhere to go."""
     if not text:
         return _NOTHING
-    shown = Markup('<code title="{}">{}</code>').format(text, short(text))
-    inner = Markup('<a href="{}">{}</a>').format(href, shown) if href else shown
+    code = Markup('<code title="{}">{}</code>').format(text, short(text))
+    inner = Markup('<a href="{}">{}</a>').format(href, code) if href else code
     return Markup('<span class="id">{}{}</span>').format(inner, _COPY.format(text))
 
 
 def badge(word: Any, text: str = "") -> Markup:
-    """A word of a state, in its tone; the word itself says it too, for whoever sees no colour."""
+    """Show a state as a badge in its color; the word itself is always there, so the color carries nothing alone."""
+    # A status may be followed by more words; the first one decides the color.
     tone = _TONE.get(str(word).split(" ")[0], "plain")
     return Markup('<span class="badge {}">{}</span>').format(tone, text or str(word).replace("_", " ").lower())
 
@@ -122,9 +124,9 @@ def duration(seconds: float | None) -> str:
     return f"{seconds:.2f} s" if seconds >= 1 else f"{seconds * 1000:.3g} ms"
 
 
-def drop_empty(given: dict[str, Any]) -> dict[str, Any]:
+def drop_empty(query: dict[str, Any]) -> dict[str, Any]:
     """What of a query says something."""
-    return {name: value for name, value in given.items() if value not in (None, "")}
+    return {name: value for name, value in query.items() if value not in (None, "")}
 
 
 FILTERS: Final = {
