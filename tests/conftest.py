@@ -5,13 +5,11 @@ import shutil
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from functools import cache
 from pathlib import Path
 from typing import Any
 
 import psycopg
 import pytest
-import typer.testing
 
 import harness.example_profiles  # noqa: F401
 from harness.servers import IpfsNode, Postgres, Seaweed
@@ -20,9 +18,6 @@ from holdproof.db import open_database
 from tests.receiver import Receiver
 
 _NUMBERS = itertools.count()  # each worker has servers of its own, so that numbers suffice as names of databases
-
-# A runner builds all commands anew for every call, which takes longer than most of them run.
-vars(typer.testing)["_get_command"] = cache(vars(typer.testing)["_get_command"])
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
