@@ -31,7 +31,8 @@ class Inexpressible(Exception):
 def has_command(spec: MethodSpec) -> bool:
     """Say whether a method is called by its generated command here."""
     called_back = any(each.shape.callback and each.required for each in spec.parameters)
-    command = index.commands()[spec.resource].get("commands", {}).get(spec.method.replace("_", "-"), {"module": ""})
+    commands = index.commands()[spec.resource.replace("_", "-")].get("commands", {})
+    command = commands.get(spec.method.replace("_", "-"), {"module": ""})
     return "module" not in command and not spec.streams and not called_back
 
 
@@ -79,7 +80,7 @@ class CommandLine:
                 options.append(f"--{'' if value else 'no-'}{name.replace('_', '-')}")
             else:
                 options += [f"--{name.replace('_', '-')}={text}" for text in texts]
-        return [spec.resource, spec.method.replace("_", "-"), "--json", *options, "--", *placed]
+        return [spec.resource.replace("_", "-"), spec.method.replace("_", "-"), "--json", *options, "--", *placed]
 
     def _texts(self, spec: MethodSpec, parameter: Parameter, value: Any) -> Iterator[str]:
         """Yield a value as words; what the command reads from a file becomes one."""
@@ -87,7 +88,7 @@ class CommandLine:
             raise Inexpressible(parameter.name)
         if parameter.name in spec.exposure.files:
             file = self._folder / f"{parameter.name}.json"
-            file.write_text(_json(value))
+            file.write_bytes(_document(value) if parameter.shape.local else _json(value).encode())
             yield str(file)
         elif isinstance(value, bool):
             if not generate.is_flag(parameter) or (value is False and parameter.default is False):
@@ -99,6 +100,13 @@ class CommandLine:
             yield _scalar(parameter, value)
         else:
             yield _json(value)
+
+
+def _document(value: Any) -> bytes:
+    """Return what a file holds that a command passes on as it is."""
+    if isinstance(value, str):
+        return value.encode("utf-8", "surrogatepass")
+    return value if isinstance(value, bytes) else _json(value).encode()
 
 
 def _many(parameter: Parameter, values: Any) -> Iterator[str]:

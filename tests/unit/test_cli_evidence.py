@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -42,18 +43,19 @@ def submit(evaluation_id: str = "b-1", *more: str) -> Any:
 
 
 def judge() -> str:
-    [keyid] = [key["keyid"] for key in parsed("keys", "list") if key["role"] == "judge"]
+    [keyid] = [key["keyid"] for key in parsed("keys", "list")["items"] if key["role"] == "judge"]
     return str(keyid)
 
 
 def test_a_battle_is_submitted_listed_shown_and_verified(home: Path) -> None:
     made = submit("b-1", "--breakdown", '"fine"')
-    assert [each["evaluation_id"] for each in parsed("evaluations", "list")["evaluations"]] == ["b-1"]
-    assert parsed("evaluations", "list", "--since", "2999-01-01")["evaluations"] == []
+    assert [each["evaluation_id"] for each in parsed("evaluations", "list")["items"]] == ["b-1"]
+    assert parsed("evaluations", "list", "--since", "2999-01-01")["items"] == []
     run("evaluations", "list", "--since", "nonsense", code=2)
     assert parsed("evaluations", "get", "b-1") == made
     file = str(home / "dboms" / "dbom_b-1.json")
-    assert parsed("dbom", "get", "b-1") == json.loads(Path(file).read_text())
+    assert parsed("dbom", "get", "b-1")["text"] == Path(file).read_text()
+    assert json.loads(run("dbom", "get", "b-1").stdout) == json.loads(Path(file).read_text())
     assert parsed("dbom", "verify", file)["verdict"] == "VALID"
     assert "VALID" in run("dbom", "verify", file).stdout
 
@@ -114,9 +116,9 @@ def test_keys_are_rotated_and_revoked_with_a_root_at_hand(home: Path, tmp_path: 
 def test_a_rotated_key_is_shown_with_the_index_of_its_leaf() -> None:
     submit()
     made = parsed("keys", "rotate", "log")
-    [listed] = [key for key in parsed("keys", "list") if key["keyid"] == made["keyid"]]
+    [listed] = [key for key in parsed("keys", "list")["items"] if key["keyid"] == made["keyid"]]
     assert made["index"] == listed["index"] > 0
-    assert " -" not in run("keys", "rotate", "judge").stdout
+    assert re.search(r"^index +\d+$", run("keys", "rotate", "judge").stdout, re.MULTILINE)
 
 
 def test_the_example_of_log_prove_names_a_whole_leaf_and_such_a_one_is_proven() -> None:
@@ -135,7 +137,7 @@ def test_an_offline_root_signs_elsewhere(home: Path, tmp_path: Path) -> None:
     run("keys", "revocation", judge(), "--out", "revoke.json")
     run("keys", "sign", "revoke.json", "--recovery", "recovery.txt", "--out", "signed.json")
     assert parsed("keys", "import-statement", "signed.json")["keyid"] == judge()
-    assert [key["revoked_from"] is None for key in parsed("keys", "list") if key["role"] == "judge"] == [False]
+    assert [key["revoked_from"] is None for key in parsed("keys", "list")["items"] if key["role"] == "judge"] == [False]
     run("keys", "statement", code=2)
     assert parsed("keys", "recover-root", "--recovery", "recovery.txt")["role"] == "root"
     run("keys", "export-root", "--recovery", "again.txt")
@@ -147,7 +149,8 @@ def test_an_embedder_is_found_in_the_working_folder(tmp_path: Path) -> None:
     (tmp_path / "my_model.py").write_text("def embed(text):\n    return [0.5, 0.25, 1.0]\n\nnumber = 7\n")
     assert parsed("dbom", "check-intent", "my_model:embed")["same"] == 1
     (tmp_path / "other_model.py").write_text("def embed(text):\n    return [1.0, 0.0, 0.0]\n")
-    assert parsed("dbom", "check-intent", "other_model:embed", code=20)["ok"] is False
+    [drifted] = parsed("dbom", "check-intent", "other_model:embed", code=20)["drifted"]
+    assert drifted["evaluation_id"] == "b-1"
     for wrong in ("my_model", "my_model:none", "no_such_module:embed", "my_model:number"):
         run("dbom", "check-intent", wrong, code=2)
 
@@ -171,7 +174,7 @@ def test_dirs_database_is_imported_and_what_was_kept_is_listed(tmp_path: Path) -
     assert (dry["total"], dry["verdicts"], dry["done"]) == (2, {"KEPT": 1, "TAKEN": 1}, {})
     assert parsed("import", "dir", "dir.db")["done"] == {"imported": 2}
     assert parsed("import", "dir", "dir.db")["done"] == {"known": 2}
-    [kept] = parsed("imports", "list", "--verdict", "KEPT")["records"]
+    [kept] = parsed("imports", "list", "--verdict", "KEPT")["items"]
     assert (kept["source_table"], kept["beside"]["agent_id"]) == ("agent_registry", "")
     run("imports", "list")
     assert parsed("verify")["verdict"] == "VALID"

@@ -36,10 +36,10 @@ def test_an_object_is_put_shown_and_deleted() -> None:
     assert answer("objects", "get", "a") == put
     assert answer("objects", "put", "a", "--type", "note", "--content", "-", input="from stdin")["version"] == 2
     Path("text").write_text("from a file")
-    words = ("objects", "put", "a", "--type", "note", "--file", "text", "--meta", '{"seen": 1}')
+    words = ("objects", "put", "a", "--type", "note", "--content", "@text", "--meta", '{"seen": 1}')
     assert answer(*words)["content"] == "from a file"
     assert [each["version"] for each in answer("objects", "history", "a")["items"]] == [3, 2, 1]
-    assert answer("objects", "delete", "a") == {"deleted": "a"}
+    assert answer("objects", "delete", "a") is True
     assert answer("objects", "list")["items"] == []
     run("objects", "get", "a", code=3)
 

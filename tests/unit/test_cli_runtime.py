@@ -38,10 +38,10 @@ def test_an_agent_is_registered_shown_and_suspended(tmp_path: Path) -> None:
     assert (made["agent"]["contract"], len(made["token"])) == ({"limit": 10}, 43)
     assert parsed("agents", "get", "trader") == made["agent"]
     run("agents", "set-status", "trader", "SUSPENDED", "--reason", "under review")
-    [agent] = parsed("agents", "list", "--status", "SUSPENDED")["agents"]
+    [agent] = parsed("agents", "list", "--status", "SUSPENDED")["items"]
     assert (agent["agent_id"], agent["suspension_reason"]) == ("trader", "under review")
     assert "under review" in run("agents", "list").stdout
-    assert parsed("agents", "list", "--status", "ACTIVE")["agents"] == []
+    assert parsed("agents", "list", "--status", "ACTIVE")["items"] == []
     assert run("agents", "list", "--status", "ACTIVE").stdout == "none\n"
 
 
@@ -63,14 +63,15 @@ def test_what_the_kernel_refuses_has_its_exit_code() -> None:
 def test_flows_are_listed_by_filter_and_page_by_page(store: sync.Holdproof) -> None:
     first, second = running(store, flow_type="trade"), running(store, flow_type="check")
     store.flows.transition(second, "COMPLETED")
-    assert [flow["flow_id"] for flow in parsed("flows", "list", "--flow-type", "trade")["flows"]] == [first]
-    assert [flow["flow_id"] for flow in parsed("flows", "list", "--status", "COMPLETED")["flows"]] == [second]
-    assert parsed("flows", "list", "--agent-id", "nobody")["flows"] == []
-    assert parsed("flows", "list", "--since", "2999-01-01T00:00:00Z")["flows"] == []
+    assert [flow["flow_id"] for flow in parsed("flows", "list", "--flow-type", "trade")["items"]] == [first]
+    assert [flow["flow_id"] for flow in parsed("flows", "list", "--status", "COMPLETED")["items"]] == [second]
+    assert parsed("flows", "list", "--agent-id", "nobody")["items"] == []
+    assert parsed("flows", "list", "--since", "2999-01-01T00:00:00Z")["items"] == []
     page = parsed("flows", "list", "--limit", "1")
-    assert (page["flows"][0]["flow_id"], page["next"]) == (first, first)
-    assert run("flows", "list", "--limit", "1").stdout.endswith(f"more: --after {first}\n")
-    assert parsed("flows", "list", "--after", page["next"])["flows"][0]["flow_id"] == second
+    assert [flow["flow_id"] for flow in page["items"]] == [second]
+    assert run("flows", "list", "--limit", "1").stdout.endswith(f"more: --cursor {shlex.quote(page['next_cursor'])}\n")
+    rest = parsed("flows", "list", "--cursor", page["next_cursor"])
+    assert ([flow["flow_id"] for flow in rest["items"]], rest["next_cursor"]) == ([first], None)
     run("flows", "list", "--since", "yesterday", code=2)
 
 
@@ -80,7 +81,7 @@ def test_what_a_list_says_of_its_next_page_leads_there(store: sync.Holdproof) ->
         store.escalations.request(flow_id, reason="may I?")
         store.state.put("trader", {"n": n})
         store.objects.put("a b", type="note", content=str(n))
-    words = ("flows search", "escalations list", "sagas list-dirty")
+    words = ("flows list", "escalations list", "sagas list")
     for said in map(str.split, words):
         first, _, hint = run(*said, "--limit", "1").stdout.rpartition("more: ")
         further = run(*said, "--limit", "1", *shlex.split(hint)).stdout
@@ -120,9 +121,10 @@ def test_a_timeline_goes_on_where_the_page_before_ended(store: sync.Holdproof) -
     flow_id = _told(store)
     whole = parsed("flows", "timeline", flow_id)
     page = parsed("flows", "timeline", flow_id, "--limit", "5")
-    rest = parsed("flows", "timeline", flow_id, "--after", page["next"])
-    assert page["happened"] + rest["happened"] == whole["happened"]
-    assert f"more: --after '{page['next']}'" in run("flows", "timeline", flow_id, "--limit", "5").stdout
+    rest = parsed("flows", "timeline", flow_id, "--cursor", page["next_cursor"])
+    assert page["events"] + rest["events"] == whole["events"]
+    more = f"more: --cursor {shlex.quote(page['next_cursor'])}"
+    assert more in run("flows", "timeline", flow_id, "--limit", "5").stdout
 
 
 def test_trees_are_drawn_in_ascii_where_the_terminal_has_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -134,7 +136,7 @@ def test_trees_are_drawn_in_ascii_where_the_terminal_has_no_more(monkeypatch: py
 
     tree = node("root", node("left", node("leaf")), node("right"))
     monkeypatch.setattr(draw, "_unicode", lambda: False)
-    drawn = draw.timeline({"tree": tree, "steps": (), "happened": (), "next": None}).plain.splitlines()
+    drawn = draw.timeline({"tree": tree, "steps": (), "events": (), "next_cursor": None}).plain.splitlines()
     assert [line.split("  RUNNING")[0] for line in drawn[:4]] == ["root", "|- left", "|  `- leaf", "`- right"]
 
 
@@ -172,8 +174,8 @@ def test_what_a_dead_worker_left_is_run_again_by_its_function(store: sync.Holdpr
     store.flows.lease(plain, "gone", lease_s=0.001)
     assert {orphan["name"] for orphan in parsed("flows", "orphans")} == {"trade", None}
     done = parsed("flows", "recover", "--register", "my_agents:register", "--worker", "cron")
-    assert [again["flow"]["status"] for again in done["again"]] == ["COMPLETED"]
-    assert [left["flow_id"] for left in done["left"]] == [plain]
+    assert [again["flow"]["status"] for again in done["reruns"]] == ["COMPLETED"]
+    assert [left["flow_id"] for left in done["orphans"]] == [plain]
     for wrong in ("my_agents", "my_agents:none", "no_such_module:register", "my_agents:not_a_function"):
         run("flows", "recover", "--register", wrong, code=2)
 
@@ -188,7 +190,7 @@ def test_a_flow_is_moved_by_hand_along_legal_edges_only(store: sync.Holdproof) -
 def test_locks_are_listed_and_released(store: sync.Holdproof) -> None:
     flow_id = running(store)
     store.locks.try_acquire(flow_id, {"usd": 3, "eur": 1}, capacity=10)
-    assert [lock["resource_id"] for lock in parsed("locks", "list", "--flow-id", flow_id)] == ["eur", "usd"]
+    assert [lock["resource_id"] for lock in parsed("locks", "list", "--flow-id", flow_id)["items"]] == ["eur", "usd"]
     assert "usd" not in run("locks", "list", "--resource", "eur").stdout
     assert parsed("locks", "release", flow_id, "usd") is True
     assert parsed("locks", "release", flow_id, "usd", code=3) is False
@@ -197,52 +199,69 @@ def test_locks_are_listed_and_released(store: sync.Holdproof) -> None:
 def test_a_question_is_listed_shown_and_answered_once(store: sync.Holdproof) -> None:
     flow_id = running(store)
     asked = store.escalations.request(flow_id, reason="over limit", proposal={"buy": 9}, impact="HIGH_IMPACT")
-    assert "over limit" in run("escalations", "pending", "--agent-id", "trader").stdout
-    assert [each["id"] for each in parsed("escalations", "pending")["escalations"]] == [asked.id]
+    assert "over limit" in run("escalations", "list", "--status", "PENDING", "--agent-id", "trader").stdout
+    assert [each["id"] for each in parsed("escalations", "list", "--status", "PENDING")["items"]] == [asked.id]
+    assert run("escalations", "list").stdout.splitlines()[1].split()[:2] == [str(asked.id), "pending"]
     assert parsed("escalations", "get", str(asked.id))["proposal"] == {"buy": 9}
-    run("escalations", "resolve", str(asked.id), "APPROVED", code=2)  # by whom?
+    run("escalations", "resolve", str(asked.id), "approve", code=2)  # by whom?
     run("escalations", "resolve", str(asked.id), "maybe", "--by", "ann", code=2)
-    made = parsed("escalations", "resolve", str(asked.id), "APPROVED", "--by", "ann", "--comment", "fine")
+    made = parsed("escalations", "resolve", str(asked.id), "approve", "--by", "ann", "--comment", "fine")
     assert (made["status"], made["human_decision"], made["resolved_by"]) == ("APPROVED", "OVERRIDE", "ann")
-    again = parsed("escalations", "resolve", str(asked.id), "REJECTED", "--by", "bob", code=4)
+    again = parsed("escalations", "resolve", str(asked.id), "reject", "--by", "bob", code=4)
     assert (again["error"]["code"], again["error"]["by"]) == ("escalations.resolved", "ann")
 
 
-@pytest.mark.parametrize(("status", "onward"), [("REJECTED", "FAILED"), ("CANCELLED", "CANCELLED")])
-def test_an_answer_moves_its_flow_on(store: sync.Holdproof, status: str, onward: str) -> None:
+@pytest.mark.parametrize(
+    ("decision", "status", "onward"), [("reject", "REJECTED", "FAILED"), ("cancel", "CANCELLED", "CANCELLED")]
+)
+def test_an_answer_moves_its_flow_on(store: sync.Holdproof, decision: str, status: str, onward: str) -> None:
     flow_id = running(store)
     asked = store.escalations.request(flow_id, reason="?")
-    assert parsed("escalations", "resolve", str(asked.id), status, "--by", "ann")["status"] == status
+    assert parsed("escalations", "resolve", str(asked.id), decision, "--by", "ann")["status"] == status
     assert store.flows.get(flow_id).status == onward
 
 
 def test_another_proposal_is_approved_only(store: sync.Holdproof, tmp_path: Path) -> None:
     asked = store.escalations.request(running(store), reason="?", proposal={"buy": 9})
     (tmp_path / "less.json").write_text('{"buy": 1}')
-    run("escalations", "resolve", str(asked.id), "REJECTED", "--by", "ann", "--proposal", "less.json", code=2)
-    made = parsed("escalations", "resolve", str(asked.id), "APPROVED", "--by", "ann", "--proposal", "less.json")
+    run("escalations", "resolve", str(asked.id), "reject", "--by", "ann", "--proposal", "less.json", code=2)
+    made = parsed("escalations", "resolve", str(asked.id), "approve", "--by", "ann", "--proposal", "less.json")
     assert (made["human_decision"], made["answer"], made["proposal"]) == ("MODIFY", {"buy": 1}, {"buy": 9})
+
+
+def test_people_read_an_outcome_in_plain_words_and_no_code_of_dir(store: sync.Holdproof, tmp_path: Path) -> None:
+    (tmp_path / "less.json").write_text('{"buy": 1}')
+    answers = {"approved as proposed": (), "approved with changes": ("--proposal", "less.json")}
+    for outcome, more in answers.items():
+        asked = store.escalations.request(running(store), reason="?", proposal={"buy": 9})
+        resolved = run("escalations", "resolve", str(asked.id), "approve", "--by", "ann", *more).stdout
+        for shown in (resolved, run("escalations", "get", str(asked.id)).stdout):
+            assert outcome in shown
+            assert "human_decision" not in shown
+        assert outcome in run("escalations", "list").stdout.splitlines()[1]
 
 
 def test_events_are_listed_searched_and_shown(store: sync.Holdproof) -> None:
     flow_id, other = running(store), running(store)
     first = store.audit.record(flow_id, "LOOKED", detail={"a": 1})
     second = store.audit.record(other, "FAILED", severity="ERROR")
-    assert [event["id"] for event in parsed("audit", "for-flow", flow_id)["events"]] == [first.id]
-    assert [event["id"] for event in parsed("audit", "search", "--severity", "ERROR")["events"]] == [second.id]
-    assert [event["id"] for event in parsed("audit", "search", "--event-type", "LOOKED")["events"]] == [first.id]
-    assert parsed("audit", "search", "--limit", "1")["next"] == first.id
+    assert [event["id"] for event in parsed("audit", "list", "--flow-id", flow_id)["items"]] == [first.id]
+    assert [event["id"] for event in parsed("audit", "list", "--severity", "ERROR")["items"]] == [second.id]
+    assert [event["id"] for event in parsed("audit", "list", "--event-type", "LOOKED")["items"]] == [first.id]
+    page = parsed("audit", "list", "--limit", "1")
+    assert [event["id"] for event in page["items"]] == [second.id]
+    assert [event["id"] for event in parsed("audit", "list", "--cursor", page["next_cursor"])["items"]] == [first.id]
     assert parsed("audit", "get", str(first.id))["detail"] == {"a": 1}
-    assert "FAILED" in run("audit", "search").stdout
-    run("audit", "search", "--severity", "LOUD", code=2)
+    assert "FAILED" in run("audit", "list").stdout
+    run("audit", "list", "--severity", "LOUD", code=2)
 
 
 def test_dirty_flows_are_listed_shown_and_cleared(store: sync.Holdproof) -> None:
     flow_id = running(store)
     store.sagas.mark_dirty(flow_id, "pay", {"order": 1})
-    assert [each["flow_id"] for each in parsed("sagas", "list-dirty")] == [flow_id]
+    assert [each["flow_id"] for each in parsed("sagas", "list")["items"]] == [flow_id]
     assert parsed("sagas", "get", flow_id)["partial_state"] == {"order": 1}
-    assert "pay" in run("sagas", "list-dirty").stdout
+    assert "pay" in run("sagas", "list").stdout
     assert parsed("sagas", "clear", flow_id, "--by", "ann") is True
     assert parsed("sagas", "clear", flow_id, "--by", "ann", code=3) is False
 
@@ -260,7 +279,7 @@ def test_what_has_had_its_time_is_counted_then_removed(store: sync.Holdproof) ->
     done = parsed(*words)
     assert (done["count"], done["records"]["decision_flows"]) == (1, 2)
     run("flows", "timeline", flow_id, code=3)
-    [told] = parsed("retention", "list")
+    [told] = parsed("retention", "list")["items"]
     assert (told["what"], told["who"], told["count"]) == ("flows", "ann", 1)
     assert "ann" in run("retention", "list").stdout
     assert parsed("retention", "compact")["bytes_after"] > 0
@@ -273,10 +292,8 @@ def test_no_command_looks_into_another_namespace(store: sync.Holdproof) -> None:
     flow_id = running(store)
     store.audit.record(flow_id, "LOOKED")
     store.locks.try_acquire(flow_id, {"usd": 1})
-    for resource in ("agents", "flows"):
-        assert parsed(resource, "list", "--ns", "other")[resource] == []
-    assert parsed("locks", "list", "--ns", "other") == parsed("sagas", "list-dirty", "--ns", "other") == []
-    assert parsed("audit", "search", "--ns", "other")["events"] == []
+    for resource in ("agents", "flows", "locks", "sagas", "audit"):
+        assert parsed(resource, "list", "--ns", "other")["items"] == []
     run("flows", "timeline", flow_id, "--ns", "other", code=3)
     run("agents", "get", "trader", "--ns", "other", code=3)
 

@@ -28,7 +28,9 @@ def test_a_skill_is_looked_at_approved_loaded_and_listed(skill: Path) -> None:
     made = parsed("skills", "approve", str(skill), "--by", "ada", "--comment", "fine", "--root", seen["root"])
     assert (made["root"], made["approved_by"], made["comment"], made["n"]) == (seen["root"], "ada", "fine", 1)
     assert run("skills", "load", str(skill)).stdout == GOOD
-    assert parsed("skills", "load", str(skill))["text"] == GOOD
+    assert b64decode(parsed("skills", "load", str(skill))["data"]["$bytes"]).decode() == GOOD
+    run("skills", "load", str(skill), "--out", "copy.org")
+    assert skill.with_name("copy.org").read_bytes() == skill.read_bytes()
     assert parsed("skills", "status", str(skill))["state"] == "APPROVED"
     [listed] = parsed("skills", "list")["items"]
     assert listed["approval"] == made

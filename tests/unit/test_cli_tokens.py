@@ -17,15 +17,15 @@ def test_a_token_is_made_listed_and_revoked(home: Path) -> None:
     token = made["token"]
     assert (token["role"], token["resources"], token["ns"]) == ("auditor", ["flows", "log"], "*")
     assert made["secret"].startswith("hf_")
-    [listed] = parsed("tokens", "list")["tokens"]
+    [listed] = parsed("tokens", "list")["items"]
     assert listed == token
     shown = run("tokens", "list").stdout
     assert "grafana" in shown
     assert made["secret"] not in shown
     ended = parsed("tokens", "revoke", token["token_id"], "--by", "ann")
     assert ended["revoked_by"] == "ann"
-    assert parsed("tokens", "list")["tokens"] == []
-    assert parsed("tokens", "list", "--all")["tokens"] == [ended]
+    assert parsed("tokens", "list")["items"] == []
+    assert parsed("tokens", "list", "--all")["items"] == [ended]
     with sync.open(home) as store, pytest.raises(errors.UnauthenticatedError):
         store.tokens.authenticate(made["secret"])
 
@@ -40,12 +40,12 @@ def test_what_is_no_token_is_refused_with_its_exit_code() -> None:
     run("tokens", "create", "x", "--role", "agent", "--agent-id", "nobody", code=3)
     run("tokens", "create", "x", "--ttl-s", "-1", code=2)
     run("tokens", "revoke", "nothing", code=3)
-    run("tokens", "link", "--token-id", "nothing", code=3)
-    run("tokens", "link", "--role", "agent", code=2)
+    run("logins", "create-link", "--token-id", "nothing", code=3)
+    run("logins", "create-link", "--role", "agent", code=2)
 
 
 def test_a_link_opens_once(home: Path) -> None:
-    made = parsed("tokens", "link", "--name", "ann", "--ttl-s", "300")
+    made = parsed("logins", "create-link", "--name", "ann", "--ttl-s", "300")
     with sync.open(home) as store:
         session = store.logins.exchange(made["secret"])
         assert session.login.name == "ann"
@@ -54,19 +54,19 @@ def test_a_link_opens_once(home: Path) -> None:
 
 
 def test_links_and_sessions_are_listed_and_ended(home: Path) -> None:
-    made = parsed("tokens", "link", "--name", "ann")
-    [listed] = parsed("tokens", "logins")["logins"]
+    made = parsed("logins", "create-link", "--name", "ann")
+    [listed] = parsed("logins", "list")["items"]
     assert listed == made["login"]
-    assert "ann" in run("tokens", "logins").stdout
-    ended = parsed("tokens", "end", listed["login_id"])
+    assert "ann" in run("logins", "list").stdout
+    ended = parsed("logins", "end", listed["login_id"])
     assert ended["ended_at"]
-    assert parsed("tokens", "logins")["logins"] == []
-    assert parsed("tokens", "logins", "--all")["logins"] == [ended]
-    run("tokens", "end", "nobody", code=3)
-    run("tokens", "link", "--ttl-s", "3660", code=2)
+    assert parsed("logins", "list")["items"] == []
+    assert parsed("logins", "list", "--all")["items"] == [ended]
+    run("logins", "end", "nobody", code=3)
+    run("logins", "create-link", "--ttl-s", "3660", code=2)
     with sync.open(home) as store, pytest.raises(errors.UnauthenticatedError):
         store.logins.exchange(made["secret"])
 
 
 def test_what_happened_at_the_door_is_listed() -> None:
-    assert parsed("tokens", "events", "--event", "denied", "--since", "2026-01-01T00:00:00Z")["events"] == []
+    assert parsed("access-log", "list", "--event", "denied", "--since", "2026-01-01T00:00:00Z")["items"] == []

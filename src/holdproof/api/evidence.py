@@ -106,9 +106,9 @@ class Dbom(Resource[Executor]):
 
     group = "Prove"
 
-    get = Reads(dbom.get, example="b-1 --json")
+    get = Reads(dbom.get, document="text", example="b-1 --json")
     envelope = Reads(dbom.envelope, example="b-1 --format sigstore")
-    verify = Runs(dbom.verify, reads=True, example="dboms/dbom_b-1.json", exit_code=exit_verdict)
+    verify = Runs(dbom.verify, reads=True, example="dboms/dbom_b-1.json", exit_code=exit_verdict, files=("document",))
     repair = RunsWith(dbom.repair, example="--full")
     # Calls a function of the caller's machine, so it is not offered to remote clients.
     check_intent = Runs(intent_spread.check_intent, local=True, example="my_models:embed", exit_code=exit_unsound)

@@ -192,7 +192,7 @@ class Skills(Resource[Executor]):
     )
     revoke = RunsWith(skill_watch.revoke, grantable=False, example="skills/deploy.org --by ada --comment outdated")
     # Local, like `fingerprint` and `watch`: the file is read where the agent runs, and compared with the approval.
-    load = RunsWith(skill_watch.load, local=True, document="text", example="skills/deploy.org --json")
+    load = RunsWith(skill_watch.load, local=True, document="data", example="skills/deploy.org --json")
     verify = RunsWith(skill_watch.verify, grantable=False, draw="skills", example="--json", exit_code=exit_skills)
     watch = StreamsWith(skill_watch.watch, local=True, example="--every-s 2 --json")
     status = Reads(skills.status, grantable=False, example="skills/deploy.org")

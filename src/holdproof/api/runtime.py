@@ -1,7 +1,7 @@
 """Flows and what guards them: the resources of the runtime, one declaration per method."""
 
 from collections.abc import Callable
-from typing import Any, Concatenate, Generic, ParamSpec, TypeVar
+from typing import Any, Concatenate, Final, Generic, ParamSpec, TypeVar
 
 from holdproof.api.flow_block import FlowBlock, OpenFlow
 from holdproof.api.flow_functions import FlowFunction, Registry, register
@@ -48,6 +48,8 @@ from holdproof.upkeep import housekeeping
 
 P = ParamSpec("P")
 R = TypeVar("R")
+# DIR's codes stay in JSON and in the column; people read the outcome, which is a property.
+_OUTCOME: Final[dict[str, Any]] = {"draw": "escalation", "columns": ("outcome",)}
 
 
 class Agents(Resource[Executor]):
@@ -265,12 +267,16 @@ class Escalations(Resource[Executor]):
         # An agent must neither set its own budget nor let a request approve itself at the deadline.
         agent=AgentRule({"flow_id": "flow"}, never=("budget", "window_s"), refused={"on_deadline": "approve"}),
         tool=True,
+        **_OUTCOME,
     )
     resolve = Writes(
-        escalations.resolve, example="17 approve --by ann --comment 'within the limit'", files=("proposal",)
+        escalations.resolve,
+        example="17 approve --by ann --comment 'within the limit'",
+        files=("proposal",),
+        **_OUTCOME,
     )
-    expire = Writes(escalations.expire)
-    get = Reads(inbox.get, agent=OWN_ESCALATION, tool=True, example="17")
+    expire = Writes(escalations.expire, **_OUTCOME)
+    get = Reads(inbox.get, agent=OWN_ESCALATION, tool=True, example="17", **_OUTCOME)
     list = Reads(
         inbox.list,
         agent=OWN_AGENT,
@@ -281,7 +287,7 @@ class Escalations(Resource[Executor]):
     count = Reads(inbox.count)
     budget = Reads(budgets.get, example="trader")
     # Clients of the Model Context Protocol give up after a minute; the tool answers before that.
-    wait = Runs(inbox.wait, agent=OWN_ESCALATION, tool=True, tool_defaults={"timeout_s": 50.0})
+    wait = Runs(inbox.wait, agent=OWN_ESCALATION, tool=True, tool_defaults={"timeout_s": 50.0}, **_OUTCOME)
 
 
 class Sweep(Resource[Executor]):

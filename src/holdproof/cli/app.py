@@ -70,7 +70,7 @@ class ResourceGroup(LazyGroup):
             return _written(entry["module"], f"{self.name} {cmd_name}")
         # Imported late: it imports the catalogue, and with it every resource.
         generate = importlib.import_module("holdproof.cli.generate")
-        command: click.Command = generate.command(self.name, cmd_name.replace("-", "_"))
+        command: click.Command = generate.command(*(word.replace("-", "_") for word in (self.name or "", cmd_name)))
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002

@@ -2,6 +2,7 @@
 
 import shlex
 import sys
+from base64 import b64decode
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
@@ -55,7 +56,16 @@ def table(columns: Sequence[str], items: Sequence[Any]) -> Text:
 
 def document(field: str, value: Facts) -> Text:
     """Draw the one field of an answer that is a document."""
-    return Text(words(value[field]) + "\n")
+    content = value[field]
+    if isinstance(content, Mapping):  # bytes as JSON has them, which may not be text
+        content = b64decode(content["$bytes"]).decode(errors="replace")
+    return Text(words(content).removesuffix("\n") + "\n")
+
+
+def escalation(value: Facts) -> Text:
+    """Draw an escalation with its outcome instead of the code that DIR's column has for it."""
+    shown = {name: value[name] for name in value if name not in {"human_decision", "outcome"}}
+    return plain_table({"id": value["id"], "outcome": value["outcome"], **shown})
 
 
 def following(value: Any, option: str = "--cursor") -> Text:
@@ -72,7 +82,7 @@ def timeline(value: Facts) -> Text:
     text.append("\n")
     lines = [
         [cell(each["at"]), short[each["flow_id"]], each["kind"], cell(each["what"]), cell(each["note"] or "")]
-        for each in value["happened"]
+        for each in value["events"]
     ]
     text.append(_aligned(["AT", "FLOW", "", "WHAT", ""], lines))
     return text.append(following(value))
@@ -93,7 +103,7 @@ def session(value: Facts) -> Text:
         [*(cell(each[name]) for name in ("timestamp", "event_type", "source", "message")), cell(each["data"] or "")]
         for each in value["events"]
     ]
-    return text.append(_aligned(["AT", "TYPE", "SOURCE", "MESSAGE", ""], lines)).append(following(value))
+    return text.append(_aligned(["AT", "TYPE", "SOURCE", "MESSAGE", ""], lines)).append(following(value, "--after"))
 
 
 def _agent(agent: Facts) -> Text:
@@ -296,6 +306,7 @@ def skills(value: Any) -> Text:
 
 DRAWINGS: Final[Mapping[str, Draw]] = {
     "timeline": timeline,
+    "escalation": escalation,
     "session": session,
     "tree": tree,
     "diff": diff,

@@ -12,9 +12,10 @@ Rules:
 """
 
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
+from pathlib import Path
 from typing import Any, Final
 
 import click
@@ -33,8 +34,10 @@ from holdproof.cli.call import (
     shared_options,
 )
 from holdproof.cli.files import STDIO, json_value, load, read, read_pieces
+from holdproof.cli.render import Draw, warn
 from holdproof.cli.storage import delivered, json_lines, opened
 from holdproof.errors import InvalidInputError, NotFoundError
+from holdproof.model.page import Page
 
 _PROGRESS: Final = "progress"
 _OUT: Final = "out_file"
@@ -79,7 +82,7 @@ def example(spec: MethodSpec) -> str:
     words = spec.exposure.example
     if not words:
         words = " ".join(each.name.upper() for each in spec.parameters if each.positional and each.required)
-    return f"holdproof {spec.resource} {spec.method.replace('_', '-')} {words}".rstrip()
+    return f"holdproof {f'{spec.resource} {spec.method}'.replace('_', '-')} {words}".rstrip()
 
 
 def _is_document(spec: MethodSpec) -> bool:
@@ -213,6 +216,9 @@ def _structure(parameter: Parameter, word: str) -> Any:
 def _from_file(parameter: Parameter, word: str) -> Any:
     if parameter.shape.scalar:
         return parameter.shape.read(read(word).strip(), parameter.name)
+    if any(map(wire.is_bytes, parameter.shape.schema({}).get("anyOf", ()))):
+        # As they are: JSON that is read and written again may hide what somebody changed.
+        return Path(word) if parameter.shape.local and word != STDIO else b"".join(read_pieces(word))
     return parameter.shape.load(load(word), parameter.name)
 
 
@@ -252,7 +258,8 @@ def _run(spec: MethodSpec, **words: Any) -> None:
     elif isinstance(answer, bytes) and not call.as_json:
         delivered([answer], "-", call.as_json)
         raise click.exceptions.Exit(code)
-    finish(answer if spec.streams else wire_plain(answer), call, lambda _: code, _draw(spec) if out is None else None)
+    plain = answer if spec.streams else wire_plain(answer)
+    finish(plain, call, lambda _: code, _draw_with_properties(spec, answer) if out is None else None)
 
 
 def _confirm(spec: MethodSpec, words: dict[str, Any]) -> None:
@@ -264,6 +271,9 @@ def _confirm(spec: MethodSpec, words: dict[str, Any]) -> None:
     if words.get(spec.exposure.confirm_unless) is not None:
         return
     if assumed:
+        # What a question begins with is worth knowing also where nobody is asked.
+        if fact := question.rpartition(". ")[0]:
+            warn(fact)
         return
     if sys.stdin is None or not sys.stdin.isatty():
         raise InvalidInputError(f"{question.format(**words)} There is no terminal to ask on: pass --yes")
@@ -316,7 +326,26 @@ def wire_plain(value: Any) -> Any:
         return value.to_dict() if hasattr(value, "to_dict") else value
 
 
-def _draw(spec: MethodSpec) -> Callable[[Any], Any] | None:
+def _draw_with_properties(spec: MethodSpec, answer: Any) -> Draw | None:
+    """Draw an answer with the properties that the declaration names as columns; JSON has its fields only."""
+    drawing = _draw(spec)
+    if drawing is None or not spec.exposure.columns:
+        return drawing
+    return lambda plain: drawing(_with_properties(spec.exposure.columns, answer, plain))
+
+
+def _with_properties(names: Sequence[str], value: Any, plain: Any) -> Any:
+    if isinstance(value, Page):
+        return {**plain, "items": _with_properties(names, value.items, plain["items"])}
+    if isinstance(value, list | tuple):
+        return [_with_properties(names, *pair) for pair in zip(value, plain, strict=True)]
+    if not isinstance(plain, Mapping):
+        return plain
+    absent = [name for name in names if name not in plain and hasattr(value, name)]
+    return {**plain, **{name: wire_plain(getattr(value, name)) for name in absent}}
+
+
+def _draw(spec: MethodSpec) -> Draw | None:
     if spec.exposure.draw:
         return draw.DRAWINGS[spec.exposure.draw]
     if spec.exposure.document:

@@ -33,10 +33,10 @@ def build() -> dict[str, dict[str, Any]]:
     index: dict[str, dict[str, Any]] = {}
     for name, resource in catalogue.declared_resources():
         summary = " ".join((resource.kind.__doc__ or "").split("\n\n")[0].split())
-        index[name] = {"group": resource.kind.group, "summary": summary, "commands": {}}
+        index[name.replace("_", "-")] = {"group": resource.kind.group, "summary": summary, "commands": {}}
     for (resource, method), spec in catalogue.methods().items():
         if spec.exposure.command and not spec.exposure.internal:
-            index[resource]["commands"][method.replace("_", "-")] = {"summary": spec.summary}
+            index[resource.replace("_", "-")]["commands"][method.replace("_", "-")] = {"summary": spec.summary}
     # Last, since a command written by hand replaces the generated one of the same name.
     for module in WRITTEN:
         for words, command in importlib.import_module(f"holdproof.cli.{module}").COMMANDS.items():

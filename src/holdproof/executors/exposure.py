@@ -69,7 +69,7 @@ class Exposure:
 
     # --- how it is shown ---
     columns: tuple[str, ...] = ()
-    """The fields of each value of a list that the command shows as columns."""
+    """The fields and properties of each value of a list that the command shows as columns, or its drawing draws."""
     example: str = ""
     """The arguments of a call on the command line, as a shell reads them."""
     parameters: Mapping[str, str] = field(default_factory=dict)
