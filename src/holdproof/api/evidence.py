@@ -21,7 +21,7 @@ class Verify(Resource[Executor]):
 
 
 class Watch(Resource[Executor]):
-    """The store as it lives: flows, questions, the log, what is wrong."""
+    """A live view of the store: flows, escalations, the log, and what is wrong."""
 
     group = "Inspect"
 

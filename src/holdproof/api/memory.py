@@ -174,7 +174,7 @@ class Notes(Resource[Executor]):
 class Memory(Resource[Executor]):
     """What a model is given as tools; answers are sentences."""
 
-    # The tools have the names that the prompts of the seed use.
+    # The tools keep the names that they have in the seed (`:checkpoint-memory`).
     checkpoint_memory = RunsWith(memory_tools.checkpoint_memory, tool="checkpoint_memory")
     restore_memory = RunsWith(memory_tools.restore_memory, tool="restore_memory")
 

@@ -81,7 +81,6 @@ def _dump(value: Any, levels: int) -> Any:
         raise InvalidInputError(f"nested too deeply to be sent: more than {DEEPEST} levels")
     if isinstance(value, Mapping):
         return _mapped(value, levels - 1)
-    # After mappings and texts, which can be iterated too.
     if isinstance(value, collections.abc.Iterable):
         return [_dump(item, levels - 1) for item in value]
     if is_dataclass(value):
@@ -218,8 +217,8 @@ class _Link(WireShape):
 
     def schema(self, named: Named) -> Schema:  # noqa: ARG002
         """See WireShape."""
-        text = {"type": "string"}
-        return {"type": "object", "properties": {_LINK: text}, "required": [_LINK], "additionalProperties": False}
+        properties = {_LINK: {"type": "string"}}
+        return {"type": "object", "properties": properties, "required": [_LINK], "additionalProperties": False}
 
 
 class _Path(_Plain):
@@ -341,8 +340,7 @@ class _Fields(WireShape):
         self._kind = kind
         self._arguments = dict(zip(getattr(kind, "__parameters__", ()), arguments, strict=False))
 
-    # Resolved at first use: a type may refer to itself, or to one that is defined below it.
-    @cached_property
+    @cached_property  # at first use: a type may refer to itself
     def _shapes(self) -> dict[str, WireShape]:
         hints = get_type_hints(self._kind)
         return {each.name: shape(self._concrete(hints[each.name])) for each in fields(self._kind)}
@@ -452,11 +450,10 @@ def shape(kind: Any) -> WireShape:
     if (plain := _PLAIN.get(kind)) is not None:
         return plain
     origin = get_origin(kind)
-    parts = get_args(kind)
     if (make := _COMPOSED.get(origin)) is not None:
-        return make(parts)
+        return make(get_args(kind))
     if isinstance(origin, type) and is_dataclass(origin):  # a generic value such as Page[Flow]
-        return _Fields(origin, parts)
+        return _Fields(origin, get_args(kind))
     if not isinstance(kind, type):
         return _ANY
     if issubclass(kind, Enum):
@@ -470,9 +467,7 @@ def _either(parts: tuple[Any, ...]) -> WireShape:
     if any(each is _ANY for each in shapes) and not any(each.callback for each in shapes):
         # A list of anything, or anything: still a list, which the command line reads item by item.
         specific = [each for each in shapes if each is not _ANY]
-        if len(specific) == 1 and isinstance(specific[0], _Many):
-            return specific[0]
-        return _ANY
+        return specific[0] if len(specific) == 1 and isinstance(specific[0], _Many) else _ANY
     return _Either(shapes)
 
 
