@@ -101,7 +101,7 @@ def fresh(web: Web, **more: Any) -> tuple[int, str]:
 
 PAGES = {
     "/inbox": ("Rebalance exceeds the daily limit by 68 %", "high impact", "Two invoices share one number"),
-    "/inbox/decided": ("Supplier changed its bank account", "modified", "operator:Ada"),
+    "/inbox/decided": ("Supplier changed its bank account", "approved with changes", "operator:Ada"),
     "/inbox/{grave}": ("limit_eur", "25000", "unchanged", "mean-variance", "1 of 3 questions", "0.87"),
     "/inbox/{decided}": ("Already decided: APPROVED (MODIFY)", "by operator:Ada", "verified by phone"),
     "/flows": ("rebalance", "month-end", "waiting escalation", "child"),

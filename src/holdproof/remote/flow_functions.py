@@ -86,5 +86,6 @@ class Registry(Generic[Wire]):
             yield from _conduct(self._wire, of, orphan, FunctionCall(of.name, of.version, orphan["arguments"]))
         except Exception as error:
             failure = validation.error_text(error)
+        # Read afterwards: leaving the block has settled the flow's status on the server.
         flow = yield Send("/v1/flows/get", {"flow_id": orphan["flow_id"], "ns": ns}, reads=True)
         return Rerun(wire.shape(Flow).load(flow, ""), failure)

@@ -113,6 +113,7 @@ class Inside(Generic[Wire]):
             body["problem"] = problems.problem(error)
         elif error is not None:
             body["error"] = validation.error_text(error)
+        # Answered line by line, since leaving by an exception calls the compensations back.
         yield Send(f"/v1/blocks/{self._block}/leave", body, lines=True)
         yield from converse(self.undoing, _anything)
 

@@ -60,6 +60,7 @@ def _answered(response: httpx.Response) -> Any:
         raise UnreachableError("that is no Holdproof server: its answer is not JSON") from error
 
 
+# Waiting for a free connection has a limit: a caller with too many streams open would otherwise wait for itself.
 def _crowded(most: int) -> UnreachableError:
     return UnreachableError(f"all {most} connections are in use", connections=most)
 
@@ -139,6 +140,7 @@ class AsyncTransport:
         match act:
             case Local(fn, args, kwargs):
                 called = partial(fn, *args, **kwargs)
+                # A plain function may block, and a lambda may return a coroutine: thread first, then await its result.
                 answer = await (called() if inspect.iscoroutinefunction(fn) else self._apart(called))
                 return await answer if inspect.isawaitable(answer) else answer
             case ReadLine():
