@@ -37,7 +37,7 @@ def hears_ctrl_c() -> None:
 
 def test_once_prints_one_frame_for_people_or_one_document(home: Path) -> None:
     shown = CliRunner().invoke(app, ["--home", str(home), "watch", "--once"])
-    assert (shown.exit_code, "questions: 1" in shown.stdout, "\x1b" in shown.stdout) == (0, True, False)
+    assert (shown.exit_code, "escalations: 1" in shown.stdout, "\x1b" in shown.stdout) == (0, True, False)
     facts = json.loads(CliRunner().invoke(app, ["--home", str(home), "watch", "--once", "--json"]).stdout)
     assert facts["counts"] == {"WAITING_ESCALATION": 1}
     assert facts["locked"] is None
@@ -72,7 +72,7 @@ def test_a_terminal_is_drawn_over_and_left_as_it_was(home: Path) -> None:
     ) as child:
         os.close(theirs)
         seen = _read(ours, b"log: ")
-        assert b"questions: 1" in seen
+        assert b"escalations: 1" in seen
         assert b"\x1b[31m?" not in seen, "what others wrote does not colour our terminal"
         child.send_signal(signal.SIGINT)
         seen += _read(ours, None)
