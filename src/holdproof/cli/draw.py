@@ -64,8 +64,8 @@ def document(field: str, value: Facts) -> Text:
 
 def escalation(value: Facts) -> Text:
     """Draw an escalation with its outcome instead of the code that DIR's column has for it."""
-    shown = {name: value[name] for name in value if name not in {"human_decision", "outcome"}}
-    return plain_table({"id": value["id"], "outcome": value["outcome"], **shown})
+    others = {name: value[name] for name in value if name not in {"human_decision", "outcome"}}
+    return plain_table({"id": value["id"], "outcome": value["outcome"], **others})
 
 
 def following(value: Any, option: str = "--cursor") -> Text:
