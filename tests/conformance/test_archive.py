@@ -114,7 +114,7 @@ class Archives(OnMemory):
             path.write_bytes(wrong)
             with pytest.raises(errors.FormatError):
                 other.archive.import_car(path, did=did)
-        assert everything(other) == ((), [])
+        assert everything(other) == ([], [])
 
     def test_what_came_along_uninvited_does_not_enter(
         self, store: sync.Holdproof, other: sync.Holdproof, tmp_path: Path

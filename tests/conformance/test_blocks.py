@@ -206,7 +206,7 @@ class Blocks(OnStore):
     # --- blocks in blocks ----------------------------------------------------------------------------------------
 
     def test_a_step_inside_a_step_is_refused_since_its_replay_would_miscount(self, store: sync.Holdproof) -> None:
-        for verb, given in (("step", ("x", lambda: "inner")), ("ask", ("x",))):
+        for verb, given in (("step", ("x", lambda: "inner")), ("approve", ("x",))):
             with pytest.raises(errors.InvalidInputError, match="inside a step"), store.flows.run("trader") as flow:
                 flow.step("outer", getattr(flow, verb), *given)
             assert [step.name for step in store.flows.steps(flow.flow_id)] == ["outer"]

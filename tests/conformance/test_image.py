@@ -164,7 +164,7 @@ class Images(OnMemory):
         with pytest.raises(errors.UnknownKeyError):
             other.image.open(place)
         assert sorted(os.listdir(place)) == names
-        assert everything(other) == ()
+        assert everything(other) == []
 
     def test_where_there_is_no_image_that_is_said(self, store: sync.Holdproof, place: Path) -> None:
         with pytest.raises(errors.NotFoundError):
@@ -275,7 +275,7 @@ class Images(OnMemory):
             path.write_bytes(image_files.encode(forged, store.context.keys.load("memory")))
             with pytest.raises(errors.ImageCorruptError):
                 other.image.load(place, did=self.did(store))
-            assert everything(other) == ()
+            assert everything(other) == []
 
     def test_a_manifest_that_was_edited_is_refused(self, store: sync.Holdproof, place: Path) -> None:
         fill(store, 1)

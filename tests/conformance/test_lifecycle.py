@@ -127,7 +127,7 @@ class Suite(OnStorage):
 
         with caplog.at_level(logging.WARNING, "holdproof.storage"):
             self.use(clock, test)
-        assert len([each for each in caplog.records if "not heard any more" in each.message]) == 1
+        assert len([each for each in caplog.records if "sends no heartbeats any more" in each.message]) == 1
 
     def test_telemetry_grows_old_by_the_upkeep(self, clock: FrozenClock) -> None:
         async def test(storage: StorageProvider) -> None:
@@ -216,7 +216,7 @@ class Suite(OnStorage):
                 await asyncio.Event().wait()
                 return []
 
-            monkeypatch.setattr(Lifecycle, "tend", lambda _: long())
+            monkeypatch.setattr(Lifecycle, "run_jobs", lambda _: long())
             async with await bootstrap(storage, heartbeat_s=0.005) as life:
                 await under_way.wait()
                 clock.advance(30)

@@ -64,12 +64,12 @@ class Recovery(OnStore):
         with pytest.raises(CrashError):
             ordering(other(store), broker, **options)("a", "b")
         clock.advance(10)
-        return store.flows.list().items[-1].flow_id
+        return store.flows.list().items[0].flow_id
 
     # --- calling --------------------------------------------------------------------------------------------------
 
     def test_a_call_opens_a_flow_and_gives_what_the_function_gives(self, store: sync.Holdproof) -> None:
-        rebalance = ordering(store, Broker(), flow_version="2.1", priority=3)
+        rebalance = ordering(store, Broker(), version="2.1", priority=3)
         assert assert_type(rebalance("a", second="b"), str) == "b"
         [flow] = store.flows.list().items
         assert (flow.flow_type, flow.flow_version, flow.agent_id) == ("rebalance", "2.1", "trader")
@@ -123,7 +123,7 @@ class Recovery(OnStore):
         for face, wrong, right in faces:
             with pytest.raises(errors.WrongClientError) as caught:
                 face.flow(name="x", agent="trader")(wrong)
-            assert "`async def` on the async face" in caught.value.remedy
+            assert "`async def` on the async client" in caught.value.remedy
             face.flow(name="x", agent="trader")(right)
 
     def test_a_flow_type_has_one_function(self, store: sync.Holdproof) -> None:
@@ -179,7 +179,7 @@ class Recovery(OnStore):
         assert [step.state for step in store.flows.steps(flow_id)] == ["DONE", "UNKNOWN"]
         assert store.flows.get(flow_id).status == "WAITING_ESCALATION"
         store.escalations.resolve(asked.id, "approve", by="ann", proposal="b")
-        assert [again.flow.status for again in recovering.result().again] == ["COMPLETED"]
+        assert [again.flow.status for again in recovering.result().reruns] == ["COMPLETED"]
         assert broker.done == ["a", "b"]
 
     def test_a_flow_that_waits_for_a_person_is_run_again_once_they_answered(
@@ -224,7 +224,7 @@ class Recovery(OnStore):
         asked = first_question(store)
         assert asked.context["step"] == "undo first"
         store.escalations.resolve(asked.id, "approve", by="ann", proposal="undone")
-        assert [again.flow.status for again in recovering.result().again] == ["COMPENSATED"]
+        assert [again.flow.status for again in recovering.result().reruns] == ["COMPENSATED"]
         assert broker.done == ["a", "b", "undo a"]
 
     def test_what_an_agent_asked_for_is_run_again_only_by_a_function_of_that_agent(
@@ -248,7 +248,7 @@ class Recovery(OnStore):
 
     def test_what_nobody_here_can_run_is_left_and_named(self, store: sync.Holdproof, clock: FrozenClock) -> None:
         broker = Broker()
-        newer = self.crashed(store, clock, broker, flow_version="2.0")
+        newer = self.crashed(store, clock, broker, version="2.0")
         with pytest.raises(CrashError), store.flows.run("trader", flow_type="rebalance", lease_s=10):
             raise CrashError
         clock.advance(10)

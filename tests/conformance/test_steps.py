@@ -150,7 +150,7 @@ class Steps(OnStore):
                 flow.step("pay", world.do, "x")
         assert asked() == "pay"
         assert world.done == done
-        assert store.flows.get(flow_id).status == ("COMPLETED" if status == "APPROVED" else "FAILED")
+        assert store.flows.get(flow_id).status == ("COMPLETED" if status == "approve" else "FAILED")
 
     def crashed(self, store: sync.Holdproof, clock: FrozenClock) -> str:
         """A flow whose worker died inside the step `pay`."""

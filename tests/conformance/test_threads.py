@@ -425,7 +425,7 @@ class Threads(OnMemory):
             {"channels": {"c": EncodedList("m", (b"short",))}},
             {"on_conflict": "ignore"},
             {"status": "odd"},
-            {"seen": "odd"},
+            {"claim": "odd"},
         ],
         ids=lambda call: next(iter(call)),
     )

@@ -337,7 +337,7 @@ class RuntimeResources(Generic[Executor]):
             self._registry,
             self._executor,
             fn,
-            name=name or fn.__name__,
+            name=fn.__name__ if name is None else name,
             version=version,
             lease_s=lease_s,
             opening={"agent_id": agent, **opening},

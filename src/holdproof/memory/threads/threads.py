@@ -437,7 +437,8 @@ def parse_cursor(cursor: str | None, first: str) -> tuple[int, str]:
     number, _, key = cursor.partition(".")
     if not number.isdecimal():
         raise InvalidInputError("cursor is the next_cursor of a page", field="cursor")
-    return validation.position("cursor", int(number)), key
+    # Cut before it is converted: Python refuses to convert thousands of digits.
+    return validation.position("cursor", int(number[:20])), key
 
 
 _WRITES = sql(
