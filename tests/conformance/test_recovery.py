@@ -252,7 +252,7 @@ class Recovery(OnStore):
         with pytest.raises(CrashError), store.flows.run("trader", flow_type="rebalance", lease_s=10):
             raise CrashError
         clock.advance(10)
-        plain = store.flows.list().items[-1].flow_id
+        plain = store.flows.list().items[0].flow_id
         ordering(store, broker)
         assert [flow.flow_id for flow in store.flows.recover().orphans] == [newer, plain]
         assert store.flows.recover(ns="other") == Recovered((), ())
