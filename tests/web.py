@@ -65,7 +65,7 @@ class Web:
 
     def denied(self) -> list[AccessEvent]:
         """Who was refused up to now, newest last."""
-        return [*self.store.access_log.list(event="denied", limit=1000).items]
+        return [*self.store.access_log.list(event="denied", limit=1000).items][::-1]
 
     def close(self) -> None:
         for client in self._clients:

@@ -117,7 +117,7 @@ def test_a_token_keeps_to_its_nouns_and_its_namespace(web: Web) -> None:
     bound = web.client(secret(web, ns="elsewhere"))
     problem(bound.get("/v1/agents/list", params={"ns": "main"}), 403, "use.namespace")
     problem(bound.get("/v1/log/head"), 403, "use.namespace")
-    assert bound.get("/v1/agents/list").json()["agents"] == []
+    assert bound.get("/v1/agents/list").json()["items"] == []
     made = bound.post("/v1/tokens/create", json={"name": "child"})
     assert made.json()["token"]["ns"] == "elsewhere", made.text
     refused(web, "use.namespace", "/v1/log/head")
@@ -174,7 +174,7 @@ def test_an_agent_decides_on_its_own_flows(web: Web) -> None:
     assert moved.json()["status"] == "RUNNING", moved.text
     asked = client.post("/v1/escalations/request", json={"flow_id": made["flow_id"], "reason": "?"}).json()
     assert client.get("/v1/escalations/get", params={"id": asked["id"]}).status_code == 200
-    answer = {"id": asked["id"], "status": "APPROVED", "by": "trader"}
+    answer = {"id": asked["id"], "decision": "approve", "by": "trader"}
     problem(client.post("/v1/escalations/resolve", json=answer), 403, "access.forbidden")
     assert web.store.escalations.get(asked["id"]).status == "PENDING"
 
@@ -188,7 +188,7 @@ def test_an_agent_does_not_help_itself_to_an_approval(web: Web, more: dict[str, 
         "access.forbidden",
     )
     block = client.post("/v1/flows/run", json={"resume": flow_id}).json()["block"]
-    answer = client.post(f"/v1/blocks/{block}/ask", json={"reason": "?", **more})
+    answer = client.post(f"/v1/blocks/{block}/approve", json={"reason": "?", **more})
     problem(answer, 403, "access.forbidden")
     assert web.store.flows.get(flow_id).status == "RUNNING"
 
@@ -235,7 +235,7 @@ def test_a_link_gives_a_session_in_a_cookie_that_scripts_cannot_read(web: Web) -
     again = web.client().post("/login", data={"code": link})
     problem(again, 401, "access.unauthenticated")
     assert "set-cookie" not in again.headers
-    assert [each.caller for each in web.store.access_log.list(event="login", limit=1000).items][-1] == "operator:Ada"
+    assert web.store.access_log.list(event="login", limit=1).items[0].caller == "operator:Ada"
 
 
 def test_a_session_ends_by_logging_out_and_with_its_token(web: Web) -> None:

@@ -91,7 +91,7 @@ def test_of_too_many_blocks_their_owner_loses_one_and_what_it_held_is_let_go(
 
 def test_what_a_block_is_given_is_read_by_its_type(web: Web) -> None:
     client = agent(web)
-    for wrong in ({"nosuch": 1}, {"lease_s": "x"}, {"called": 1}, {"created_by": 7}, {"worker": 7}):
+    for wrong in ({"nosuch": 1}, {"lease_s": "x"}, {"call": 1}, {"created_by": 7}, {"worker": 7}):
         problem(client.post("/v1/flows/run", json={"agent_id": "bot", **wrong}), 422, "input.invalid")
     block = client.post("/v1/flows/run", json={"agent_id": "bot"}).json()["block"]
     for verb, given in (
@@ -101,7 +101,7 @@ def test_what_a_block_is_given_is_read_by_its_type(web: Web) -> None:
         ("step", {}),
         ("step", {"name": "x", "on_unknown": "perhaps"}),
         ("heartbeat", {"x": 1}),
-        ("ask", {"reason": 3}),
+        ("approve", {"reason": 3}),
     ):
         problem(client.post(f"/v1/blocks/{block}/{verb}", json=given), 422, "input.invalid")
     problem(client.post(f"/v1/blocks/{block}/execute", json={"query": ""}), 404, "not_found")
@@ -123,10 +123,10 @@ def test_an_agent_has_no_function_of_another_run_with_its_own_arguments(web: Web
         ran.append((flow.flow_id, amount))
 
     call = {"name": "wire-money", "version": "1.0", "arguments": '{"args": [1000000], "kwargs": {}}'}
-    about = {"flow_type": "wire-money", "flow_version": "1.0", "lease_s": 0.001, "called": call}
+    about = {"flow_type": "wire-money", "flow_version": "1.0", "lease_s": 0.001, "call": call}
     mine = agent(web).post("/v1/flows/run", json={"agent_id": "bot", **about}).json()["flow_id"]
     theirs = {**call, "agent_id": None}
-    forged = agent(web).post("/v1/flows/run", json={"agent_id": "bot", **about, "called": theirs}).json()["flow_id"]
+    forged = agent(web).post("/v1/flows/run", json={"agent_id": "bot", **about, "call": theirs}).json()["flow_id"]
     own = agent(web, name="trader").post("/v1/flows/run", json={"agent_id": "trader", **about}).json()["flow_id"]
     assert {each.agent_id for each in web.store.read(lambda tx: [calls.find(tx, mine), calls.find(tx, forged)])} == {  # type: ignore[union-attr]
         "bot"
@@ -253,7 +253,7 @@ def test_an_agent_does_not_slip_past_its_question_while_it_is_asked(web: Web) ->
 def test_what_is_done_carries_the_name_of_who_did_it(web: Web) -> None:
     _, asked = waiting(web, agent(web))
     boss = web.client(web.store.tokens.create("boss").secret)
-    answer = {"id": asked, "status": "APPROVED", "by": "operator:alice", "comment": "ok"}
+    answer = {"id": asked, "decision": "approve", "by": "operator:alice", "comment": "ok"}
     assert boss.post("/v1/escalations/resolve", json=answer).json()["resolved_by"] == "operator:boss"
     made = boss.post("/v1/tokens/create", json={"name": "x", "by": "somebody"}).json()
     assert made["token"]["created_by"] == "operator:boss"
@@ -406,5 +406,5 @@ def test_a_tool_signs_with_the_caller_s_name_and_tells_no_words_of_the_inside(
 
 def test_a_call_is_written_as_it_was_asked_for(web: Web) -> None:
     call = {"name": "n", "version": "1", "arguments": '{"args": [], "kwargs": {}}'}
-    made = caller(web).post("/v1/flows/run", json={"agent_id": "bot", "called": call}).json()
+    made = caller(web).post("/v1/flows/run", json={"agent_id": "bot", "call": call}).json()
     assert web.store.read(lambda tx: calls.find(tx, made["flow_id"])) == FunctionCall("n", "1", call["arguments"])

@@ -115,7 +115,7 @@ def test_every_verb_of_a_noun_can_be_offered(tmp_path: Path) -> None:
         assert {"keys_list", "keys_rotate"} <= tools
         assert all(name.startswith("keys_") for name in tools)
 
-    _talk(tmp_path, "--noun", "keys", then=work)
+    _talk(tmp_path, "--resource", "keys", then=work)
 
 
 def test_nothing_but_the_protocol_is_written_to_its_channel(tmp_path: Path) -> None:
