@@ -86,7 +86,7 @@ def test_an_operators_morning(browser: Any, tmp_path: Path) -> None:
         page.get_by_text("You authorise 1 of 2 parts").wait_for()
         shot(page, "3-the-consequence")
         page.get_by_role("button", name="Confirm: let the flow go on").click()
-        page.get_by_text("Recorded: APPROVED (MODIFY).").wait_for()
+        page.get_by_text("Recorded: approved with changes.").wait_for()
         shot(page, "4-recorded")
 
         page.goto(f"{web.listening.address}/flows/flow?id={worker.flow_id}")
@@ -200,7 +200,7 @@ def test_a_question_is_answered_by_keyboard_alone(browser: Any, web: Web, scene:
     page.get_by_text("You authorise 1 of 6 parts").wait_for()
     reach(page, "document.activeElement.textContent.startsWith('Confirm')")
     page.keyboard.press("Enter")
-    page.get_by_text("Recorded: APPROVED (MODIFY).").wait_for()
+    page.get_by_text("Recorded: approved with changes.").wait_for()
     page.context.close()
 
 

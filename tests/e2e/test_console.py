@@ -103,7 +103,7 @@ PAGES = {
     "/inbox": ("Rebalance exceeds the daily limit by 68 %", "high impact", "Two invoices share one number"),
     "/inbox/decided": ("Supplier changed its bank account", "approved with changes", "operator:Ada"),
     "/inbox/{grave}": ("limit_eur", "25000", "unchanged", "mean-variance", "1 of 3 questions", "0.87"),
-    "/inbox/{decided}": ("Already decided: APPROVED (MODIFY)", "by operator:Ada", "verified by phone"),
+    "/inbox/{decided}": ("Already decided: approved with changes", "by operator:Ada", "verified by phone"),
     "/flows": ("rebalance", "month-end", "waiting escalation", "child"),
     "/flows?q=month&status=RUNNING": ("month-end",),
     "/flows/flow?id={parent}": ("match-invoices", "chase-payments", "ledger/2026-11", "open_invoices"),
@@ -249,7 +249,7 @@ def test_who_has_some_nouns_only_sees_these(web: Web, scene: Scene) -> None:
         ("escalations", f"/inbox/{scene.grave}", ("/flows", "/agents", "/memory", "/telemetry")),
         ("objects", "/memory", ("/inbox", "/flows", "/memory/snapshots")),
         ("agents", "/agents/agent?id=treasury-rebalancer", ("/inbox", f"/flows/flow?id={scene.parent}")),
-        ("battles", "/evidence", ("/inbox", "/health")),
+        ("evaluations", "/evidence", ("/inbox", "/health")),
     ):
         made = web.store.tokens.create("some", role="operator", resources=[noun])
         client = web.logged_in(web.store.logins.create_link(token_id=made.token.token_id).secret)
@@ -281,7 +281,7 @@ def test_an_answer_takes_two_steps_and_a_reason(web: Web, operator: httpx.Client
     )
     told = Page(review.text)
     assert "You authorise 2 of 6 parts" in told.text
-    assert "MODIFY" in told.text
+    assert "approved with changes" in told.text
     assert web.store.escalations.get(number).status == "PENDING"
     [fields] = [fields for action, fields in told.forms if action.endswith("/decide")]
     done = operator.post(
@@ -295,7 +295,7 @@ def test_an_answer_takes_two_steps_and_a_reason(web: Web, operator: httpx.Client
     assert (kept.resolved_by, kept.comment) == ("operator:Ada", "less")
     assert web.store.flows.get(flow_id).status == "RUNNING"
     after = page(operator, f"/inbox/{number}")
-    assert "Recorded: APPROVED (MODIFY)" in after.text
+    assert "Recorded: approved with changes" in after.text
     assert "Already decided" in after.text
     assert "Recorded" not in page(operator, f"/inbox/{number}").text
 
@@ -332,7 +332,7 @@ def test_the_second_operator_is_told_who_was_first(web: Web, operator: httpx.Cli
     assert answer.status_code == 303
     told = page(operator, f"/inbox/{number}").text
     assert "Your answer was not taken" in told
-    assert "Already decided: REJECTED (ABORT) by operator:Bob" in told
+    assert "Already decided: rejected by operator:Bob" in told
 
 
 def test_an_answer_after_the_deadline_is_not_taken(web: Web, operator: httpx.Client) -> None:
@@ -478,14 +478,14 @@ def test_nothing_that_somebody_wrote_is_markup(web: Web, operator: httpx.Client)
 def test_a_filter_is_only_ever_a_value(operator: httpx.Client, text: str) -> None:
     given = quote(text)
     for path in (
-        *(f"/flows?{name}={given}" for name in ("q", "status", "agent", "type", "before")),
-        *(f"/agents?{name}={given}" for name in ("status", "after")),
-        *(f"/memory?{name}={given}" for name in ("q", "after")),
+        *(f"/flows?{name}={given}" for name in ("q", "status", "agent", "type", "cursor")),
+        *(f"/agents?{name}={given}" for name in ("status", "cursor")),
+        *(f"/memory?{name}={given}" for name in ("q", "cursor")),
         *(f"/telemetry?{name}={given}" for name in ("type", "trace", "span", "since", "until")),
-        *(f"/inbox?after={given}", f"/inbox/decided?before={given}", f"/evidence?before={given}"),
+        *(f"/inbox?cursor={given}", f"/inbox/decided?cursor={given}", f"/evidence?cursor={given}"),
         *(f"/memory/object?id={given}", f"/memory/object?id=plan&at={given}", f"/memory/object?id=plan&new={given}"),
         *(f"/memory/diff?old={given}", f"/flows/flow?id={given}", f"/flows/bundle?id={given}", f"/inbox/{given}"),
-        *(f"/evidence/evaluation?id={given}", f"/telemetry/trace?id={given}", f"/memory/snapshots?after={given}"),
+        *(f"/evidence/evaluation?id={given}", f"/telemetry/trace?id={given}", f"/memory/snapshots?cursor={given}"),
     ):
         answer = operator.get(path, headers=HTML)
         assert answer.status_code < 500, (path, answer.text)

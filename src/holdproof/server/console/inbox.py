@@ -26,7 +26,7 @@ async def show(request: Request, cursor: Cursor = None) -> Response:
     desk = Desk(request)
     page = await desk.store.escalations.list(status="PENDING", order="due", cursor=cursor, limit=50)
     decided = await desk.store.escalations.list(status="RESOLVED", limit=6)
-    return await desk.render("inbox.html", {"page": page, "after": cursor, "decided": decided.items})
+    return await desk.render("inbox.html", {"page": page, "decided": decided.items})
 
 
 @router.get("/inbox/decided")

@@ -18,7 +18,7 @@ Number = Annotated[int | None, Query(ge=0, le=LAST)]
 
 
 @router.get("/memory")
-async def show(request: Request, q: Text = "", after: Text = "") -> Response:
+async def show(request: Request, q: Text = "", cursor: Text = "") -> Response:
     """Where the graph begins, or what a search finds."""
     desk = Desk(request)
     store = desk.store
@@ -26,10 +26,9 @@ async def show(request: Request, q: Text = "", after: Text = "") -> Response:
         "q": q,
         "found": await store.objects.search(q, limit=50) if q.strip() else None,
         "roots": await or_default(store.graph.roots(limit=100), ()),
-        "page": await store.objects.list(cursor=after or None, limit=50),
+        "page": await store.objects.list(cursor=cursor or None, limit=50),
         "snapshots": await or_default(store.snapshots.list(limit=5)),
         "images": await or_default(store.image.list(limit=20)),
-        "after": after,
     }
     return await desk.render("memory.html", values)
 

@@ -17,18 +17,18 @@ Text = Annotated[str, Query(max_length=1000)]
 
 
 @router.get("/memory/snapshots")
-async def show(request: Request, after: Text = "") -> Response:
+async def show(request: Request, cursor: Text = "") -> Response:
     """Snapshots, the newest first."""
     desk = Desk(request)
-    page = await desk.store.snapshots.list(cursor=after or None, limit=50)
-    return await desk.render("snapshots.html", {"page": page, "after": after})
+    page = await desk.store.snapshots.list(cursor=cursor or None, limit=50)
+    return await desk.render("snapshots.html", {"page": page})
 
 
 @router.get("/memory/diff")
-async def diff(request: Request, old: Text, new: Text = "work", after: Text = "") -> Response:
+async def diff(request: Request, old: Text, new: Text = "work", cursor: Text = "") -> Response:
     """How one state differs from another, object by object."""
     desk = Desk(request)
-    difference = await desk.store.snapshots.diff(old, new, cursor=after or None, limit=50)
+    difference = await desk.store.snapshots.diff(old, new, cursor=cursor or None, limit=50)
     changes = [(each, _changes(each)) for each in difference.differences]
     return await desk.render("diff.html", {"diff": difference, "changes": changes})
 
