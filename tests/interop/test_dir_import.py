@@ -381,7 +381,7 @@ def test_many_rows_arrive_in_their_order(home: sync.Holdproof, tmp_path: Path) -
     rows["decision_audit_events"] = [event | {"event_type": f"E{n}", "created_at": THEN} for n in range(450)]
     home.imports.dir(make(tmp_path / "dir.db", rows))
     events = home.audit.list(flow_id="d", limit=1000).items
-    assert [each.event_type for each in events] == [f"E{number}" for number in range(450)]
+    assert [each.event_type for each in events[::-1]] == [f"E{number}" for number in range(450)]
 
 
 def test_the_source_is_never_touched_even_with_a_log_beside_it(home: sync.Holdproof, tmp_path: Path) -> None:

@@ -23,7 +23,7 @@ from typing import Any, Final
 from holdproof.db import Call, Query, Row, Tx, Work, ask, sql
 from holdproof.db.sqlite.readonly import foreign_tables
 from holdproof.errors import ContentionTimeoutError, FormatError
-from holdproof.evidence.tables import IMPORTED, TABLES, numbered
+from holdproof.evidence.tables import IMPORTED, Table, numbered
 from holdproof.importers import driver, import_records
 from holdproof.importers.dir_rows import COLUMNS, OLD_TABLES, RowPlan, column_kinds, plan
 from holdproof.importers.driver import Progress
@@ -32,6 +32,14 @@ from holdproof.model.imports import TakenRow, Takeover
 from holdproof.model.namespaces import MAIN
 from holdproof.model.times import later
 from holdproof.runtime import autocreate, checks, locks
+from holdproof.runtime.agents import AGENTS
+from holdproof.runtime.audit import AUDIT
+from holdproof.runtime.contexts import CONTEXT
+from holdproof.runtime.escalation_rows import ESCALATIONS
+from holdproof.runtime.feedback import FEEDBACK
+from holdproof.runtime.flows import FLOWS, TRANSITIONS
+from holdproof.runtime.ledger import LEDGER
+from holdproof.runtime.state import STATE
 from holdproof.store.context import Context
 
 _YEAR_S: Final = 365 * 86_400.0
@@ -246,7 +254,10 @@ class _Writer:
 
 # --- statements --------------------------------------------------------------------------------------------------
 
-_RECORDS: Final = {table.name: table for table in TABLES if table.name in COLUMNS}
+# Named one by one: a list of all tables holds only those whose modules happen to be imported already.
+_RECORDS: Final[dict[str, Table[Any]]] = {
+    table.name: table for table in (AGENTS, FLOWS, TRANSITIONS, CONTEXT, STATE, FEEDBACK, ESCALATIONS, LEDGER, AUDIT)
+}
 """Tables under the log: their rows are written with a leaf."""
 _MORE: Final = {"decision_flows": ("updated_at",), "idempotency_cache": ("state",)}
 _UNIQUE: Final = {
