@@ -283,7 +283,7 @@ def test_a_tampered_or_cut_archive_from_a_node_lets_nothing_in(
             other.archive.restore(made.cid, did=did, node=serve(answering(wrong)).url, idle_s=PATIENCE_S)
     with pytest.raises(errors.FormatError):
         other.archive.restore(CID, did=did, node=serve(answering(data)).url)
-    assert everything(other) == ((), [])
+    assert everything(other) == ([], [])
     assert other.archive.restore(made.cid, did=did, node=serve(answering(data)).url).how == "forward"
 
 

@@ -282,7 +282,7 @@ def test_the_command_line_erases_only_when_told_yes(place: StoreLocation) -> Non
         submit(store, "mine", subject="Ada")
     assert holdproof_cli(place, "erase", "subject", "Ada", code=2)["error"]["code"] == "input.invalid"
     assert holdproof_cli(place, "erase", "subject", "Ada", "--yes", "--who", "dpo")["count"] == 1
-    assert [each["who"] for each in holdproof_cli(place, "erase", "list").values()] == ["dpo"]
+    assert [each["who"] for each in holdproof_cli(place, "erase", "list")["items"]] == ["dpo"]
     assert holdproof_cli(place, "erase", "record", "battles", "1", "--yes")["kind"] == "record"
     assert holdproof_cli(place, "erase", "subject", "Ada", "--yes", code=3)["error"]["code"] == "not_found"
     place.sound()

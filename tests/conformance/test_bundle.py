@@ -251,8 +251,8 @@ ODD = [
 def test_a_bundle_that_a_stranger_invented_never_escapes(content: dict[str, Any]) -> None:
     """Under keys of their own a record may say anything; without a root key nobody can tell before reading it."""
     rows = [
-        ("decision_flows/1", "decision", {"flow_id": "x"}),
-        ("flow_transitions/1", "transition", {"flow_id": "x", **content}),
+        ("decision_flows/1", "decision", {"dfid": "x"}),
+        ("flow_transitions/1", "transition", {"dfid": "x", **content}),
     ]
     checked = offline.check(invented("flow", "x", rows))
     assert (checked.verdict is Verdict.TAMPERED) == (type(content["id"]) is not int)

@@ -393,4 +393,4 @@ asyncio.run(main())
 
         with caplog.at_level(logging.WARNING, "holdproof.storage"):
             asyncio.run(run())
-        assert any("ends unheard" in each.message for each in caplog.records)
+        assert any("was not recorded" in each.message for each in caplog.records)
