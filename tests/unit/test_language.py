@@ -175,9 +175,10 @@ def _code_and_comments(file: Path) -> tuple[int, int]:
 
 def _tuple_assignments(tree: ast.Module) -> Iterator[int]:
     for node in ast.walk(tree):
-        if isinstance(node, ast.Assign) and isinstance(node.value, ast.Tuple):
-            if any(isinstance(target, ast.Tuple) for target in node.targets):
-                yield node.lineno
+        if not (isinstance(node, ast.Assign) and isinstance(node.value, ast.Tuple)):
+            continue
+        if any(isinstance(target, ast.Tuple) for target in node.targets):
+            yield node.lineno
 
 
 def test_no_binding_is_a_bare_participle() -> None:
