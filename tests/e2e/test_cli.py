@@ -324,7 +324,7 @@ def test_an_error_is_a_message_and_a_remedy_or_json_with_its_facts(home: Path) -
     file = config_file(home, "profil: a\n")
     human, machine = run("status"), run("status", "--json")
     first, second = human.stderr.splitlines()
-    assert (first, second[:25]) == (f"error: {file}: profil: unknown key", "Correct the configuration")
+    assert (first, second[:25]) == (f"error: {file}: profil: unknown key", "Correct the setting named")
     error = json.loads(machine.stdout)["error"]
     assert (error["code"], error["file"], error["key"]) == ("config.invalid", str(file), "profil")
     assert (human.exit_code, human.stdout, machine.exit_code, machine.stderr) == (7, "", 7, "")

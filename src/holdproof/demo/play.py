@@ -39,8 +39,8 @@ def checks(home: str, scene: Scene, program: str) -> dict[str, str]:
     commands = {
         "everything, from the leaves up": f"{here} verify --full",
         "the evaluation, offline and without this store": f"{program} verify {bundle}",
-        "the flow that outlived its worker": f"{here} flows show {scene.facts['killed']}",
-        "who was asked, and what was answered": f"{here} flows show {scene.facts['asked']}",
+        "the flow that outlived its worker": f"{here} flows timeline {scene.facts['killed']}",
+        "who was asked, and what was answered": f"{here} flows timeline {scene.facts['asked']}",
         "what the agent learned": f"{here} snapshots diff {scene.facts['snapshot']}",
         "the head that all proofs lead to": f"{here} log head",
     }
