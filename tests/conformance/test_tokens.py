@@ -21,7 +21,7 @@ EVENT = AccessEvent(0, "denied", 401, "access.unauthenticated", "", "127.0.0.1",
 class Tokens(OnStore):
     def test_a_secret_is_shown_once_and_stored_as_its_hash(self, store: sync.Holdproof) -> None:
         made = store.tokens.create("ci", role="auditor", resources=["log", "flows", "log"])
-        assert made.secret.startswith("hf_")
+        assert made.secret.startswith("hp_")
         assert len(made.secret) >= 46
         assert made.secret not in repr(made)
         found = store.tokens.authenticate(made.secret)
@@ -32,7 +32,7 @@ class Tokens(OnStore):
         assert len(stored) == 2
         for secret in (made.secret, link.secret):
             assert all(secret not in each for each in stored)
-        for wrong in (stored[0], "", "hf_", made.secret[:-1], "\ud800"):
+        for wrong in (stored[0], "", "hp_", made.secret[:-1], "\ud800"):
             with pytest.raises(errors.UnauthenticatedError):
                 store.tokens.authenticate(wrong)
 

@@ -62,12 +62,12 @@ def test_a_token_that_is_wrong_revoked_or_over_is_refused(web: Web) -> None:
     web.store.tokens.revoke(gone.token.token_id)
     over = web.store.tokens.create("over", ttl_s=0.001)
     link, wrong = web.store.logins.create_link().secret, agent(web)[:-2]
-    for bearer in ("hf_nonsense", gone.secret, over.secret, link, wrong, "nobody:x", ":", "a b"):
+    for bearer in ("hp_nonsense", gone.secret, over.secret, link, wrong, "nobody:x", ":", "a b"):
         problem(web.client(bearer).get("/v1/agents/list"), 401, "access.unauthenticated")
     for header in ("Basic !!!", "Digest x", "Basic " + "YTpi", "Bearer"):
         answer = web.client().get("/v1/agents/list", headers={"Authorization": header})
         problem(answer, 401, "access.unauthenticated")
-    assert web.client("hf_nonsense").get("/healthz").status_code == 401
+    assert web.client("hp_nonsense").get("/healthz").status_code == 401
 
 
 def test_an_agent_comes_in_by_its_session_token_in_three_spellings(web: Web) -> None:

@@ -16,7 +16,7 @@ def test_a_token_is_made_listed_and_revoked(home: Path) -> None:
     )
     token = made["token"]
     assert (token["role"], token["resources"], token["ns"]) == ("auditor", ["flows", "log"], "*")
-    assert made["secret"].startswith("hf_")
+    assert made["secret"].startswith("hp_")
     [listed] = parsed("tokens", "list")["items"]
     assert listed == token
     shown = run("tokens", "list").stdout

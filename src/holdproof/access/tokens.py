@@ -49,7 +49,7 @@ TOKENS: Final = Table(
 TTL_S: Final = 90 * 86_400.0
 grantable: set[str] = set()
 """The resources that a token of an agent may name: the layer above, which declares resources, adds them."""
-_PREFIX: Final = "hf_"
+_PREFIX: Final = "hp_"
 _SECRET_BYTES: Final = 32
 _MOST_RESOURCES: Final = 100
 _AFTER_EVERY_ID: Final = "\U0010ffff"

@@ -1,6 +1,6 @@
 """Who calls: a token, an agent's session token, or a session of the console; and that a browser means what it sends.
 
-- `Authorization: Bearer hf_…` is a token.
+- `Authorization: Bearer hp_…` is a token.
 - `Authorization: Bearer <agent>:<session token>`, or Basic with the same two, is an agent; its name is percent-encoded.
 - The cookie is a session of the console. A request that it comes with and that may change something has to come from
   our own page: by what the browser says of its origin, and by a secret of the session in the form or a header.
