@@ -22,7 +22,7 @@ FUNCTION: Final = ("decide", "1.0")
 def conduct(scene: Scene, flow_id: str, *, agent: str = "", worker: str = "") -> Script:
     """Take a flow up, or open it for an agent, and do what is planned."""
     call = calls.call_of(*FUNCTION, [flow_id], {}) if agent else None
-    who: dict[str, Any] = {"agent_id": agent, "flow_id": flow_id, "called": call} if agent else {"resume": flow_id}
+    who: dict[str, Any] = {"agent_id": agent, "flow_id": flow_id, "call": call} if agent else {"resume": flow_id}
     try:
         run = yield from runs.enter(**who, worker=worker or None, lease_s=_lease_s(scene, flow_id))
     except (ConflictError, FlowEndedError, AlreadyExistsError, AgentInactiveError, NotFoundError) as error:
