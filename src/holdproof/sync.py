@@ -23,6 +23,7 @@ __all__ = [
     "migrate",
     "migrate_legacy",
     "open",
+    "move",
     "restore",
     "storage",
     "verify",
@@ -105,5 +106,6 @@ copy = _blocking(maintenance.copy)
 doctor = _blocking(maintenance.doctor)
 migrate = _blocking(maintenance.migrate)
 migrate_legacy = _blocking(maintenance.migrate_legacy)
+move = _blocking(maintenance.move)
 restore = _blocking(maintenance.restore)
 verify = _blocking(maintenance.verify)

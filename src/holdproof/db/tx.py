@@ -40,6 +40,8 @@ MIGRATED_TABLES: Final = RESERVED_TABLES | {
     *("vector_facts", "vector_moves", "vectors"),
 }
 """Application tables that Holdproof's migrations created: SQL of applications can neither alter nor drop them."""
+DERIVED_TABLES: Final = frozenset({"membrane_login", "vector_index", "vector_index_mark"})
+"""Tables beside them that hold what belongs to one server, or follows from other rows: never transferred."""
 
 # Random bytes are drawn in blocks: a system call costs more than the few bytes of a salt.
 _POOL = 1024

@@ -67,7 +67,7 @@ from holdproof.errors.ground import (
     ReadOnlyError,
     SerializationError,
     UnavailableError,
-    UnfinishedCopyError,
+    UnfinishedMoveError,
     UnreachableError,
     WriterDeadError,
 )
@@ -201,7 +201,7 @@ __all__ = [
     "TooLargeError",
     "UnauthenticatedError",
     "UnavailableError",
-    "UnfinishedCopyError",
+    "UnfinishedMoveError",
     "UnknownKeyError",
     "UnknownOutcomeError",
     "UnreachableError",

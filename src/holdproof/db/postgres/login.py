@@ -25,7 +25,7 @@ _STORE = sql_postgres(
 _RIGHTS = f"""
 CREATE TABLE IF NOT EXISTS membrane_login (one INTEGER PRIMARY KEY, name TEXT NOT NULL, password TEXT NOT NULL);
 REVOKE ALL ON membrane_login FROM holdproof_membrane;
-GRANT USAGE, CREATE ON SCHEMA membrane TO holdproof_membrane;
+GRANT USAGE, CREATE ON SCHEMA {{schema}} TO holdproof_membrane;
 GRANT SELECT, INSERT, UPDATE, DELETE ON commit_marks TO holdproof_membrane;
 REVOKE INSERT, UPDATE, DELETE, TRUNCATE ON {", ".join(sorted(RESERVED_TABLES))} FROM holdproof_membrane
 """
@@ -42,8 +42,11 @@ END $$
 """
 
 
-def ensure(wire: Wire, random: Random) -> tuple[str, str] | None:
-    """Return name and password of the application login, created if missing; None if the URL's own is to be used."""
+def ensure(wire: Wire, random: Random, *, schema: str = "membrane") -> tuple[str, str] | None:
+    """Return name and password of the application login, created if missing; None if the URL's own is to be used.
+
+    `schema` is that of the connection: the live one, or the one that a restore stages.
+    """
     wire.send(_POWERS, {})
     [(can_create_roles, reaches_kernel)] = wire.sync()
     if not can_create_roles and reaches_kernel:
@@ -55,7 +58,7 @@ def ensure(wire: Wire, random: Random) -> tuple[str, str] | None:
         return None
     wire.text("BEGIN")
     wire.text("SELECT pg_advisory_xact_lock(hashtext('holdproof login'))")
-    for statement in _RIGHTS.strip().split(";\n"):
+    for statement in _RIGHTS.format(schema=schema).strip().split(";\n"):
         wire.text(statement)
     wire.text(_EXTENSION)
     wire.send(_LOGIN, {})
