@@ -22,6 +22,8 @@ from holdproof.cli.app import app
 from holdproof.cli.call import CommandContext
 
 _ERROR_WORDS: Final = ("code", "message", "remedy")
+# It ends when another command answers, and commands run one at a time here.
+_WAITS_FOR_ANOTHER: Final = frozenset({("escalations", "wait")})
 
 
 class Inexpressible(Exception):
@@ -33,7 +35,8 @@ def has_command(spec: MethodSpec) -> bool:
     called_back = any(each.shape.callback and each.required for each in spec.parameters)
     commands = index.commands()[spec.resource.replace("_", "-")].get("commands", {})
     command = commands.get(spec.method.replace("_", "-"), {"module": ""})
-    return "module" not in command and not spec.streams and not called_back
+    waits = (spec.resource, spec.method) in _WAITS_FOR_ANOTHER
+    return "module" not in command and not spec.streams and not called_back and not waits
 
 
 class CommandLine:
