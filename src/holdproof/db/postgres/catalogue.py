@@ -14,7 +14,7 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from holdproof.db.postgres.connection import CONNECTION_TIMEOUTS
 from holdproof.db.postgres.liveness import MonitoredConnection
 from holdproof.db.postgres.wire import words
-from holdproof.errors import DatabaseError, UnavailableError
+from holdproof.errors import ConfigError, DatabaseError, UnavailableError
 
 COMMIT_MARKS: Final = "commit_marks"
 """A table of the connections, not of the store: never copied."""
@@ -43,10 +43,14 @@ def connect(url: str, name: str = "holdproof-copy", **login: str) -> "psycopg.Co
     `login` replaces user and password of the URL.
     """
     try:
+        base = conninfo_to_dict(url)
+    except psycopg.Error:  # its message would quote the URL with the password
+        raise ConfigError("the database URL cannot be parsed; write it like postgresql://user@host/name") from None
+    try:
         options = " ".join(f"-c {setting}={value}" for setting, value in _SETTINGS.items())
         parts: dict[str, Any] = {
             **CONNECTION_TIMEOUTS,
-            **conninfo_to_dict(url),
+            **base,
             **login,
             "application_name": name,
             "options": options,
