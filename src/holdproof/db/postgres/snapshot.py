@@ -142,8 +142,9 @@ def load(
 def exchange(url: str, aside: str) -> None:
     """Replace the live schema by the loaded one in one transaction; the old one is renamed to `aside`."""
     with connect(url) as connection, translated(), connection.transaction():
-        connection.execute("SELECT pg_advisory_xact_lock(hashtext('holdproof schema'))")
         if has(connection, "kernel"):
+            if has_marks(connection, "kernel"):
+                lock_schema(connection, "kernel")
             connection.execute(text.SQL("ALTER SCHEMA kernel RENAME TO {}").format(text.Identifier(aside)))
         connection.execute(f"ALTER SCHEMA {STAGED} RENAME TO kernel")
         connection.execute(_GRANTS)
@@ -157,6 +158,12 @@ DO $$ BEGIN
 EXCEPTION WHEN insufficient_privilege OR undefined_object THEN NULL;
 END $$
 """
+
+
+def lock_schema(connection: "psycopg.Connection[Any]", space: str) -> None:
+    """Wait for everybody who opens or migrates this schema, and keep others from it until the transaction ends."""
+    marks = text.Identifier(space, OWN)
+    connection.execute(text.SQL("LOCK TABLE {} IN SHARE UPDATE EXCLUSIVE MODE").format(marks))
 
 
 def opened(url: str) -> int:
@@ -177,7 +184,9 @@ def exists(url: str, space: str = "kernel") -> bool:
 def connect(url: str, name: str = "holdproof-copy") -> "psycopg.Connection[Any]":
     """Open a connection that commits each statement and waits ten seconds at most for locks."""
     try:
-        options = "-c TimeZone=UTC -c DateStyle=ISO -c bytea_output=hex -c extra_float_digits=1 -c lock_timeout=10s"
+        # The owner's rights are used here: nothing that somebody else may create in is on its search path.
+        options = "-c search_path=pg_catalog -c TimeZone=UTC -c DateStyle=ISO -c bytea_output=hex"
+        options += " -c extra_float_digits=1 -c lock_timeout=10s"
         parts: dict[str, Any] = {
             **CONNECTION_TIMEOUTS,
             **conninfo_to_dict(url),
@@ -215,6 +224,11 @@ def in_use(connection: "psycopg.Connection[Any]") -> int:
 def has(connection: "psycopg.Connection[Any]", space: str) -> bool:
     """Return whether there is such a schema."""
     return bool(connection.execute("SELECT 1 FROM pg_namespace WHERE nspname = %s", (space,)).fetchall())
+
+
+def has_marks(connection: "psycopg.Connection[Any]", space: str) -> bool:
+    """Return whether the schema is one of ours: it has the table of its connections' marks."""
+    return bool(connection.execute("SELECT 1 WHERE to_regclass(%s) IS NOT NULL", (f"{space}.{OWN}",)).fetchall())
 
 
 def columns(connection: "psycopg.Connection[Any]", space: str, kinds: str = "r") -> dict[str, list[str]]:

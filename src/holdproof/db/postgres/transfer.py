@@ -9,19 +9,23 @@ import psycopg
 from psycopg import sql as text
 
 from holdproof.db.migrate import COPY_IN_PROGRESS, MOVED, applied
+from holdproof.db.postgres.login import SERVED
 from holdproof.db.postgres.snapshot import (
     OWN,
     SchemaSnapshot,
     columns,
     connect,
     has,
+    has_marks,
     in_use,
+    lock_schema,
     ordered,
     sequences,
     snapshot,
     translated,
 )
 from holdproof.db.postgres.text import loader
+from holdproof.db.postgres.wire import APPLICATION_SCHEMA
 from holdproof.db.tx import Row, Tx
 from holdproof.errors import AlreadyExistsError, BusyError, InvalidInputError
 
@@ -48,7 +52,9 @@ class PostgresSource:
     def tables(self, space: str) -> dict[str, list[str]]:
         """See TransferSource."""
         with translated():
-            return columns(self._connection, space, kinds="rvmpf")
+            tables = columns(self._connection, space, kinds="rvmpf")
+            # Tables that applications created belong to the space that they use.
+            return tables | columns(self._connection, APPLICATION_SCHEMA, kinds="rvmpf") if space == SERVED else tables
 
     def count(self, space: str, table: str) -> int:
         """See TransferSource."""
@@ -117,7 +123,8 @@ class PostgresTarget:
     def discard(self, space: str) -> None:
         """See TransferTarget."""
         with connect(self._url, _NAME) as connection, translated(), connection.transaction():
-            connection.execute("SELECT pg_advisory_xact_lock(hashtext('holdproof schema'))")
+            if has_marks(connection, space):
+                lock_schema(connection, space)
             ledger = _ledger(connection, space)
             if ledger is not None and COPY_IN_PROGRESS.name not in ledger:
                 raise AlreadyExistsError(f"the target is not empty: it has a {space} already", space=space)
