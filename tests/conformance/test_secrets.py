@@ -91,7 +91,7 @@ def _alone(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(
         Connector,
         "wire",
-        lambda self, name, *, reads=False, patience_s=0: patient(self, name, reads=reads, patience_s=0),
+        lambda self, name, **options: patient(self, name, **{**options, "patience_s": 0}),
     )
 
 

@@ -147,18 +147,16 @@ def _compare(ledger: dict[str, str], migrations: Sequence[Migration]) -> list[Mi
     return [migration for migration in migrations if migration.name not in ledger]
 
 
-# A migration may take longer than the usual lock timeout: processes that wait for it wait without one.
-_LOCK = sql(
-    "SELECT 1",
-    postgres="SELECT pg_advisory_xact_lock(hashtext('holdproof migrations'))"
-    " FROM set_config('lock_timeout', '0', true)",
-)
+# A migration may take longer than the usual lock timeout: processes that wait for it wait without one. The lock is on
+# a table, not advisory: advisory locks are open to everybody who is connected to the database.
+_LOCK_POSTGRES: Final = "SET LOCAL lock_timeout = 0; LOCK TABLE commit_marks IN SHARE UPDATE EXCLUSIVE MODE"
 _RECORD = sql("INSERT INTO schema_migrations (name, sha256, applied_at) VALUES (:name, :sha256, :now)")
 
 
 def _apply(tx: Tx, migration: Migration) -> bool:
     """Apply one migration; False if another process was faster."""
-    tx.all(_LOCK)
+    if tx.dialect == "postgres":
+        tx.script(_LOCK_POSTGRES)
     try:
         tx.script(_LEDGER.render(tx.dialect))
         if migration.name in applied(tx):

@@ -33,6 +33,12 @@ class UnavailableError(DatabaseError):
     status = 503
 
 
+class MissingPrivilegeError(DatabaseError):
+    """Grant the login `holdproof_kernel` (or `holdproof_membrane`, `holdproof_telemetry`), or use the owner once."""
+
+    code = "database.privilege"
+
+
 class ConnectionLostError(UnavailableError):
     """The connection to the server broke before the commit; nothing was stored, try again."""
 

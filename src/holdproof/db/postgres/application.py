@@ -20,17 +20,19 @@ from psycopg import sql as text
 
 from holdproof.db.clock import system_random
 from holdproof.db.postgres import login
-from holdproof.db.postgres.catalogue import COMMIT_MARKS, connect, translated
+from holdproof.db.postgres.catalogue import connect, translated
 from holdproof.db.postgres.connection import Connector
+from holdproof.db.postgres.login import SERVED
 from holdproof.db.postgres.snapshot import PostgresSnapshot, read_table
 from holdproof.db.postgres.transfer import load_table, staged
+from holdproof.db.postgres.wire import APPLICATION_SCHEMA
 from holdproof.db.row_stream import RowStream
-from holdproof.db.tx import DERIVED_TABLES, MIGRATED_TABLES
+from holdproof.db.tx import DERIVED_TABLES
 from holdproof.errors import CorruptError
 
-SCHEMA: Final = "membrane"
-"""The schema in which applications create tables."""
-_OURS: Final = [*MIGRATED_TABLES, *DERIVED_TABLES, COMMIT_MARKS]
+SCHEMA: Final = APPLICATION_SCHEMA
+_OURS: Final = [*DERIVED_TABLES]
+"""What Holdproof keeps in that schema: it follows from other rows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +42,6 @@ class ApplicationTables:
     before: list[str] = field(default_factory=list)
     tables: dict[str, list[str]] = field(default_factory=dict)
     after: list[str] = field(default_factory=list)
-    extensions: list[str] = field(default_factory=list)
     outside: list[str] = field(default_factory=list)
 
 
@@ -68,12 +69,13 @@ def open_application(url: str, snapshot: PostgresSnapshot) -> Iterator[Applicati
         connection.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
         connection.execute(text.SQL("SET TRANSACTION SNAPSHOT {}").format(snapshot.name))
         # Definitions name what is on the path without its schema, so that they fit a schema of another name.
-        connection.execute(text.SQL("SET LOCAL search_path = pg_catalog, {}").format(text.Identifier(SCHEMA)))
+        path = text.SQL(", ").join(map(text.Identifier, ("pg_catalog", SCHEMA, SERVED)))
+        connection.execute(text.SQL("SET LOCAL search_path = {}").format(path))
         yield ApplicationSnapshot(connection)
 
 
 def _login(owner: "psycopg.Connection[Any]") -> dict[str, str]:
-    [(table,)] = owner.execute("SELECT to_regclass(%s)", (f"{SCHEMA}.membrane_login",)).fetchall()
+    [(table,)] = owner.execute("SELECT to_regclass('membrane.membrane_login')").fetchall()
     if table is None:
         return {}
     rows = owner.execute("SELECT name, password FROM membrane.membrane_login").fetchall()
@@ -87,7 +89,7 @@ _NOT_EXTENSION: Final = (
     " AND NOT EXISTS (SELECT 1 FROM pg_depend e WHERE e.classid = '{catalogue}'::regclass AND e.objid = {oid}"
     " AND e.deptype = 'e')"
 )
-_IN_SCHEMA: Final = " JOIN pg_namespace n ON n.oid = {space} AND n.nspname = 'membrane'"
+_IN_SCHEMA: Final = " JOIN pg_namespace n ON n.oid = {space} AND n.nspname = 'application'"
 
 
 def _query(body: LiteralString, catalogue: LiteralString, oid: LiteralString, space: LiteralString) -> str:
@@ -124,8 +126,8 @@ _COMPOSITES = _relations(
     " AND a.attnum > 0 AND NOT a.attisdropped)) FROM pg_class c @schema WHERE c.relkind = 'c' @own"
 )
 _FUNCTIONS = _query(
-    "SELECT regexp_replace(pg_get_functiondef(p.oid), '^(CREATE OR REPLACE (FUNCTION|PROCEDURE) )membrane\\.', '\\1')"
-    " FROM pg_proc p @schema WHERE p.prokind IN ('f', 'p') @own",
+    "SELECT regexp_replace(pg_get_functiondef(p.oid), '^(CREATE OR REPLACE (FUNCTION|PROCEDURE) )application\\.',"
+    " '\\1') FROM pg_proc p @schema WHERE p.prokind IN ('f', 'p') @own",
     "pg_proc",
     "p.oid",
     "p.pronamespace",
@@ -204,11 +206,10 @@ _IDENTITIES = _relations(
     " FROM pg_class c @schema JOIN pg_attribute a ON a.attrelid = c.oid AND a.attidentity <> ''"
     " AND NOT a.attisdropped WHERE c.relkind IN ('r', 'p') AND NOT c.relispartition AND @mine @own"
 )
-_EXTENSIONS: Final = "SELECT extname FROM pg_extension WHERE extname = 'vector'"
 # Everything that lies in the schema, less what the statements above carry.
 _OUTSIDE: Final = (
     "SELECT o.type || ' ' || o.identity FROM pg_depend d JOIN pg_namespace n ON n.oid = d.refobjid"
-    " AND n.nspname = 'membrane' CROSS JOIN LATERAL pg_identify_object(d.classid, d.objid, 0) o"
+    " AND n.nspname = 'application' CROSS JOIN LATERAL pg_identify_object(d.classid, d.objid, 0) o"
     " WHERE d.refclassid = 'pg_namespace'::regclass AND d.deptype = 'n'"
     " AND NOT EXISTS (SELECT 1 FROM pg_depend e WHERE e.classid = d.classid AND e.objid = d.objid AND e.deptype = 'e')"
     " AND NOT EXISTS (SELECT 1 FROM pg_class c WHERE d.classid = 'pg_class'::regclass AND c.oid = d.objid"
@@ -217,9 +218,9 @@ _OUTSIDE: Final = (
     " WHERE d.classid = 'pg_proc'::regclass AND p.oid = d.objid AND p.prokind IN ('f', 'p'))"
     " AND d.classid <> 'pg_default_acl'::regclass AND NOT (o.type = 'extension' AND o.identity = 'vector')"
     " UNION ALL SELECT format('policy %%I on %%I', y.polname, c.relname) FROM pg_policy y"
-    " JOIN pg_class c ON c.oid = y.polrelid JOIN pg_namespace n ON n.oid = c.relnamespace AND n.nspname = 'membrane'"
+    " JOIN pg_class c ON c.oid = y.polrelid JOIN pg_namespace n ON n.oid = c.relnamespace AND n.nspname = 'application'"
     " UNION ALL SELECT format('rule %%I on %%I', r.rulename, c.relname) FROM pg_rewrite r"
-    " JOIN pg_class c ON c.oid = r.ev_class JOIN pg_namespace n ON n.oid = c.relnamespace AND n.nspname = 'membrane'"
+    " JOIN pg_class c ON c.oid = r.ev_class JOIN pg_namespace n ON n.oid = c.relnamespace AND n.nspname = 'application'"
     " WHERE r.rulename <> '_RETURN' ORDER BY 1"
 )
 
@@ -252,7 +253,6 @@ def _describe(connection: "psycopg.Connection[Any]") -> ApplicationTables:
             *values,
             *statements(_INHERITS, _CONSTRAINTS, _INDEXES, _VIEWS, _VIEW_INDEXES, _TRIGGERS),
         ],
-        extensions=statements(_EXTENSIONS),
         outside=[*statements(_OUTSIDE), *(f"row security of {table}" for table in secured)],
     )
 
@@ -310,9 +310,6 @@ def load(url: str, application: ApplicationTables, rows: Callable[[str], RowStre
 
     CorruptError with the statement and the server's words if a definition cannot be run.
     """
-    if "vector" in application.extensions:
-        with connect(url) as owner, translated():
-            owner.execute(_CREATE_EXTENSION.format(schema=staged(SCHEMA)).encode())
     with connect(url, **_new_login(url)) as connection, translated(), connection.transaction():
         connection.execute(_path(connection))
         connection.execute("SET LOCAL check_function_bodies = off")
@@ -324,29 +321,20 @@ def load(url: str, application: ApplicationTables, rows: Callable[[str], RowStre
         _run(connection, application.after)
 
 
-_CREATE_EXTENSION: Final = """
-DO $$ BEGIN
-  IF EXISTS (SELECT FROM pg_available_extensions WHERE name = 'vector') THEN
-    CREATE EXTENSION IF NOT EXISTS vector SCHEMA {schema};
-  END IF;
-EXCEPTION WHEN insufficient_privilege THEN NULL;
-END $$
-"""
-
-
 def _path(connection: "psycopg.Connection[Any]") -> text.Composed:
-    """Return the statement that puts the staged schema on the path, and that of the extension behind it."""
+    """Return the statement that puts the staged schemas on the path, and that of the extension behind them."""
     rows = connection.execute(
         "SELECT n.nspname FROM pg_extension e JOIN pg_namespace n ON n.oid = e.extnamespace WHERE e.extname = 'vector'"
     ).fetchall()
-    names = dict.fromkeys([staged(SCHEMA), *(name for (name,) in rows)])
+    names = dict.fromkeys([staged(SCHEMA), staged(SERVED), *(name for (name,) in rows)])
     return text.SQL("SET LOCAL search_path = {}").format(text.SQL(", ").join(map(text.Identifier, names)))
 
 
 def _new_login(url: str) -> dict[str, str]:
-    wire = Connector(url, staged(SCHEMA), connect_s=10, lock_s=10, read_s=600).wire("holdproof-copy")
+    connector = Connector(url, staged(SERVED), connect_s=10, lock_s=10, read_s=600)
+    wire = connector.wire("holdproof-copy", catalog_only=True)
     try:
-        credentials = login.ensure(wire, system_random, schema=staged(SCHEMA))
+        credentials = login.ensure(wire, system_random, membrane=staged(SERVED), application=staged(SCHEMA))
     finally:
         wire.close()
     return {} if credentials is None else dict(zip(("user", "password"), credentials, strict=True))

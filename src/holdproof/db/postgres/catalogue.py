@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from typing import Any, Final, NamedTuple
 
 import psycopg
+from psycopg import sql as text
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from holdproof.db.postgres.connection import CONNECTION_TIMEOUTS
@@ -92,6 +93,20 @@ def opened(url: str) -> int:
 def has(connection: "psycopg.Connection[Any]", schema: str) -> bool:
     """Return whether there is such a schema."""
     return bool(connection.execute("SELECT 1 FROM pg_namespace WHERE nspname = %s", (schema,)).fetchall())
+
+
+def has_marks(connection: "psycopg.Connection[Any]", schema: str) -> bool:
+    """Return whether the schema is one of ours: it has the table of its connections' marks."""
+    return bool(
+        connection.execute("SELECT 1 WHERE to_regclass(%s) IS NOT NULL", (f"{schema}.{COMMIT_MARKS}",)).fetchall()
+    )
+
+
+def lock_schema(connection: "psycopg.Connection[Any]", schema: str) -> None:
+    """Wait for everybody who opens or migrates a schema of ours, and keep others from it until the transaction ends."""
+    if has_marks(connection, schema):
+        marks = text.Identifier(schema, COMMIT_MARKS)
+        connection.execute(text.SQL("LOCK TABLE {} IN SHARE UPDATE EXCLUSIVE MODE").format(marks))
 
 
 def exists(url: str, schema: str = "kernel") -> bool:

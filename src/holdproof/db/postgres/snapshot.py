@@ -27,9 +27,11 @@ from holdproof.db.postgres.catalogue import (
     translated,
 )
 from holdproof.db.postgres.connection import Connector, PostgresTx, ServerClock
+from holdproof.db.postgres.login import SERVED
 from holdproof.db.postgres.text import loader
+from holdproof.db.postgres.wire import APPLICATION_SCHEMA
 from holdproof.db.row_stream import RowStream
-from holdproof.db.tx import Row, Tx
+from holdproof.db.tx import DERIVED_TABLES, Row, Tx
 from holdproof.errors import BusyError
 
 MOVING: Final = "moving-holdproof"  # does not start with "holdproof", so `in_use` does not count it
@@ -70,12 +72,16 @@ class PostgresSnapshot:
             return columns(self.connection, space)
 
     def tables(self, space: str) -> dict[str, list[str]]:
-        """See Snapshot; views and foreign tables are listed too, so that nothing is left out unnoticed."""
+        """See Snapshot; views and foreign tables are listed too, so that nothing is left out unnoticed.
+
+        Tables that applications created belong to the space that they use; they are listed with their schema.
+        """
         with translated():
-            return {
-                table: [column.name for column in listed]
-                for table, listed in columns(self.connection, space, kinds="rvmpf").items()
-            }
+            tables = columns(self.connection, space, kinds="rvmpf")
+            if space == SERVED:
+                created = columns(self.connection, APPLICATION_SCHEMA, kinds="rvmpf")
+                tables |= {f"{APPLICATION_SCHEMA}.{name}": created[name] for name in created.keys() - DERIVED_TABLES}
+            return {table: [column.name for column in listed] for table, listed in tables.items()}
 
     def count(self, space: str, table: str) -> int:
         """See Snapshot."""

@@ -8,19 +8,22 @@ Rules:
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import Any, Final
 
 import psycopg
 from psycopg import sql as text
 
 from holdproof.db.migrate import MOVE_IN_PROGRESS
-from holdproof.db.postgres.catalogue import COMMIT_MARKS, columns, connect, has, ordered, translated
+from holdproof.db.postgres.catalogue import COMMIT_MARKS, columns, connect, has, lock_schema, ordered, translated
+from holdproof.db.postgres.login import SERVED
 from holdproof.db.postgres.snapshot import MOVING, read_table
+from holdproof.db.postgres.wire import APPLICATION_SCHEMA
 from holdproof.db.row_stream import RowStream
 from holdproof.errors import AlreadyExistsError, CorruptError, HoldproofError, InvalidInputError
 
 SPACES: Final = ("kernel", "membrane", "telemetry")
-_LOCK: Final = "SELECT pg_advisory_xact_lock(hashtext('holdproof schema'::text))"
+_SCHEMAS: Final = (*SPACES, APPLICATION_SCHEMA)
 
 
 def staged(space: str) -> str:
@@ -46,7 +49,7 @@ class PostgresTarget:
     def discard(self, space: str) -> None:
         """See Target."""
         with connect(self._url, MOVING) as connection, translated(), connection.transaction():
-            connection.execute(_LOCK)
+            lock_schema(connection, space)
             ledger = _ledger(connection, space)
             if ledger is not None and MOVE_IN_PROGRESS.name not in ledger:
                 raise AlreadyExistsError(f"the target is not empty: it has a {space} already", space=space)
@@ -142,10 +145,10 @@ def prepare(url: str, spaces: Sequence[str]) -> None:
     """Create an empty schema for each space; the remains of an earlier attempt are dropped."""
     discard(url)
     with connect(url) as connection, translated(), connection.transaction():
-        for space in spaces:
-            schema = text.Identifier(staged(space))
+        for schema in map(text.Identifier, map(staged, _schemas(spaces))):
             connection.execute(text.SQL("CREATE SCHEMA {}").format(schema))
             connection.execute(text.SQL("REVOKE ALL ON SCHEMA {} FROM PUBLIC").format(schema))
+        for space in spaces:
             # With this table the schema counts as Holdproof's, and opening it creates no roles of its name.
             connection.execute(
                 text.SQL(
@@ -158,8 +161,8 @@ def discard(url: str) -> None:
     """Drop what was staged; failures are ignored."""
     with suppress(HoldproofError), connect(url) as connection, translated():
         logins = _staged_logins(connection)
-        for space in SPACES:
-            connection.execute(text.SQL("DROP SCHEMA IF EXISTS {} CASCADE").format(text.Identifier(staged(space))))
+        for schema in _SCHEMAS:
+            connection.execute(text.SQL("DROP SCHEMA IF EXISTS {} CASCADE").format(text.Identifier(staged(schema))))
         for name in logins:
             connection.execute(text.SQL("DROP ROLE IF EXISTS {}").format(text.Identifier(name)))
 
@@ -181,25 +184,28 @@ def grant(url: str, space: str) -> None:
 
 
 def exchange(url: str, spaces: Sequence[str], aside: str) -> None:
-    """Replace the live schemas by the staged ones in one transaction.
+    """Replace the live schemas by the staged ones in one transaction; waits for who opens or migrates them.
 
     The old kernel is renamed to `aside`, the others to `aside` and their own name. A space that was not staged is
     moved aside all the same: it belongs to the store that is replaced.
     """
     with connect(url) as connection, translated(), connection.transaction():
-        connection.execute(_LOCK)
-        for space in SPACES:
-            if has(connection, space):
-                name = aside if space == "kernel" else f"{aside}_{space}"
-                connection.execute(
-                    text.SQL("ALTER SCHEMA {} RENAME TO {}").format(text.Identifier(space), text.Identifier(name))
-                )
-        for space in spaces:
-            connection.execute(
-                text.SQL("ALTER SCHEMA {} RENAME TO {}").format(text.Identifier(staged(space)), text.Identifier(space))
-            )
-        if "membrane" in spaces:
-            connection.execute(_MOVE_EXTENSION.format(aside=f"{aside}_membrane").encode())
+        for schema in filter(partial(has, connection), _SCHEMAS):
+            lock_schema(connection, schema)
+            _rename(connection, schema, aside if schema == "kernel" else f"{aside}_{schema}")
+        for schema in _schemas(spaces):
+            _rename(connection, staged(schema), schema)
+        if SERVED in spaces:
+            connection.execute(_MOVE_EXTENSION.format(aside=f"{aside}_{SERVED}").encode())
+
+
+def _rename(connection: "psycopg.Connection[Any]", schema: str, name: str) -> None:
+    connection.execute(text.SQL("ALTER SCHEMA {} RENAME TO {}").format(text.Identifier(schema), text.Identifier(name)))
+
+
+def _schemas(spaces: Sequence[str]) -> list[str]:
+    """Return the schemas of these spaces: applications create their tables beside the space that they use."""
+    return [*spaces, *([APPLICATION_SCHEMA] if SERVED in spaces else [])]
 
 
 # Without the right to make roles the schema's owner works alone.

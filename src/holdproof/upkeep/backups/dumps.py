@@ -121,7 +121,7 @@ class DumpSnapshot:
         tree = cast("dict[str, Any]", canonical.loads(b"".join(self._chunks(APPLICATION))))
         try:
             tables = {str(name): [str(column) for column in names] for name, names in tree["tables"]}
-            lists = {name: [*map(str, tree[name])] for name in ("before", "after", "extensions", "outside")}
+            lists = {name: [*map(str, tree[name])] for name in ("before", "after", "outside")}
             return ApplicationTables(tables=tables, **lists)
         except (KeyError, TypeError, ValueError) as error:
             raise FormatError(f"{APPLICATION} is not as a backup has it", file=APPLICATION) from error

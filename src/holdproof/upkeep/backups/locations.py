@@ -6,9 +6,8 @@ elsewhere has backups of its own: such parts are named in the manifest, in the a
 
 from pathlib import Path
 from typing import Final, NamedTuple
-from urllib.parse import parse_qsl, urlsplit
 
-from holdproof.config import Provider, redact
+from holdproof.config import Provider, redact, same_database
 from holdproof.db import Tx, sql
 from holdproof.store.context import Context
 
@@ -57,18 +56,6 @@ def _target(provider: Provider, relational: Provider, default: Path) -> tuple[st
         return provider.connection or relational.connection, default
     # In memory there is nothing to keep, but blobs and vectors still have their rows in the default file.
     return None, Path(provider.path).expanduser() if provider.path and provider.type == "sqlite" else default
-
-
-def same_database(one: str, other: str) -> bool:
-    """Whether two URLs name one database, whatever credentials they carry."""
-    return database_words(one) == database_words(other)
-
-
-def database_words(url: str) -> list[object]:
-    """Return what identifies a database in its URL: host, port, name and options, without credentials."""
-    parts = urlsplit(url)
-    options = sorted((name, value) for name, value in parse_qsl(parts.query) if name not in ("user", "password"))
-    return [parts.hostname, parts.port, parts.path, *options]
 
 
 _PLACES = sql("SELECT place, count(*) FROM blob_objects WHERE doomed_at IS NULL GROUP BY place ORDER BY place")

@@ -22,12 +22,12 @@ from contextlib import suppress
 from hashlib import sha256
 from pathlib import Path
 from typing import Final
+from urllib.parse import parse_qsl, urlsplit
 
 from holdproof import folders
 from holdproof.config import Paths
 from holdproof.content import disk
 from holdproof.errors import BusyError
-from holdproof.upkeep.backups import locations
 
 JOURNAL: Final = "restore.json"
 _LOCK: Final = "store.lock"
@@ -124,7 +124,10 @@ def settle(paths: Paths, origin: str, url: str) -> None:
 
 def _database_id(url: str) -> str:
     """Return a hash that identifies a database whatever credentials its URL carries."""
-    return sha256(json.dumps(locations.database_words(url)).encode()).hexdigest()
+    parts = urlsplit(url)
+    options = sorted((name, value) for name, value in parse_qsl(parts.query) if name not in ("user", "password"))
+    words = [parts.hostname, parts.port, parts.path, *options]
+    return sha256(json.dumps(words).encode()).hexdigest()
 
 
 def discard(paths: Paths) -> None:
