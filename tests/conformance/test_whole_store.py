@@ -2,7 +2,9 @@
 
 import json
 import shutil
+import uuid
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -11,10 +13,12 @@ import pytest
 from click.testing import CliRunner
 
 from harness.filling import populate
+from harness.servers import Seaweed
 from holdproof import errors, sync
 from holdproof.cli.app import app
 from holdproof.evidence import sequencer
 from holdproof.model.storage import TelemetryEvent
+from holdproof.storage.blobs import open_backend
 from holdproof.upkeep.backups import backup_list, manifest
 from tests.store_locations import StoreLocation, everything, submit
 
@@ -345,6 +349,30 @@ def test_what_is_not_in_the_home_is_named_in_manifest_answer_command_and_verdict
         report = store.verify.run(full=True, lock=False)
     assert report.verdict.word != "VALID"
     assert any("large" in each.row for each in report.findings)
+
+
+def test_blobs_in_a_bucket_are_named_and_a_machine_without_the_bucket_is_not_valid(
+    place: StoreLocation, elsewhere: StoreLocation, tmp_path: Path, seaweed: Seaweed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bucket = f"s3://t{uuid.uuid4().hex[:12]}"
+    with closing(open_backend(bucket, **seaweed.options)) as backend:
+        backend.put_bytes(backend.stage(b"makes the bucket"), "seed")
+    for name, value in seaweed.options.items():
+        monkeypatch.setenv(f"AWS_{name.upper()}", value)
+    (place.home / "config").mkdir(parents=True)
+    settings = f"providers: {{blob: {{type: s3, connection: '{bucket}'}}}}\n"
+    (place.home / "config" / "config.yaml").write_text(settings)
+    with place.open() as store:
+        store.blobs.put("large", _LARGE)
+    made = place.backup(tmp_path / "backup")
+    assert made.outside == [f"1 blobs: {bucket}"]
+    assert elsewhere.restore(tmp_path / "backup").outside == made.outside
+    with elsewhere.open() as store:
+        assert store.verify.run(lock=False).verdict.word != "VALID"
+    (elsewhere.home / "config" / "config.yaml").write_text(settings)
+    with elsewhere.open() as store:
+        assert store.blobs.get("large") == _LARGE
+    elsewhere.sound()
 
 
 # --- copies ------------------------------------------------------------------------------------------------------

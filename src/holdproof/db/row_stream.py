@@ -1,6 +1,7 @@
-"""The rows of one table on their way from one place to another."""
+"""Tables on their way from one place to another: the rows of one, and what defines those of applications."""
 
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
 
 from holdproof.db.tx import Row
 
@@ -17,3 +18,13 @@ class RowStream:
 
     def __iter__(self) -> Iterator[Row]:
         return self._rows()
+
+
+@dataclass(frozen=True, slots=True)
+class ApplicationTables:
+    """What applications created: statements to run before the rows, tables with their columns, statements after."""
+
+    before: list[str] = field(default_factory=list)
+    tables: dict[str, list[str]] = field(default_factory=dict)
+    after: list[str] = field(default_factory=list)
+    outside: list[str] = field(default_factory=list)

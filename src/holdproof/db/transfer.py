@@ -1,4 +1,4 @@
-"""One stream for backup, restore, copy and move: a `Snapshot` of a store's tables fills a `Target`.
+"""One stream for backup, restore, copy and move: a `TableSnapshot` of a store's tables fills a `Target`.
 
 A snapshot is a database at one moment (SQLite files, schemas of a server) or a backup on disk. A target is a database,
 or the files of a backup. A *space* is one database of a store: `kernel`, `membrane` (application tables), `telemetry`.
@@ -29,7 +29,7 @@ Columns = Mapping[str, list[str]]
 """The columns of each table."""
 
 
-class Snapshot(Protocol):
+class TableSnapshot(Protocol):
     """The tables of a store at one moment."""
 
     spaces: list[str]
@@ -56,7 +56,7 @@ class Snapshot(Protocol):
         ...
 
 
-class LockedSource(Snapshot, Protocol):
+class LockedSource(TableSnapshot, Protocol):
     """A database that is moved: locked exclusively until it is sealed, or released unchanged."""
 
     def tx(self, space: str) -> Tx:
@@ -92,7 +92,7 @@ class DatabaseTarget(Target, Protocol):
         ...
 
     def tables(self, space: str) -> dict[str, list[str]]:
-        """See Snapshot."""
+        """See TableSnapshot."""
         ...
 
     def remove_mark(self, space: str) -> None:

@@ -12,7 +12,6 @@ Rules:
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from typing import Any, Final, LiteralString
 
 import psycopg
@@ -26,23 +25,13 @@ from holdproof.db.postgres.login import SERVED
 from holdproof.db.postgres.snapshot import PostgresSnapshot, read_table
 from holdproof.db.postgres.transfer import load_table, staged
 from holdproof.db.postgres.wire import APPLICATION_SCHEMA
-from holdproof.db.row_stream import RowStream
+from holdproof.db.row_stream import ApplicationTables, RowStream
 from holdproof.db.tx import DERIVED_TABLES
 from holdproof.errors import CorruptError
 
 SCHEMA: Final = APPLICATION_SCHEMA
 _OURS: Final = [*DERIVED_TABLES]
 """What Holdproof keeps in that schema: it follows from other rows."""
-
-
-@dataclass(frozen=True, slots=True)
-class ApplicationTables:
-    """What applications created: statements to run before the rows, tables with their columns, statements after."""
-
-    before: list[str] = field(default_factory=list)
-    tables: dict[str, list[str]] = field(default_factory=dict)
-    after: list[str] = field(default_factory=list)
-    outside: list[str] = field(default_factory=list)
 
 
 class ApplicationSnapshot:
@@ -78,8 +67,9 @@ def _login(owner: "psycopg.Connection[Any]") -> dict[str, str]:
     [(table,)] = owner.execute("SELECT to_regclass('membrane.membrane_login')").fetchall()
     if table is None:
         return {}
-    rows = owner.execute("SELECT name, password FROM membrane.membrane_login").fetchall()
-    return dict(zip(("user", "password"), rows[0], strict=True)) if rows else {}
+    for name, password in owner.execute("SELECT name, password FROM membrane.membrane_login").fetchall():
+        return {"user": name, "password": password}
+    return {}
 
 
 # --- reading definitions -----------------------------------------------------------------------------------------

@@ -31,7 +31,7 @@ _SETTINGS: Final = {
 }
 
 
-class Column(NamedTuple):
+class TableColumn(NamedTuple):
     """A column of a table and the name of its type."""
 
     name: str
@@ -115,7 +115,7 @@ def exists(url: str, schema: str = "kernel") -> bool:
         return has(connection, schema)
 
 
-def columns(connection: "psycopg.Connection[Any]", schema: str, kinds: str = "r") -> dict[str, list[Column]]:
+def columns(connection: "psycopg.Connection[Any]", schema: str, kinds: str = "r") -> dict[str, list[TableColumn]]:
     """Return the tables of a schema and their columns, without the connections' own; `kinds` as in pg_class."""
     rows = connection.execute(
         "SELECT c.relname, a.attname, format_type(a.atttypid, a.atttypmod) FROM pg_class c"
@@ -124,9 +124,9 @@ def columns(connection: "psycopg.Connection[Any]", schema: str, kinds: str = "r"
         " ORDER BY c.relname, a.attnum",
         (schema, list(kinds), COMMIT_MARKS),
     ).fetchall()
-    tables: dict[str, list[Column]] = {}
+    tables: dict[str, list[TableColumn]] = {}
     for table, column, type_name in rows:
-        tables.setdefault(table, []).append(Column(column, type_name))
+        tables.setdefault(table, []).append(TableColumn(column, type_name))
     return tables
 
 

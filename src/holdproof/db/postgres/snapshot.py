@@ -18,7 +18,7 @@ from holdproof.db.clock import system_random
 from holdproof.db.migrate import MOVED, applied
 from holdproof.db.postgres.catalogue import (
     COMMIT_MARKS,
-    Column,
+    TableColumn,
     columns,
     connect,
     has,
@@ -46,7 +46,7 @@ class Exclusions(NamedTuple):
 
 
 class PostgresSnapshot:
-    """Schemas of a store as they were at one moment; see Snapshot."""
+    """Schemas of a store as they were at one moment; see TableSnapshot."""
 
     def __init__(
         self, connection: "psycopg.Connection[Any]", name: str, txs: Mapping[str, Tx], without: Exclusions
@@ -59,20 +59,20 @@ class PostgresSnapshot:
         self.spaces = list(txs)
 
     def ledger(self, space: str) -> dict[str, str]:
-        """See Snapshot."""
+        """See TableSnapshot."""
         return applied(self._txs[space])
 
     def tx(self, space: str) -> Tx:
-        """See Snapshot."""
+        """See TableSnapshot."""
         return self._txs[space]
 
-    def columns(self, space: str) -> dict[str, list[Column]]:
+    def columns(self, space: str) -> dict[str, list[TableColumn]]:
         """Return every table with the names and types of its columns."""
         with translated():
             return columns(self.connection, space)
 
     def tables(self, space: str) -> dict[str, list[str]]:
-        """See Snapshot; views and foreign tables are listed too, so that nothing is left out unnoticed.
+        """See TableSnapshot; views and foreign tables are listed too, so that nothing is left out unnoticed.
 
         Tables that applications created belong to the space that they use; they are listed with their schema.
         """
@@ -84,20 +84,20 @@ class PostgresSnapshot:
             return {table: [column.name for column in listed] for table, listed in tables.items()}
 
     def count(self, space: str, table: str) -> int:
-        """See Snapshot."""
+        """See TableSnapshot."""
         with translated():
             query = text.SQL("SELECT count(*) FROM {}").format(text.Identifier(space, table))
             [(number,)] = self.connection.execute(query).fetchall()
             return int(number)
 
     def rows(self, space: str, table: str, columns: list[str]) -> RowStream:
-        """See Snapshot."""
+        """See TableSnapshot."""
         without = self._without if space == "kernel" else Exclusions()
         # By the first column: entries of the log are read back in this order.
         return read_table(self.connection, text.Identifier(space, table), columns, without, table=table, order=1)
 
     def counters(self, space: str) -> dict[str, int]:
-        """See Snapshot."""
+        """See TableSnapshot."""
         return {name.partition(".")[0]: last for name, last in self.sequences(space).items()}
 
     def sequences(self, space: str) -> dict[str, int]:
@@ -106,7 +106,7 @@ class PostgresSnapshot:
             return sequences(self.connection, space)
 
     def seal(self, to: str) -> None:
-        """See Snapshot; all spaces in one commit."""
+        """See TableSnapshot; all spaces in one commit."""
         with translated():
             for space in self.spaces:
                 self.connection.execute(

@@ -22,38 +22,38 @@ _TABLES = (
 
 
 class SqliteSnapshot:
-    """Files of a store, locked for a move or those of a backup; see Snapshot and LockedSource."""
+    """Files of a store, locked for a move or those of a backup; see TableSnapshot and LockedSource."""
 
     def __init__(self, connections: Mapping[str, apsw.Connection]) -> None:
         self._connections = connections
         self.spaces = list(connections)
 
     def ledger(self, space: str) -> dict[str, str]:
-        """See Snapshot."""
+        """See TableSnapshot."""
         return applied(self.tx(space))
 
     def tx(self, space: str) -> Tx:
-        """See Snapshot."""
+        """See TableSnapshot."""
         return SqliteTx(self._connections[space], system_clock, system_random)
 
     def tables(self, space: str) -> dict[str, list[str]]:
-        """See Snapshot."""
+        """See TableSnapshot."""
         return _tables(self._connections[space])
 
     def count(self, space: str, table: str) -> int:
-        """See Snapshot."""
+        """See TableSnapshot."""
         return int(self._connections[space].execute(f'SELECT count(*) FROM "{table}"').get)  # noqa: S608
 
     def rows(self, space: str, table: str, columns: list[str]) -> RowStream:
-        """See Snapshot."""
+        """See TableSnapshot."""
         return _rows(self._connections[space], table, columns)
 
     def counters(self, space: str) -> dict[str, int]:
-        """See Snapshot."""
+        """See TableSnapshot."""
         return _counters(self._connections[space])
 
     def seal(self, to: str) -> None:
-        """See Snapshot."""
+        """See TableSnapshot."""
         for connection in self._connections.values():
             tx = SqliteTx(connection, system_clock, system_random)
             if MOVED not in applied(tx):

@@ -84,12 +84,12 @@ def _ledger(target: str | Path, paths: Paths) -> dict[str, str] | None:
 def run(journey: CopyPlan, context: Context, tell: Progress, *, dry_run: bool) -> Copied:
     """Copy an open store; in a dry run the backup is made and verified, and removed again."""
     journey.target_paths.create()
-    with _staged(context, journey.target_paths, tell) as (folder, made):
-        if made.outside:
+    with _staged(context, journey.target_paths, tell) as (folder, staged_backup):
+        if outside := staged_backup.outside:
             raise InvalidInputError(
-                f"a copy would share these parts with its source, or lack them: {'; '.join(made.outside)}. Move the"
-                " store, or restore a backup where these parts have a copy of their own",
-                outside=made.outside,
+                f"a copy would share these parts with its source, or lack them: {'; '.join(outside)}. Move the store,"
+                " or restore a backup where these parts have a copy of their own",
+                outside=outside,
             )
         request = RestoreRequest(folder, dry_run=dry_run, progress=tell)
         restored = restore.restore(journey.target_paths, journey.target, request)

@@ -1,4 +1,4 @@
-"""The tables of a server's store as files of a backup: a `Target` that writes them, a `Snapshot` that reads them.
+"""The tables of a server's store as files of a backup: a `Target` that writes them, a `TableSnapshot` that reads them.
 
 `<space>/<table>.copy` is COPY's text of one table. `membrane/application.json` has the definitions of tables that
 applications created, and their rows are in `membrane/application/<n>.copy`, numbered in the order of that file. They
@@ -11,20 +11,17 @@ from dataclasses import asdict
 from hashlib import sha256
 from itertools import count
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import Any, Final, cast
 
 from holdproof.content import disk
 from holdproof.crypto import canonical, keys
 from holdproof.db import copy_text
-from holdproof.db.row_stream import RowStream
+from holdproof.db.row_stream import ApplicationTables, RowStream
 from holdproof.errors import CorruptError, FormatError
 from holdproof.evidence.tree import LogState
 from holdproof.model.backup import Manifest
 from holdproof.upkeep.backups import stream
 from holdproof.upkeep.verification.log_check import LogKey, StoreParts
-
-if TYPE_CHECKING:
-    from holdproof.db.postgres.application import ApplicationTables
 
 FOLDERS: Final = ("kernel", "membrane", "telemetry")
 APPLICATION: Final = "membrane/application.json"
@@ -46,7 +43,7 @@ class DumpTarget:
         for table in tables:
             _write(self._folder / space / f"{table}.copy", rows[table])
 
-    def fill_application(self, application: "ApplicationTables", rows: Mapping[str, RowStream]) -> None:
+    def fill_application(self, application: ApplicationTables, rows: Mapping[str, RowStream]) -> None:
         """Write definitions and rows of the tables that applications created."""
         folder = self._folder / "membrane" / "application"
         folder.mkdir(mode=0o700, parents=True)
@@ -68,7 +65,7 @@ def _write(path: Path, rows: RowStream) -> None:
 
 
 class DumpSnapshot:
-    """Reads the tables of a backup; see Snapshot. Every file is compared with the manifest while it is read."""
+    """Reads the tables of a backup; see TableSnapshot. Every file is compared with the manifest while it is read."""
 
     def __init__(self, folder: Path, manifest: Manifest) -> None:
         self._folder = folder
@@ -76,21 +73,21 @@ class DumpSnapshot:
         self.spaces = [space for space in FOLDERS if space in manifest.tables]
 
     def ledger(self, space: str) -> dict[str, str]:
-        """See Snapshot."""
+        """See TableSnapshot."""
         return dict(self._manifest.migrations.get(space, {}))
 
     def tables(self, space: str) -> dict[str, list[str]]:
-        """See Snapshot."""
+        """See TableSnapshot."""
         listed = self._manifest.tables[space]
         return {table: [name for name, _ in listed[table]] for table in listed}
 
     def count(self, space: str, table: str) -> int:
-        """See Snapshot."""
+        """See TableSnapshot."""
         del space, table
         return 0
 
     def rows(self, space: str, table: str, columns: list[str]) -> RowStream:
-        """See Snapshot; `columns` are all of the table's, in its order."""
+        """See TableSnapshot; `columns` are all of the table's, in its order."""
         listed = self._manifest.tables.get(space, {}).get(table)
         if listed is None or [name for name, _ in listed] != columns:
             raise CorruptError(f"the backup has no table {table} with these columns", table=table)
@@ -99,7 +96,7 @@ class DumpSnapshot:
         return RowStream(lambda: copy_text.parse(self._chunks(name), types), lambda: self._chunks(name))
 
     def counters(self, space: str) -> dict[str, int]:
-        """See Snapshot."""
+        """See TableSnapshot."""
         listed = self._manifest.sequences.get(space, {})
         return {name.partition(".")[0]: int(last) for name, last in listed.items()}
 
@@ -111,13 +108,10 @@ class DumpSnapshot:
         rows = [dict(zip(columns, row, strict=True)) for row in self.rows("kernel", stream.PENDING, columns)]
         return [(row["id"], row["ver"], row["leaf"]) for row in sorted(rows, key=lambda row: int(row["seq"]))]
 
-    def application(self) -> "ApplicationTables | None":
+    def application(self) -> ApplicationTables | None:
         """Return the definitions of the tables that applications created; None if the backup has none."""
         if APPLICATION not in self._manifest.files:
             return None
-        # Imported here: an optional extra, and only a server's backup has such a file.
-        from holdproof.db.postgres.application import ApplicationTables  # noqa: PLC0415
-
         tree = cast("dict[str, Any]", canonical.loads(b"".join(self._chunks(APPLICATION))))
         try:
             tables = {str(name): [str(column) for column in names] for name, names in tree["tables"]}
@@ -131,7 +125,7 @@ class DumpSnapshot:
         application = self.application()
         return [] if application is None else [*application.tables]
 
-    def application_rows(self, application: "ApplicationTables") -> dict[str, RowStream]:
+    def application_rows(self, application: ApplicationTables) -> dict[str, RowStream]:
         """Return the rows of each table that applications created, as COPY text."""
         return {
             table: _text_only(self, f"membrane/application/{number}.copy")

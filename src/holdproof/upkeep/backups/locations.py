@@ -8,10 +8,11 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from holdproof.config import Provider, redact, same_database
-from holdproof.db import Tx, sql
+from holdproof.db import Tx, migrate, sql
 from holdproof.store.context import Context
 
 _FOLDER_KIND: Final = "files"
+_MIGRATION: Final = "0003_blobs"
 _CONFIGURED: Final = {"filesystem": _FOLDER_KIND, "s3": "s3", "ipfs": "ipfs"}
 
 
@@ -66,7 +67,10 @@ def blobs_outside(context: Context, tx: Tx) -> list[str]:
     provider = context.settings.providers["blob"]
     folder = Path(provider.path).expanduser() if provider.path else context.paths.blobs
     configured = provider.connection or str(folder)
-    outside = []
+    outside: list[str] = []
+    # Application tables that nobody has opened since an older version have no such table yet.
+    if _MIGRATION not in migrate.applied(tx):
+        return outside
     for place, count in tx.all(_PLACES):
         if place == _FOLDER_KIND and folder == context.paths.blobs:
             continue

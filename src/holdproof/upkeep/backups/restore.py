@@ -34,7 +34,7 @@ from holdproof.db import MEMORY, Database, Tx, open_database, transfer
 from holdproof.db.migrate import MOVED
 from holdproof.db.sqlite import snapshot
 from holdproof.db.sqlite.transfer import open_files
-from holdproof.db.transfer import Snapshot
+from holdproof.db.transfer import TableSnapshot
 from holdproof.errors import (
     BusyError,
     HoldproofError,
@@ -237,7 +237,7 @@ _IN_SERVER = {KERNEL: "kernel", "membrane.db": "membrane"}
 @contextmanager
 def _snapshot(
     source: Path, folder: Path, backup: OpenedBackup | None, current: ReplacedStore, request: RestoreRequest
-) -> Iterator[tuple[Snapshot, list[str]]]:
+) -> Iterator[tuple[TableSnapshot, list[str]]]:
     """Stage the files of a source, and open its tables: those of a server's backup, or its SQLite files.
 
     Yields the snapshot and the spaces that become schemas. Telemetry in a file stays one, as it is by default.

@@ -8,7 +8,7 @@ from holdproof.content import encryption
 from holdproof.db import Database, Tx, migrate, open_database
 from holdproof.db.postgres import application, catalogue, transfer
 from holdproof.db.postgres.snapshot import open_snapshot
-from holdproof.db.transfer import Snapshot
+from holdproof.db.transfer import TableSnapshot
 from holdproof.errors import BusyError, HoldproofError
 from holdproof.evidence import erasures as erased
 from holdproof.model.progress import Progress
@@ -52,7 +52,7 @@ def refuse_open(url: str) -> None:
 
 
 @contextmanager
-def loaded(url: str, snapshot: Snapshot, spaces: list[str], progress: Progress) -> Iterator[Database]:
+def loaded(url: str, snapshot: TableSnapshot, spaces: list[str], progress: Progress) -> Iterator[Database]:
     """Load the tables of a snapshot into staged schemas and open the kernel's; dropped unless they were exchanged."""
     transfer.prepare(url, spaces)
     try:
@@ -71,7 +71,7 @@ def loaded(url: str, snapshot: Snapshot, spaces: list[str], progress: Progress) 
         transfer.discard(url)
 
 
-def _load(url: str, snapshot: Snapshot, space: str, progress: Progress) -> None:
+def _load(url: str, snapshot: TableSnapshot, space: str, progress: Progress) -> None:
     """Fill one staged schema: its tables as they were when the snapshot was taken, then migrated to this version."""
     steps = migrate.shipped(space)
     _open(url, space, staging.steps_of(snapshot, space)).close()

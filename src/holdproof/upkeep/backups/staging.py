@@ -12,7 +12,7 @@ from holdproof.db.migrate import MOVED
 from holdproof.db.sqlite import check_file
 from holdproof.db.sqlite import snapshot as sqlite_snapshot
 from holdproof.db.sqlite.transfer import SqliteTarget
-from holdproof.db.transfer import Snapshot
+from holdproof.db.transfer import TableSnapshot
 from holdproof.errors import ConflictError, CorruptError, MovedError, NewerStoreError, NotFoundError, ProofError
 from holdproof.executors.sync_executor import SyncExecutor
 from holdproof.model.backup import Manifest
@@ -101,7 +101,7 @@ def _pour_dump(snapshot: DumpSnapshot, folder: Path, tell: Progress) -> None:
         sqlite_snapshot.flatten(path)
 
 
-def steps_of(snapshot: Snapshot, space: str) -> list[Migration]:
+def steps_of(snapshot: TableSnapshot, space: str) -> list[Migration]:
     """Return the migrations that a space of a snapshot has; NewerStoreError for one that is unknown here."""
     ledger = snapshot.ledger(space)
     steps = migrate.shipped(space)

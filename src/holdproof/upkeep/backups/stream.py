@@ -16,7 +16,7 @@ from holdproof.db import Row
 from holdproof.db.clock import system_random
 from holdproof.db.migrate import MOVE_IN_PROGRESS
 from holdproof.db.row_stream import RowStream
-from holdproof.db.transfer import DatabaseTarget, Snapshot
+from holdproof.db.transfer import DatabaseTarget, TableSnapshot
 from holdproof.db.tx import DERIVED_TABLES, MIGRATED_TABLES
 from holdproof.errors import CorruptError, InvalidInputError
 from holdproof.model.progress import Progress
@@ -30,7 +30,7 @@ _LEDGER: Final = "schema_migrations"
 _ADAPTED: Final = frozenset({"vectors", "vector_facts"})
 
 
-def tables(snapshot: Snapshot, space: str) -> dict[str, list[str]]:
+def tables(snapshot: TableSnapshot, space: str) -> dict[str, list[str]]:
     """Return the tables of a space that a transfer carries, with their columns."""
     derived = DERIVED_TABLES | {PENDING}
     return {table: names for table, names in snapshot.tables(space).items() if table not in derived}
@@ -51,7 +51,7 @@ def _refuse_strange(names: Set[str]) -> None:
 
 
 def pour(
-    snapshot: Snapshot,
+    snapshot: TableSnapshot,
     target: DatabaseTarget,
     space: str,
     columns: Mapping[str, list[str]],
