@@ -17,6 +17,7 @@ Rules:
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
+from operator import attrgetter
 from typing import Any, Final, Generic, TypeVar
 
 from holdproof.db import Query, Row, Tx, sql
@@ -67,8 +68,10 @@ class Table(Generic[T]):
         self.projection = Projection(name, version, logged)
         self._value = value
         aliases = columns or {}
+        names = [each.name for each in fields(value)]  # type: ignore[arg-type]
         # A dataclass's fields, by the columns they are read from.
-        self._shown = tuple(aliases.get(each.name, column_of(each.name)) for each in fields(value))  # type: ignore[arg-type]
+        self._shown = tuple(aliases.get(name, column_of(name)) for name in names)
+        self._cells: Callable[[T], tuple[Any, ...]] = attrgetter(*names)
         self._loads = tuple((loads or {}).get(column) for column in self._shown)
         self._is_plain = not any(self._loads)
         self.columns = tuple(dict.fromkeys((*self._shown, *logged)))
@@ -119,7 +122,7 @@ class Table(Generic[T]):
     def to_columns(self, value: T) -> dict[str, Any]:
         """Return a value by column; only for tables whose columns are stored as they are shown."""
         assert self._is_plain, "a value that is stored otherwise is written by column"
-        return {column: getattr(value, each.name) for column, each in zip(self._shown, fields(value), strict=True)}  # type: ignore[arg-type]
+        return dict(zip(self._shown, self._cells(value), strict=True))
 
     def record(self, row: Row) -> StoredRecord[T]:
         """Return a row that was selected with `leaf`, ready to be changed."""
