@@ -3,6 +3,7 @@
 import logging
 from collections.abc import Callable, Collection, Sequence
 from functools import partial
+from typing import Final
 
 from holdproof.content import encryption
 from holdproof.crypto.checkpoint import SignedCheckpoint
@@ -21,8 +22,10 @@ _log = logging.getLogger("holdproof.evidence")
 
 KEYRING = Projection("keyring", 1, ("keyid", "role", "alg", "public", "statement", "revoked_from", "added_at"))
 SCHEMA = Projection("schema_migrations", 1, ("name", "sha256", "applied_at"))
-logged_tables.register(KEYRING, kinds=("key",), key="keyid")
-logged_tables.register(SCHEMA, kinds=("schema",), key="name")
+LOGGED: Final = (
+    logged_tables.describe(KEYRING, kinds=("key",), key="keyid"),
+    logged_tables.describe(SCHEMA, kinds=("schema",), key="name"),
+)
 
 
 def start(

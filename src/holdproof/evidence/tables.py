@@ -57,7 +57,7 @@ class Table(Generic[T]):
         loads: Mapping[str, Callable[[Any], Any]] | None = None,
         version: int = 1,
     ) -> None:
-        """Describe a table and put it under verification.
+        """Describe a table.
 
         `columns` names the columns of fields that are called otherwise; `loads` says how columns are read that are not
         stored as they are shown, such as JSON.
@@ -77,8 +77,7 @@ class Table(Generic[T]):
         self.columns = tuple(dict.fromkeys((*self._shown, *logged)))
         # Verification walks a table by its key, from before every key: row numbers are positive, texts not empty.
         self.first: str | int = -1 if key == "id" and _is_number(value, "id") else ""
-        logged_tables.register(self.projection, kinds=(kind, IMPORTED), key=key, first=self.first)
-        TABLES.append(self)
+        self.logged = logged_tables.describe(self.projection, kinds=(kind, IMPORTED), key=key, first=self.first)
 
     # --- texts of SQL ---
 
@@ -146,10 +145,6 @@ class Table(Generic[T]):
         mark = leaves.stamp(tx, self.kind, self.projection, row, leaf_id=record.leaf_id, leaf_ver=version, ns=row["ns"])
         tx.execute(query, **row, leaf_id=mark.leaf_id, leaf_ver=mark.leaf_ver, leaf_salt=mark.leaf_salt, expect=1)
         return self.from_columns(row)
-
-
-TABLES: Final[list[Table[Any]]] = []
-"""Every table that has a descriptor."""
 
 
 def _is_number(value: type, field: str) -> bool:
