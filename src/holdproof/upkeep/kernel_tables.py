@@ -15,13 +15,14 @@ from holdproof.memory.skills import skills
 from holdproof.runtime import agents, audit, contexts, escalation_rows, feedback, flows, ledger, state, steps
 
 TABLES: Final = (
-    *(agents.AGENTS, audit.AUDIT, contexts.CONTEXT, escalation_rows.ESCALATIONS, feedback.FEEDBACK, flows.FLOWS),
+    *(agents.AGENTS, audit.AUDIT, contexts.CONTEXT, escalation_rows.ESCALATIONS, evaluations.EVALUATIONS),
+    *(feedback.FEEDBACK, flows.FLOWS),
     *(flows.TRANSITIONS, import_records.IMPORTED_ROWS, ledger.LEDGER, state.STATE, steps.STEPS, tokens.TOKENS),
 )
 """The logged tables whose rows are read and written through a descriptor."""
 _LOGGED: Final[tuple[LoggedTable, ...]] = (
     *(table.logged for table in TABLES),
-    *(*erasures.LOGGED, *evaluations.LOGGED, *lockdown.LOGGED, *prunings.LOGGED, *restores.LOGGED, *startup.LOGGED),
+    *(*erasures.LOGGED, *lockdown.LOGGED, *prunings.LOGGED, *restores.LOGGED, *startup.LOGGED),
     *(*commits.LOGGED, *refs.LOGGED, *skills.LOGGED),
 )
 
