@@ -77,7 +77,12 @@ def one_of(what: str, value: Any, allowed: Collection[str]) -> str:
 
 def member(what: str, kind: type[E], value: Any) -> E:
     """Validate one of the words of an enumeration, and return it as its member."""
-    return kind(one_of(what, value, [*kind]))
+    # Asked for, not looked up: an enumeration may know other words for its members.
+    try:
+        return kind(value)
+    except ValueError as error:
+        message = f"{what} is one of {', '.join(kind)}, not {value!r}"
+        raise InvalidInputError(message, field=what, value=_excerpt(value)) from error
 
 
 def to_json(what: str, value: Any, encode: Callable[[Any], str] = _ASCII_JSON) -> str:
