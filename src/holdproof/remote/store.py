@@ -19,7 +19,7 @@ from holdproof.model.namespaces import MAIN
 from holdproof.model.status import Check, Status
 from holdproof.remote.exchange import Exchange, Send, call
 from holdproof.remote.flow_functions import Registry, RemoteFunction
-from holdproof.remote.remote_contexts import FLOW, TRANSACTION, RemoteBlock, Wire
+from holdproof.remote.remote_contexts import RemoteBlock, Wire
 from holdproof.remote.transport import AsyncTransport, SyncTransport
 from holdproof.runtime.leases import LEASE_S
 
@@ -34,7 +34,7 @@ class RemoteMethod(Generic[Wire]):
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Run the method on the server."""
         perform = self._wire.stream if self._entry.streams else self._wire.run
-        return perform(call(self._entry, args, kwargs))
+        return perform(call(self._entry, args, kwargs, self._wire.check_functions))
 
     @property
     def __signature__(self) -> Signature:
@@ -77,7 +77,8 @@ class RemoteFlows(RemoteResource[Wire]):
     def run(self, agent_id: str | None = None, *, resume: str | None = None, **opening: Any) -> RemoteBlock[Wire]:
         """A new flow of an agent as a block, or one to resume; `opening` is what `flows.start` takes, and `lease_s`."""
         arguments = {"agent_id": agent_id, "resume": resume, **opening}
-        return RemoteBlock(self._wire, "/v1/flows/run", {k: v for k, v in arguments.items() if v is not None}, FLOW)
+        passed = {name: value for name, value in arguments.items() if value is not None}
+        return RemoteBlock(self._wire, "/v1/flows/run", passed, "flow")
 
 
 class RemoteTables(RemoteResource[Wire]):
@@ -85,7 +86,7 @@ class RemoteTables(RemoteResource[Wire]):
 
     def transaction(self, **options: Any) -> RemoteBlock[Wire]:
         """Several calls as one: committed at the end, rolled back by an exception."""
-        return RemoteBlock(self._wire, "/v1/relational/transaction", options, TRANSACTION)
+        return RemoteBlock(self._wire, "/v1/relational/transaction", options, "transaction")
 
 
 class RemoteResources(Generic[Wire]):
@@ -122,7 +123,7 @@ class RemoteResources(Generic[Wire]):
         """Register a function as a flow, so that `flows.recover` can run it again on any worker."""
         defaults = {"agent_id": agent, **opening}
         return lambda fn: self._registry.register(
-            RemoteFunction(name or fn.__name__, version, lease_s, agent, fn), defaults
+            RemoteFunction(fn.__name__ if name is None else name, version, lease_s, agent, fn), defaults
         )
 
 
