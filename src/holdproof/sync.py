@@ -1,11 +1,10 @@
 """The sync client: `with holdproof.sync.open() as store`, and what is done with a store that is closed."""
 
 from pathlib import Path
-from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from holdproof.api import Resources
-from holdproof.executors import SyncExecutor
+from holdproof.executors import SyncClosing, SyncExecutor
 from holdproof.model.status import Check, Status
 from holdproof.storage.executors import SyncStorageExecutor
 from holdproof.storage.open_stores import OpenStores
@@ -30,7 +29,7 @@ if TYPE_CHECKING:
     from holdproof.remote import SyncRemote
 
 
-class Holdproof(SyncExecutor, Resources[SyncExecutor]):
+class Holdproof(SyncExecutor, SyncClosing, Resources[SyncExecutor]):
     """An open store for threads. Close it, or use it as a context manager."""
 
     def __init__(self, core: Store, ns: str | None = None) -> None:
@@ -50,14 +49,6 @@ class Holdproof(SyncExecutor, Resources[SyncExecutor]):
     def close(self) -> None:
         """Finish queued work and close; may be called twice."""
         self.core.close()
-
-    def __enter__(self) -> "Holdproof":
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
 
 def open(home: str | Path | None = None, url: str | None = None, *, ns: str | None = None, **options: Any) -> Holdproof:

@@ -5,7 +5,7 @@ that answers item by item (`stream`). A `Resource` declares its methods once for
 """
 
 from holdproof.executors.async_executor import AsyncExecutor
-from holdproof.executors.blocks import ContextBlock
+from holdproof.executors.blocks import AsyncClosing, ContextBlock, SyncClosing
 from holdproof.executors.driver import AsyncRunner, SyncRunner
 from holdproof.executors.exposure import OWN_AGENT, OWN_ESCALATION, OWN_FLOW, AgentRule, Exposure, owns
 from holdproof.executors.methods import (
@@ -34,6 +34,7 @@ __all__ = [
     "AgentRule",
     "Exposure",
     "owns",
+    "AsyncClosing",
     "AsyncExecutor",
     "AsyncRunner",
     "ContextBlock",
@@ -45,6 +46,7 @@ __all__ = [
     "Runs",
     "RunsWith",
     "StreamsWith",
+    "SyncClosing",
     "SyncExecutor",
     "SyncRunner",
     "Method",

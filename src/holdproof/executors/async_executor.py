@@ -59,7 +59,7 @@ class AsyncExecutor(AsyncRunner):
 
     def performer(self) -> DatabasePerformer:
         """See AsyncRunner."""
-        return DatabasePerformer(self.database, self._carry_out)
+        return _AsyncPerformer(self)
 
     def call_in_thread(self, fn: Callable[[], T]) -> "asyncio.Future[T]":
         """Call a function that may block, in one of the running loop's own threads."""
@@ -87,19 +87,12 @@ class AsyncExecutor(AsyncRunner):
         loop = get_running_loop()
         return alive.setdefault(loop, LoopDelivery(loop, self.database))
 
-    async def _carry_out(self, effect: Effect, performer: DatabasePerformer) -> Any:
-        match effect:
-            case Write(fn):
-                return await self.write(fn)
-            case Read(fn, long):
-                # Through `read` where possible: subclasses count and refuse operations there.
-                return await (self._delivery().read(fn, inline=False) if long else self.read(fn))
-            case Call(call):
-                return await self.call(call)
-            case Wait(topic):
-                return await self._wait(topic, performer.since, performer.wait_s(effect))
+    def read_on_reader(self, fn: Callable[[Tx], T]) -> "asyncio.Future[T]":
+        """Run a reading function on a reader thread, however short it is."""
+        return self._delivery().read(fn, inline=False)
 
-    async def _wait(self, topic: str, since: int, seconds: float) -> bool:
+    async def wait(self, topic: str, since: int, seconds: float) -> bool:
+        """Sleep until the topic is signalled, if it was not since the epoch `since`; return whether it was."""
         loop = get_running_loop()
         woken = asyncio.Event()
 
@@ -116,3 +109,26 @@ class AsyncExecutor(AsyncRunner):
         finally:
             self.database.topics.unsubscribe(topic, wake)
         return True
+
+
+class _AsyncPerformer(DatabasePerformer):
+    """Awaits the effects of one run."""
+
+    def __init__(self, executor: AsyncExecutor) -> None:
+        super().__init__(executor.database)
+        self._executor = executor
+
+    async def perform(self, effect: Effect) -> Any:
+        """See Performer."""
+        match effect:
+            case Write(fn):
+                self.look()
+                return await self._executor.write(fn)
+            case Read(fn, long):
+                self.look()
+                # Through `read` where possible: subclasses count and refuse operations there.
+                return await (self._executor.read_on_reader(fn) if long else self._executor.read(fn))
+            case Call(call):
+                return await self._executor.call(call)
+            case Wait(topic):
+                return await self._executor.wait(topic, self.since, self.wait_s(effect))

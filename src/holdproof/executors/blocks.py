@@ -1,8 +1,8 @@
-"""Blocks: what `with` enters on a sync client, and `async with` on an async one."""
+"""What `with` enters on a sync client, and `async with` on an async one: blocks, and the clients themselves."""
 
 from abc import ABC, abstractmethod
 from types import TracebackType
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, Self, TypeVar
 
 from holdproof.executors.driver import AsyncRunner, Effects, SyncRunner
 
@@ -51,3 +51,35 @@ class ContextBlock(ABC, Generic[Runner, Inside]):
     ) -> None:
         if error is None or isinstance(error, Exception):
             self._runner.run(self.leaving(error))
+
+
+class AsyncClosing(ABC):
+    """Closed at the end of an `async with` block."""
+
+    @abstractmethod
+    async def close(self) -> None:
+        """Release what it holds; may be called twice."""
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+
+class SyncClosing(ABC):
+    """Closed at the end of a `with` block."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Release what it holds; may be called twice."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()

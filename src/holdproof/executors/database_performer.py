@@ -1,11 +1,11 @@
 """The effects of a database: what both executors remember between the effects of a run, and the pages of a scan."""
 
 import random
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from typing import Any
 
 from holdproof.db.database import Database
-from holdproof.db.effects import Effect, Give, Read, Stream, Wait, Write, ask
+from holdproof.db.effects import Give, Read, Stream, Wait, ask
 from holdproof.db.sql import Query
 from holdproof.db.tx import Row, Tx
 from holdproof.executors.driver import Performer
@@ -19,21 +19,16 @@ _MOST_DOUBLINGS = 10
 
 
 class DatabasePerformer(Performer):
-    """Carries out the effects of one run by `carry_out`, and remembers what a Wait needs to know."""
+    """What a performer of effects on a database remembers between them, because a Wait needs to know it."""
 
-    def __init__(self, database: Database, carry_out: Callable[[Effect, "DatabasePerformer"], Awaitable[Any]]) -> None:
+    def __init__(self, database: Database) -> None:
         self._database = database
-        self._carry_out = carry_out
         self._waits = 0
-        self.since = database.topics.epoch
-        """The epoch of the topics before the last look at the database; a Wait compares with it."""
+        self.look()
 
-    async def perform(self, effect: Effect) -> Any:
-        """See Performer."""
-        # Taken before the effect is carried out: what is notified while it runs must end the next Wait at once.
-        if isinstance(effect, Write | Read):
-            self.since = self._database.topics.epoch
-        return await self._carry_out(effect, self)
+    def look(self) -> None:
+        """Note that the database is about to be read or written: what is notified from now on ends the next Wait."""
+        self.since = self._database.topics.epoch
 
     def wait_s(self, wait: Wait) -> float:
         """Return how many seconds to wait at most: a growing step with jitter, cut at the deadline."""

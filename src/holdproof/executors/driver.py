@@ -185,10 +185,10 @@ class SyncRunner(ABC):
             if inspect.iscoroutinefunction(fn):
                 raise _wrong_client(fn)
 
-    async def call(self, fn: Callable[[], Any]) -> Any:
-        """Call a function of the caller on its own thread; WrongClientError if it is, or returns, a coroutine."""
-        self.check_functions(fn)
+    def call_plain(self, fn: Callable[[], Any]) -> Any:
+        """Call a function of the caller on its own thread; WrongClientError if it returns a coroutine."""
         result = fn()
+        # Nothing of it has run yet, as nobody awaited it; so there is no need to look at the function beforehand.
         if inspect.iscoroutine(result):
             result.close()
             raise _wrong_client(fn)

@@ -47,9 +47,10 @@ class SyncExecutor(SyncRunner):
         result = self.database.peek(fn, _INLINE_READ_S)
         if result is not NOTHING:
             return result
-        return self._read_on_reader(fn)
+        return self.read_on_reader(fn)
 
-    def _read_on_reader(self, fn: Callable[[Tx], T]) -> T:
+    def read_on_reader(self, fn: Callable[[Tx], T]) -> T:
+        """Run a reading function on a reader thread, however short it is."""
         _refuse_nested(self.database.backend.reader)
         return self.database.read(fn).result()
 
@@ -73,7 +74,7 @@ class SyncExecutor(SyncRunner):
 
     def performer(self) -> DatabasePerformer:
         """See SyncRunner."""
-        return DatabasePerformer(self.database, self._carry_out)
+        return _SyncPerformer(self)
 
     def open_then(self, opening: Callable[[], S], then: Callable[[S], T]) -> T:
         """Open something; then return what `then` does with it."""
@@ -83,19 +84,8 @@ class SyncExecutor(SyncRunner):
         """Open something; then yield the values of the stream that `then` makes of it."""
         yield from then(opening())
 
-    async def _carry_out(self, effect: Effect, performer: DatabasePerformer) -> Any:
-        """Carry out one effect; `async` only in form: nothing here suspends (see driver.py)."""
-        match effect:
-            case Write(fn):
-                return self.write(fn)
-            case Read(fn, long):
-                return self._read_on_reader(fn) if long else self.read(fn)
-            case Call(call):
-                return await self.call(call)
-            case Wait(topic):
-                return self._wait(topic, performer.since, performer.wait_s(effect))
-
-    def _wait(self, topic: str, since: int, seconds: float) -> bool:
+    def wait(self, topic: str, since: int, seconds: float) -> bool:
+        """Sleep until the topic is signalled, if it was not since the epoch `since`; return whether it was."""
         woken = threading.Event()
         if not self.database.topics.subscribe(topic, since, woken.set):
             return True
@@ -103,6 +93,28 @@ class SyncExecutor(SyncRunner):
             return _wait_cancellable(woken, seconds)
         finally:
             self.database.topics.unsubscribe(topic, woken.set)
+
+
+class _SyncPerformer(DatabasePerformer):
+    """Blocks on the effects of one run."""
+
+    def __init__(self, executor: SyncExecutor) -> None:
+        super().__init__(executor.database)
+        self._executor = executor
+
+    async def perform(self, effect: Effect) -> Any:
+        """See Performer; `async` only in form: nothing here suspends (see driver.py)."""
+        match effect:
+            case Write(fn):
+                self.look()
+                return self._executor.write(fn)
+            case Read(fn, long):
+                self.look()
+                return self._executor.read_on_reader(fn) if long else self._executor.read(fn)
+            case Call(call):
+                return self._executor.call_plain(call)
+            case Wait(topic):
+                return self._executor.wait(topic, self.since, self.wait_s(effect))
 
 
 def _wait_cancellable(woken: threading.Event, seconds: float) -> bool:

@@ -6,7 +6,6 @@ They have the resources and methods of an embedded store. What belongs to the pr
 
 from collections.abc import Callable
 from inspect import Signature
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic
 
 from holdproof.api import wire
@@ -14,7 +13,7 @@ from holdproof.api.awaitable import AwaitableStore
 from holdproof.api.catalogue import MethodSpec, entries
 from holdproof.api.flow_functions import FlowFunction
 from holdproof.errors import RemoteError
-from holdproof.executors import AsyncExecutor, SyncExecutor
+from holdproof.executors import AsyncClosing, AsyncExecutor, SyncClosing, SyncExecutor
 from holdproof.model.namespaces import MAIN
 from holdproof.model.status import Check, Status
 from holdproof.remote.exchange import Exchange, Send, call
@@ -130,11 +129,14 @@ class RemoteResources(Generic[Wire]):
 if TYPE_CHECKING:
     from holdproof.api import Resources as Embedded
 
-    class _Async(RemoteResources[AsyncTransport], Embedded[AsyncExecutor]): ...  # type: ignore[misc]
+    class _Async(RemoteResources[AsyncTransport], Embedded[AsyncExecutor], AsyncClosing): ...  # type: ignore[misc]
 
-    class _Sync(RemoteResources[SyncTransport], Embedded[SyncExecutor]): ...  # type: ignore[misc]
+    class _Sync(RemoteResources[SyncTransport], Embedded[SyncExecutor], SyncClosing): ...  # type: ignore[misc]
 else:
-    _Async = _Sync = RemoteResources
+
+    class _Async(RemoteResources, AsyncClosing): ...
+
+    class _Sync(RemoteResources, SyncClosing): ...
 
 
 class Remote(_Async):
@@ -154,14 +156,6 @@ class Remote(_Async):
         """Close the connections; the store stays open where it is."""
         await self._wire.close()
 
-    async def __aenter__(self) -> "Remote":
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self.close()
-
 
 class SyncRemote(_Sync):
     """A store on a server, for threads. Close it, or use it as a context manager."""
@@ -179,14 +173,6 @@ class SyncRemote(_Sync):
     def close(self) -> None:
         """Close the connections; the store stays open where it is."""
         self._wire.close()
-
-    def __enter__(self) -> "SyncRemote":
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
 
 def connect(url: str, token: str | None = None, **httpx_options: Any) -> AwaitableStore[Remote]:

@@ -96,7 +96,7 @@ class Transport(ABC, Generic[C]):
 
     @abstractmethod
     async def call(self, fn: Callable[[], Any]) -> Any:
-        """Call a function of the caller; see the runners."""
+        """Call a function of the caller."""
 
     @abstractmethod
     async def send(self, connection: C, request: httpx.Request, *, stream: bool) -> httpx.Response:
@@ -249,6 +249,10 @@ class SyncTransport(SyncRunner, Transport[httpx.Client]):
     def close(self) -> None:
         """Close the connections."""
         complete(self.close_all())
+
+    async def call(self, fn: Callable[[], Any]) -> Any:
+        """See Transport."""
+        return self.call_plain(fn)
 
     async def wait_for_room(self) -> bool:
         """See Transport."""
