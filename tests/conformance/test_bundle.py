@@ -366,7 +366,7 @@ def test_what_cannot_be_proven_is_not_exported(tmp_path: Path) -> None:
         submit(store, "b", 0.5)
         with pytest.raises(errors.NotFoundError):
             store.bundle.export("nobody")
-        with pytest.raises(errors.InvalidInputError, match="kinds are battle"):
+        with pytest.raises(errors.InvalidInputError, match="kinds are evaluation"):
             store.bundle.export("b", kind="weather")
     attack(home, "UPDATE battles SET score = 0.9")
     with sync.open(home) as store, pytest.raises(errors.ProofError, match="does not match its leaf"):

@@ -221,7 +221,7 @@ class TestPostgres(_Opens, OnPostgres, _Bounded):
             owner.execute("GRANT USAGE ON SCHEMA kernel TO shared_login")
         url = str(self.target).replace("postgres@", "shared_login@")
         try:
-            with pytest.raises(errors.ConfigError, match="login of its own"):
+            with pytest.raises(errors.ConfigError, match="separate login"):
                 open_database(url, space="membrane")
         finally:
             with psycopg.connect(str(self.target), autocommit=True) as owner:
