@@ -7,11 +7,12 @@ as in one process, the functions that undo being called here too.
 from collections.abc import Callable
 from contextvars import ContextVar
 from functools import partial
+from inspect import Signature
 from typing import Any, Final, Generic, TypeVar
 
 from holdproof import validation
 from holdproof.api import problems, wire
-from holdproof.api.catalogue import BlockName, block_methods
+from holdproof.api.catalogue import BlockName, MethodSpec, block_methods
 from holdproof.errors import HoldproofError, InvalidInputError
 from holdproof.executors import ContextBlock
 from holdproof.remote.exchange import Exchange, Send, call, converse
@@ -25,6 +26,28 @@ _INSIDE: Final[ContextVar[frozenset[str]]] = ContextVar("holdproof_remote_steps"
 
 def _anything(value: Any) -> Any:
     return wire.shape(Any).load(value, "")
+
+
+class RemoteMethod(Generic[Wire]):
+    """A method that is called over the wire: one of a resource, or one of an open block."""
+
+    def __init__(self, wired: Wire, entry: MethodSpec, block: str | None = None) -> None:
+        self._wire = wired
+        self._entry = entry
+        self._block = block
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Run the method on the server."""
+        perform = self._wire.stream if self._entry.streams else self._wire.run
+        return perform(call(self._entry, args, kwargs, self._wire.check_functions, block=self._block))
+
+    @property
+    def __signature__(self) -> Signature:
+        return self._entry.signature
+
+    @property
+    def __doc__(self) -> str:  # type: ignore[override]
+        return self._entry.summary
 
 
 class Inside(Generic[Wire]):
@@ -70,13 +93,13 @@ class Inside(Generic[Wire]):
         finally:
             _INSIDE.set(outside)
 
-    def __getattr__(self, method: str) -> Callable[..., Any]:
+    def __getattr__(self, method: str) -> RemoteMethod[Wire]:
         """Return another method of the block."""
-        spec = self._methods.get(method)
-        if spec is None:
+        # copy and pickle probe for dunder names, also before there are methods to look in.
+        entry = None if method.startswith("_") else self._methods.get(method)
+        if entry is None:
             raise AttributeError(method)
-        wired = self._wire
-        return lambda *args, **kwargs: wired.run(call(spec, args, kwargs, wired.check_functions, block=self._block))
+        return RemoteMethod(self._wire, entry, self._block)
 
     def leave(self, error: BaseException | None) -> Exchange[None]:
         """Leave the block, as it should be left or by an exception."""

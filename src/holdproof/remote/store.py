@@ -5,43 +5,21 @@ They have the resources and methods of an embedded store. What belongs to the pr
 """
 
 from collections.abc import Callable
-from inspect import Signature
 from typing import TYPE_CHECKING, Any, Generic
 
 from holdproof.api import wire
 from holdproof.api.awaitable import AwaitableStore
-from holdproof.api.catalogue import MethodSpec, entries
+from holdproof.api.catalogue import entries
 from holdproof.api.flow_functions import FlowFunction
 from holdproof.errors import RemoteError
 from holdproof.executors import AsyncClosing, AsyncExecutor, SyncClosing, SyncExecutor
 from holdproof.model.namespaces import MAIN
 from holdproof.model.status import Check, Status
-from holdproof.remote.exchange import Exchange, Send, call
+from holdproof.remote.exchange import Exchange, Send
 from holdproof.remote.flow_functions import Registry, RemoteFunction
-from holdproof.remote.remote_contexts import RemoteBlock, Wire
+from holdproof.remote.remote_contexts import RemoteBlock, RemoteMethod, Wire
 from holdproof.remote.transport import AsyncTransport, SyncTransport
 from holdproof.runtime.leases import LEASE_S
-
-
-class RemoteMethod(Generic[Wire]):
-    """A method of a resource, called over the wire."""
-
-    def __init__(self, wired: Wire, entry: MethodSpec) -> None:
-        self._wire = wired
-        self._entry = entry
-
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Run the method on the server."""
-        perform = self._wire.stream if self._entry.streams else self._wire.run
-        return perform(call(self._entry, args, kwargs, self._wire.check_functions))
-
-    @property
-    def __signature__(self) -> Signature:
-        return self._entry.signature
-
-    @property
-    def __doc__(self) -> str:  # type: ignore[override]
-        return self._entry.summary
 
 
 class RemoteResource(Generic[Wire]):
