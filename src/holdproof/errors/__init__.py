@@ -97,7 +97,6 @@ from holdproof.errors.root import (
     NestedCallError,
     NotFoundError,
     RemoteError,
-    RunningLoopError,
     WrongClientError,
 )
 from holdproof.errors.storage import (
@@ -189,7 +188,6 @@ __all__ = [
     "RequestError",
     "RevokedKeyError",
     "RollbackExpiredError",
-    "RunningLoopError",
     "SerializationError",
     "SessionEndedError",
     "SkillLockedError",
