@@ -98,7 +98,6 @@ from holdproof.errors.root import (
     NestedCallError,
     NotFoundError,
     RemoteError,
-    RunningLoopError,
     WrongClientError,
 )
 from holdproof.errors.storage import (
@@ -191,7 +190,6 @@ __all__ = [
     "RequestError",
     "RevokedKeyError",
     "RollbackExpiredError",
-    "RunningLoopError",
     "SerializationError",
     "SessionEndedError",
     "SkillLockedError",

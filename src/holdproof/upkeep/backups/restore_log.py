@@ -24,7 +24,7 @@ from holdproof.evidence.leaves import TOPIC, Leaf
 from holdproof.evidence.log import HEAD, Log
 from holdproof.evidence.sequencer import sequence
 from holdproof.evidence.statements import KeyStatement
-from holdproof.evidence.tree import TreeWriter
+from holdproof.evidence.tree import TreeWriter, lock
 from holdproof.model.backup import RestoreRecord
 from holdproof.model.erasure import Erasure
 from holdproof.model.keys import Role
@@ -93,7 +93,7 @@ def record_restore(
     signers: dict[Role, Signer] = {role: keys.ensure(role) for role in (_ROLES if root is not None else _LOG)}
     heads: list[str] = []
     tree_writer = TreeWriter(moves=True)
-    log = Log(signer, heads.append, tree_writer=tree_writer)
+    log = Log(signer, [heads.append], tree_writer=tree_writer)
     if database.dialect == "sqlite":
         database.hooks.before_commit.append(log.integrate)
     database.hooks.after_commit.append(log.publish)
@@ -130,7 +130,7 @@ def _log_restore_first(tx: Tx, log: Log, tree_writer: TreeWriter) -> None:
     assert row is not None, "it was appended in this transaction"
     handle, version, text = row
     leaf: Leaf = (handle, version, text)
-    tx.note(HEAD, tree_writer.integrate(tx, [leaf], log.sign))
+    tx.note(HEAD, tree_writer.integrate(tx, lock(tx), [leaf], log.sign))
 
 
 def _admit(tx: Tx, role: Role, key: Signer, root: Signer | Callable[[], Signer], origin: str) -> None:
