@@ -27,6 +27,7 @@ __all__ = [
     "migrate",
     "migrate_legacy",
     "open",
+    "move",
     "restore",
     "storage",
     "verify",
@@ -100,5 +101,6 @@ copy = _in_thread(maintenance.copy)
 doctor = _in_thread(maintenance.doctor)
 migrate = _in_thread(maintenance.migrate)
 migrate_legacy = _in_thread(maintenance.migrate_legacy)
+move = _in_thread(maintenance.move)
 restore = _in_thread(maintenance.restore)
 verify = _in_thread(maintenance.verify)

@@ -20,6 +20,7 @@ __all__ = [
     "migrate",
     "migrate_legacy",
     "open",
+    "move",
     "restore",
     "storage",
     "verify",
@@ -77,5 +78,6 @@ copy = maintenance.copy
 doctor = maintenance.doctor
 migrate = maintenance.migrate
 migrate_legacy = maintenance.migrate_legacy
+move = maintenance.move
 restore = maintenance.restore
 verify = maintenance.verify

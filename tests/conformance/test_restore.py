@@ -441,15 +441,6 @@ def test_a_server_s_store_that_is_open_is_not_replaced(served: StoreLocation, tm
     assert names(served) == ["first", "second"]
 
 
-def test_a_backup_of_files_does_not_go_into_a_server_nor_the_other_way(served: StoreLocation, tmp_path: Path) -> None:
-    with pytest.raises(errors.InvalidInputError):
-        StoreLocation(tmp_path / "files").restore(tmp_path / "backup")
-    filed = StoreLocation(tmp_path / "filed")
-    filed.backup(tmp_path / "of-files")
-    with pytest.raises(errors.InvalidInputError):
-        served.restore(tmp_path / "of-files")
-
-
 def dies_at(monkeypatch: pytest.MonkeyPatch, module: ModuleType, name: str, act: Callable[[], object]) -> None:
     """Let the act die where it would call that function."""
 
