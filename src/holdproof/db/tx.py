@@ -40,6 +40,8 @@ MIGRATED_TABLES: Final = RESERVED_TABLES | {
     *("vector_facts", "vector_moves", "vectors"),
 }
 """Application tables that Holdproof's migrations created: SQL of applications can neither alter nor drop them."""
+DERIVED_TABLES: Final = frozenset({"membrane_login", "vector_index", "vector_index_mark"})
+"""Tables beside them that hold what belongs to one server, or follows from other rows: never transferred."""
 
 # Random bytes are drawn in blocks: a system call costs more than the few bytes of a salt.
 _POOL = 1024
@@ -89,8 +91,13 @@ class Tx(ABC):
     """One transaction on one connection."""
 
     dialect: ClassVar[Dialect]
+    lock_seed: int
+    """Hashed into the keys of advisory locks; see `advisory_locks`."""
 
-    __slots__ = ("_clock", "_ids", "_micros", "_new_notes", "_now", "_pool", "_pool_used", "_random", "broken", "notes")
+    __slots__ = (
+        *("_clock", "_ids", "_micros", "_new_notes", "_now", "_pool", "_pool_used", "_random"),
+        *("broken", "lock_seed", "notes"),
+    )
 
     def __init__(self, clock: Clock, random: Random, ids: Ids | None = None) -> None:
         self._clock = clock
@@ -105,6 +112,7 @@ class Tx(ABC):
         self._new_notes: list[tuple[str, Any]] = []
         self.notes: Notes = {}
         self.broken: HoldproofError | None = None
+        self.lock_seed = 0
 
     @abstractmethod
     def execute(self, query: Query, /, *, expect: int | None = None, **params: Any) -> None:

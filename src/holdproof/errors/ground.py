@@ -33,6 +33,12 @@ class UnavailableError(DatabaseError):
     status = 503
 
 
+class MissingPrivilegeError(DatabaseError):
+    """Grant the login `holdproof_kernel` (or `holdproof_membrane`, `holdproof_telemetry`), or use the owner once."""
+
+    code = "database.privilege"
+
+
 class ConnectionLostError(UnavailableError):
     """The connection to the server broke before the commit; nothing was stored, try again."""
 
@@ -122,10 +128,10 @@ class MovedError(DatabaseError):
     exit_code = 8
 
 
-class UnfinishedCopyError(DatabaseError):
-    """A copy to this place was interrupted: run `holdproof copy` again, and use the source until then."""
+class UnfinishedMoveError(DatabaseError):
+    """A move to this place was interrupted: run `holdproof move` again, and use the source until then."""
 
-    code = "database.unfinished_copy"
+    code = "database.unfinished_move"
     status = 503
     exit_code = 8
 

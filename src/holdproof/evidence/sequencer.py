@@ -7,7 +7,7 @@ Rules:
 - It takes every committed pending row, whatever its number: a transaction may commit after one that began later.
 - Moving leaves, sealing tiles, signing the head and deleting the pending rows are one transaction: killed at any
   moment, nothing is lost and nothing stands twice; another process goes on.
-- One at a time: an advisory lock of that transaction elects; a process without it leaves the work to its holder.
+- One at a time: the lock of the log's state row elects; a process without it leaves the work to its holder.
 - A head is published only after that transaction is durable.
 - A process without a log key of the store does not sequence; it notifies those that have one.
 - A failure is logged and retried; it never harms the store.
@@ -37,8 +37,8 @@ _NUDGE_S = 0.02
 _LIVELY_S = 5.0
 _CLOSE_S = 10.0
 
-# Of this database and schema: stores side by side on one server do not know of each other.
-_ELECT = sql_postgres("SELECT pg_try_advisory_xact_lock(hashtext('holdproof sequencer'), hashtext(current_schema()))")
+# A row lock, not an advisory one: anybody who is connected to the database could hold that, and the log would stop.
+_ELECT = sql_postgres("SELECT 1 FROM log_state WHERE id = 1 FOR UPDATE SKIP LOCKED")
 # A leaf that is in the tree already can never be moved; it is left for the audit to name, and blocks nobody.
 _MOVE = sql_postgres(
     "WITH taken AS (DELETE FROM log_pending WHERE seq IN (SELECT p.seq FROM log_pending p WHERE NOT EXISTS"

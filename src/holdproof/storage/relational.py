@@ -207,7 +207,7 @@ class Transaction(Resource[Executor]):
     executemany = Awaits(_executemany)
     fetch_all = Awaits(_fetch_all)
     fetch_one = Awaits(_fetch_one)
-    close = Awaits(_close)
+    close = Awaits(_close, local=True)
 
     _ending: "Future[None]"
 

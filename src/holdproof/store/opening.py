@@ -78,9 +78,14 @@ def open_store(
 def open_at(paths: config.Paths, target: str | Path) -> Store:
     """Open exactly this database of a home, whatever the environment says."""
     url = target if isinstance(target, str) else None
-    # An empty environment: HOLDPROOF_DATABASE_URL may still name the other end of a copy.
+    # An empty environment: HOLDPROOF_DATABASE_URL may still name the other end of a move.
     settings = config.load(paths=paths, url=url, override={}, env={})
-    return _open(Location(paths, settings, target), keys=None, embedder=None, dimensions=None)
+    return open_located(Location(paths, settings, target))
+
+
+def open_located(location: Location) -> Store:
+    """Open the store at a location, with the settings it names."""
+    return _open(location, keys=None, embedder=None, dimensions=None)
 
 
 def _open(

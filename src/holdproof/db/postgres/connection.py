@@ -46,8 +46,9 @@ class PostgresTx(Tx):
     dialect: ClassVar[Dialect] = "postgres"
     __slots__ = ("wire",)
 
-    def __init__(self, clock: Clock, random: Random, ids: Ids | None = None) -> None:
+    def __init__(self, clock: Clock, random: Random, ids: Ids | None = None, *, lock_seed: int = 0) -> None:
         super().__init__(clock, random, ids)
+        self.lock_seed = lock_seed
         self.wire: Wire
 
     def execute(self, query: Query, /, *, expect: int | None = None, **params: Any) -> None:
@@ -145,7 +146,8 @@ class Connector:
             "lock_timeout": f"{lock_s}s",
             "idle_in_transaction_session_timeout": "60s",
             "synchronous_commit": "on",
-            "search_path": space,
+            # Only the owner creates anything in it. Temporary tables last: by default they would hide its tables.
+            "search_path": f"{space},pg_temp",
             "TimeZone": "UTC",
             "DateStyle": "ISO",
             "bytea_output": "hex",
@@ -157,20 +159,30 @@ class Connector:
         except Error:  # its message would quote the URL with the password
             raise ConfigError("the database URL cannot be parsed; write it like postgresql://user@host/name") from None
 
-    def with_login(self, name: str, password: str) -> "Connector":
-        """Return a connector with another login, whose statements all have a timeout."""
+    def for_applications(self, credentials: tuple[str, str] | None) -> "Connector":
+        """Return a connector whose statements all have a timeout, with another login unless that is None."""
         other = copy(self)
-        other._base = {**self._base, "user": name, "password": password}
-        # Temporary tables last: by default they would hide the tables of the schema.
-        bounds = {"statement_timeout": f"{self._read_s}s", "search_path": f"{self.space},pg_temp"}
-        other._settings = {**self._settings, **bounds}
+        if credentials is not None:
+            name, password = credentials
+            other._base = {**self._base, "user": name, "password": password}
+        other._settings = {**self._settings, "statement_timeout": f"{self._read_s}s"}
         return other
 
-    def wire(self, name: str, *, reads: bool = False, patience_s: float | None = None) -> Wire:
-        """Open a connection; keeps trying while the server restarts, for `patience_s`."""
+    def wire(
+        self, name: str, *, reads: bool = False, patience_s: float | None = None, catalog_only: bool = False
+    ) -> Wire:
+        """Open a connection; keeps trying while the server restarts, for `patience_s`.
+
+        `catalog_only` is for statements of the owner around opening: they name every schema, and nothing that another
+        login may have created is found by a bare name.
+        """
         settings = dict(self._settings)
+        if catalog_only:
+            settings["search_path"] = "pg_catalog,pg_temp"
         if reads:
-            settings |= {"default_transaction_read_only": "on", "statement_timeout": f"{self._read_s}s"}
+            # Read-only is said by each BEGIN: as a setting of the session, a server would look like a standby to
+            # libpq, and a URL with target_session_attrs=read-write would find no server.
+            settings["statement_timeout"] = f"{self._read_s}s"
         options = " ".join(f"-c {key}={value}" for key, value in settings.items())
         url_options = self._base.get("options")
         parts: dict[str, Any] = {**CONNECTION_TIMEOUTS, **self._base, "client_encoding": "UTF8"}

@@ -10,8 +10,9 @@ import apsw
 import apsw.sqlite_extra
 
 from holdproof.db.clock import Clock, Random
-from holdproof.db.sql import Dialect, Query, kind_of, numbered, statements
-from holdproof.db.sqlite.authorizer import LONGEST_BYTES, allows, creates_reserved_trigger
+from holdproof.db.sql import Dialect, Query, first_word, kind_of, numbered, statements
+from holdproof.db.sqlite import functions
+from holdproof.db.sqlite.authorizer import LONGEST_BYTES, allows, dependent
 from holdproof.db.tx import Refusal, Row, SqlResult, Tx, bounded_rows
 from holdproof.errors import (
     BusyError,
@@ -74,6 +75,10 @@ def typed(error: apsw.Error, where: object, connection: apsw.Connection | None =
 
 
 _SQL_LIMIT_S = 30.0
+_SQL_LIMITS: Final = {
+    apsw.SQLITE_LIMIT_LENGTH: LONGEST_BYTES,
+    apsw.SQLITE_LIMIT_LIKE_PATTERN_LENGTH: functions.LONGEST_PATTERN,
+}
 _UNFIT = (TypeError, OverflowError, UnicodeEncodeError)
 
 
@@ -170,19 +175,23 @@ class SqliteTx(Tx):
 
     def run_statement(self, statement: str, params: Mapping[str, Any], /) -> SqlResult:
         """See Tx."""
-        if creates_reserved_trigger(statement):
-            raise ForbiddenSqlError("a trigger must not name a table reserved by Holdproof", statement="CREATE")
         if not self._guarded:
             self._guarded = True
             self._connection.set_authorizer(self._decide)
             self._connection.set_progress_handler(self._overdue, 20_000, id="application SQL")
+            functions.install(self._connection)
         self._until = time.monotonic() + _SQL_LIMIT_S
-        previous = self._connection.limit(apsw.SQLITE_LIMIT_LENGTH, LONGEST_BYTES)
+        previous = {limit: self._connection.limit(limit, value) for limit, value in _SQL_LIMITS.items()}
         try:
-            return self._run_guarded(statement, params)
+            result = self._run_guarded(statement, params)
         finally:
             self._until = inf
-            self._connection.limit(apsw.SQLITE_LIMIT_LENGTH, previous)
+            for limit, value in previous.items():
+                self._connection.limit(limit, value)
+        if kind_of(statement) == "other" and (reason := dependent(self._connection)) is not None:
+            message = f"{reason} depends on a table of Holdproof's; use tables of your own"
+            raise self._break(ForbiddenSqlError(message, statement=first_word(statement)))
+        return result
 
     def _decide(self, action: int, first: str | None, second: str | None, *_: str | None) -> int:
         return apsw.SQLITE_OK if self._until == inf or allows(action, first, second) else apsw.SQLITE_DENY
