@@ -79,6 +79,14 @@ class OutcomeUnknownError(DatabaseError):
     status = 503
 
 
+class HistoryLostError(DatabaseError):
+    """Acknowledged commits are gone, as after a failover to a standby behind: find the newer server, then reopen."""
+
+    code = "database.history_lost"
+    status = 503
+    exit_code = 21
+
+
 class WriterDeadError(DatabaseError):
     """The writer stopped for the reason named as cause: open the store again, and read before you repeat this call."""
 

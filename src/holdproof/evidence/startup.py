@@ -9,11 +9,11 @@ from holdproof.crypto.checkpoint import SignedCheckpoint
 from holdproof.crypto.keys import PublicKey
 from holdproof.db import Database, Migration, Tx, sql
 from holdproof.db.migrate import TOPIC as MIGRATED
-from holdproof.errors import CorruptError, FormatError
+from holdproof.errors import CorruptError, FormatError, HistoryLostError
 from holdproof.evidence import erasures, leaves, logged_tables, tree
 from holdproof.evidence.key_files import Keys
 from holdproof.evidence.leaves import Projection
-from holdproof.evidence.log import HEAD, Log, continuity, generation, log_keys_in_ring, newest_valid_head
+from holdproof.evidence.log import HEAD, Log, continuity, generation, log_keys_in_ring
 from holdproof.evidence.sequencer import Sequencer
 from holdproof.model.verdicts import worst
 
@@ -40,6 +40,7 @@ def start(
     signer = keys.ensure("log")
     origin = f"holdproof/{store_id}"
     log = Log(signer, publish, keys)
+    log.on_lost = partial(_report_lost, database)
     own_heads = [each.checkpoint for each in heads if generation(each.checkpoint.origin)[0] == origin]
     if own_heads and not database.read(tree.exists).result():
         size = max(each.size for each in own_heads)
@@ -56,7 +57,7 @@ def start(
     database.write(partial(_begin, log=log, key=signer.public, origin=origin), ungated=True).result()
     if not log.signs:
         _log.warning("the log key of this home is not in the store's keyring: this process signs no heads")
-    head = database.read(newest_valid_head).result()
+    head = database.read(log.observe).result()
     # The newest head may have been signed by a process that died before it kept it.
     if head is not None and head not in [each.encode().decode() for each in heads]:
         log.publish({HEAD: [head]})
@@ -65,6 +66,11 @@ def start(
         sequencer.start()
         log.stop = sequencer.close
     return log
+
+
+def _report_lost(database: Database, error: HistoryLostError) -> None:
+    for hook in database.hooks.history_lost:
+        hook(error)
 
 
 _UNLOGGED = sql("SELECT name, sha256, applied_at FROM schema_migrations WHERE leaf_id IS NULL ORDER BY name")

@@ -92,9 +92,8 @@ class TreeWriter:
         self._open: list[bytes] = []
         self._own = ("", b"", "")
 
-    def integrate(self, tx: Tx, leaves: Sequence[Leaf], sign: Sign) -> str:
-        """Append leaves, write the tiles they fill, sign the new head and return it."""
-        before = lock(tx)
+    def integrate(self, tx: Tx, before: LogState, leaves: Sequence[Leaf], sign: Sign) -> str:
+        """Append leaves to the log locked in the state `before`, write the tiles they fill, sign and return the head."""
         tx.many(
             _ADD_LEAF,
             [
@@ -255,7 +254,26 @@ def prove_consistency(tx: Tx, old: int, new: int) -> tuple[bytes, ...]:
 
 def root_at(tx: Tx, size: int) -> bytes:
     """Return the root that the tree had at a size, computed from its tiles."""
+    return roots(tx)(size)
+
+
+def roots(tx: Tx) -> Callable[[int], bytes]:
+    """Return a function from a size to the root that the tree had then; full tiles are read once for all sizes."""
     most = state(tx).size
-    if not 0 <= size <= most:
-        raise InvalidInputError(f"the log of {most} leaves never had the size {size} yet", size=size)
-    return tiles.root_at(size, lambda tile: fetch(tx, tile))
+    full_tiles: dict[tuple[int, int], bytes] = {}
+
+    def hashes(tile: Tile) -> bytes:
+        place = (tile.level, tile.index)
+        if place not in full_tiles:
+            row = tx.one(_TILE, level=tile.level, idx=tile.index)
+            if row is None:  # still open: its width differs from size to size
+                return _loose(tx, tile)
+            (full_tiles[place],) = row
+        return bytes(full_tiles[place][: tile.width * tiles.HASH])
+
+    def root(size: int) -> bytes:
+        if not 0 <= size <= most:
+            raise InvalidInputError(f"the log of {most} leaves never had the size {size} yet", size=size)
+        return tiles.root_at(size, hashes)
+
+    return root

@@ -10,6 +10,7 @@ import logging
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -136,6 +137,7 @@ def _start(
             if head_file is not None:  # a restore into a server whose process was killed leaves files to exchange
                 swap.settle(paths, database.read(tree.state).result().origin, str(target))
             lockdown.start(database, paths.lockdown if head_file is not None else None)
+            database.hooks.history_lost.append(partial(response.history_lost, context))
             if database.first_run and head_file is not None:
                 _announce(target, heads)
             # In this order: a log that was tampered with locks the store before any repair could write over it.

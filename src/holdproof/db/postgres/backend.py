@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 from holdproof.db.clock import Clock, Ids, Random
 from holdproof.db.group_commit import GroupWriter, Hooks
 from holdproof.db.postgres import login
+from holdproof.db.postgres.commit_marks import ProcessMarks
 from holdproof.db.postgres.connection import Connector, PostgresConnection, PostgresTx, ServerClock
 from holdproof.db.postgres.reader import PostgresReader
 from holdproof.db.postgres.wire import Wire
@@ -161,8 +162,10 @@ def open_postgres(
         connector = connector.with_login(*credentials)
     used_clock = clock or server_clock
     ids = Ids(random)  # shared by all connections, so that later ids of this process sort later
+    marks = ProcessMarks(hooks.history_lost)
     connections = [
-        PostgresConnection(connector, PostgresTx(used_clock, random, ids), server_clock) for _ in range(workers)
+        PostgresConnection(connector, PostgresTx(used_clock, random, ids), server_clock, marks.new_worker())
+        for _ in range(workers)
     ]
     for connection in connections:
         connection.mark_commits()
@@ -199,7 +202,11 @@ def _prepare(wire: Wire, space: str) -> bool:
 
 
 _LOCK = sql_postgres("SELECT pg_advisory_xact_lock(hashtext('holdproof schema'))")
-_SWEEP = sql_postgres("DELETE FROM commit_marks WHERE at < now() - interval '7 days'")
+# The mark of a worker that is connected stays, however old: without it its next commit would look lost.
+_SWEEP = sql_postgres(
+    "DELETE FROM commit_marks WHERE at < now() - interval '7 days' AND NOT EXISTS"
+    " (SELECT 1 FROM pg_stat_activity a WHERE a.application_name = worker)"
+)
 _SCHEMA = """
 CREATE SCHEMA IF NOT EXISTS {space};
 REVOKE ALL ON SCHEMA {space} FROM PUBLIC;

@@ -17,7 +17,7 @@ from holdproof.db import Database, Tx
 from holdproof.db.sql import sql_postgres
 from holdproof.errors import NotFoundError, UnknownKeyError
 from holdproof.evidence import keys as ring
-from holdproof.evidence import restores, statements
+from holdproof.evidence import restores, statements, tree
 from holdproof.evidence.key_files import KeyFolder
 from holdproof.evidence.leaves import Leaf
 from holdproof.evidence.log import HEAD, Log
@@ -108,7 +108,7 @@ def _log_restore_first(tx: Tx, log: Log, tree_writer: TreeWriter) -> None:
     assert row is not None, "it was appended in this transaction"
     handle, version, text = row
     leaf: Leaf = (handle, version, text)
-    tx.note(HEAD, tree_writer.integrate(tx, [leaf], log.sign))
+    tx.note(HEAD, tree_writer.integrate(tx, tree.lock(tx), [leaf], log.sign))
 
 
 def _admit(tx: Tx, signer: Signer, keys: KeyFolder, origin: str) -> None:

@@ -227,11 +227,7 @@ def _flows(context: Context, findings: Findings) -> Work[None]:
             findings.add(Finding(Verdict.TAMPERED, what, EXPLAIN, table="decision_flows"))
 
 
-_REMEDIES: Final = {
-    Verdict.PENDING: WAIT,
-    Verdict.ROLLED_BACK: "find the newer state: another copy of the store, or a backup; restore that",
-    Verdict.FORKED: "two histories exist: keep both, ask witnesses which one they saw, restore that one",
-}
+_REMEDIES: Final = {**lockdown.REMEDIES, Verdict.PENDING: WAIT, Verdict.TAMPERED: RESTORE}
 
 
 def _where(context: Context) -> str:
