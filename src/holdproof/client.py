@@ -27,6 +27,7 @@ __all__ = [
     "doctor",
     "migrate",
     "migrate_legacy",
+    "reseal",
     "open",
     "restore",
     "storage",
@@ -109,5 +110,6 @@ copy = _in_thread(maintenance.copy)
 doctor = _in_thread(maintenance.doctor)
 migrate = _in_thread(maintenance.migrate)
 migrate_legacy = _in_thread(maintenance.migrate_legacy)
+reseal = _in_thread(maintenance.reseal)
 restore = _in_thread(maintenance.restore)
 verify = _in_thread(maintenance.verify)

@@ -22,6 +22,7 @@ __all__ = [
     "doctor",
     "migrate",
     "migrate_legacy",
+    "reseal",
     "open",
     "restore",
     "storage",
@@ -105,5 +106,6 @@ copy = _blocking(maintenance.copy)
 doctor = _blocking(maintenance.doctor)
 migrate = _blocking(maintenance.migrate)
 migrate_legacy = _blocking(maintenance.migrate_legacy)
+reseal = _blocking(maintenance.reseal)
 restore = _blocking(maintenance.restore)
 verify = _blocking(maintenance.verify)

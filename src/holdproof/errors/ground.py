@@ -59,7 +59,7 @@ class ReadOnlyError(UnavailableError):
 
 
 class CorruptError(DatabaseError):
-    """The database file is damaged: stop writing, copy it, run `holdproof db check`, then restore a backup."""
+    """The database file is damaged, or another program wrote it: run `holdproof verify`, then reseal or restore it."""
 
     code = "database.corrupt"
     exit_code = 8

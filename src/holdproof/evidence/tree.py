@@ -93,7 +93,7 @@ class TreeWriter:
         self._own = ("", b"", "")
 
     def integrate(self, tx: Tx, before: LogState, leaves: Sequence[Leaf], sign: Sign) -> str:
-        """Append leaves to the log locked in the state `before`, write the tiles they fill, sign and return the head."""
+        """Append leaves to the log locked in the state `before`, write full tiles, sign the new head and return it."""
         tx.many(
             _ADD_LEAF,
             [

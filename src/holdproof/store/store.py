@@ -71,6 +71,8 @@ class Store:
         warnings += image.warnings(self.paths)
         warnings += head_webhook.warnings(self._webhook, os.environ)
         warnings += skill_watch.warnings(self.context)
+        if where.get("foreign_writer"):
+            warnings.append("another SQLite program wrote to the database file: run `holdproof db reseal`")
         if where.get("path") == MEMORY:
             warnings.append("the store is in memory: nothing survives the end of this process")
         return warnings

@@ -10,11 +10,10 @@ Rules:
 from collections.abc import Callable
 from contextlib import closing
 from functools import partial
-from pathlib import Path
 from typing import Final
 
 from holdproof.db import Work, call
-from holdproof.db.sqlite import check_file
+from holdproof.db.sqlite import check_structure, foreign_pages, read_foreign_pages
 from holdproof.errors import HoldproofError
 from holdproof.memory.notes import notes
 from holdproof.memory.objects import object_checks
@@ -25,7 +24,7 @@ from holdproof.model.verify import Finding
 from holdproof.storage.executors import SyncStorageExecutor
 from holdproof.storage.open_stores import OpenStores
 from holdproof.store.context import Context
-from holdproof.upkeep.verification.findings import RESTORE, Findings, HasDatabase, read
+from holdproof.upkeep.verification.findings import RESTORE, Findings, HasDatabase, foreign_writer, read
 
 _MISSING: Final = "words or vectors of some objects, which were never written: `holdproof objects reindex` does"
 
@@ -73,15 +72,16 @@ def check_services(context: Context, findings: Findings) -> Work[None]:
     if context.head_file is None:  # a store in memory has its application stores in memory
         return
     for path in (context.paths.membrane_db, context.paths.telemetry_db):
-        for problem in (yield from call(_problems, path)):
+        if not (yield from call(path.exists)):
+            continue
+        for problem in (yield from call(check_structure, path)):
             what = f"integrity check: {problem}"
             findings.add(Finding(Verdict.TAMPERED, what, RESTORE, file=str(path), outside=True))
+        if pages := (yield from call(foreign_pages, path)):
+            findings.add(foreign_writer(pages, str(path), outside=True))
+            yield from call(read_foreign_pages, path)
     for finding in (yield from call(_blobs, context, findings)):
         findings.add(finding)
-
-
-def _problems(path: Path) -> list[str]:
-    return check_file(path) if path.exists() else []
 
 
 def _blobs(context: Context, report: Findings) -> list[Finding]:

@@ -7,6 +7,8 @@ Rules:
 - The overall verdict is the worst one; every finding names file, table, row and what to do.
 - `full` recomputes the whole tree from its leaves; without it leaf and tree are compared by size, frontier and head
   only, and the report says so: a leaf edited together with its row is found by `full`.
+- A page that another SQLite program wrote is FOREIGN_WRITER: the checks that follow tell whether its content is right.
+- A promised check that could not be run is INCOMPLETE, never VALID.
 - Damage ends one check, never the run; a table that cannot be read counts as tampered with.
 - TAMPERED or worse locks the store, unless `lock=False`, or unless it is only in the application stores.
 - Memory is bounded, and writers are not blocked.
@@ -20,8 +22,8 @@ from pathlib import Path
 from typing import Final
 
 from holdproof.config import Paths
-from holdproof.db import Call, Work, ask, call
-from holdproof.db.sqlite import check_file
+from holdproof.db import MEMORY, Call, Work, ask, call
+from holdproof.db.sqlite import check_file, check_structure, foreign_pages, is_tolerated, read_foreign_pages
 from holdproof.errors import (
     CorruptError,
     ExpectationError,
@@ -44,7 +46,7 @@ from holdproof.runtime import checks as flow_checks
 from holdproof.store.context import Context
 from holdproof.upkeep import lockdown
 from holdproof.upkeep.verification import content_check, dbom_check, log_check, row_check, schema_check
-from holdproof.upkeep.verification.findings import EXPLAIN, RESTORE, WAIT, Findings, on_reader, read
+from holdproof.upkeep.verification.findings import EXPLAIN, RESTORE, WAIT, Findings, foreign_writer, on_reader, read
 
 _BROKEN: Final = (CorruptError, QueryError, FormatError, NotFoundError, ExpectationError)
 _ODD: Final = (AttributeError, KeyError, TypeError, ValueError)
@@ -119,6 +121,16 @@ def _checks(context: Context, findings: Findings, full: bool) -> list[tuple[str,
     ]
 
 
+def is_foreign_writer(error: HoldproofError, target: str | Path) -> bool:
+    """Whether a store does not open only because of pages that another program wrote; they are read from then on."""
+    if not isinstance(error, CorruptError) or not isinstance(target, Path) or not target.exists():
+        return False
+    if is_tolerated(target) or check_structure(target) or not foreign_pages(target):
+        return False
+    read_foreign_pages(target)
+    return True
+
+
 def damaged(error: HoldproofError, paths: Paths, target: str | Path, *, lock: bool = True) -> Report:
     """Return the report on a database that cannot be opened; raises the error again if it is no damage.
 
@@ -139,11 +151,22 @@ def damaged(error: HoldproofError, paths: Paths, target: str | Path, *, lock: bo
 
 
 def _database(context: Context, findings: Findings) -> Work[None]:
-    problems: list[str] = yield from ask(Call(context.database.backend.check))
+    """Run the database's own check, and look for pages that another program wrote."""
+    path = context.database.backend.facts().get("path")
+    if context.database.dialect == "postgres":
+        problems: list[str] = yield from ask(Call(context.database.backend.check))
+        findings.skip("the server's pages and indexes: PostgreSQL checks its own (data checksums, amcheck)")
+    elif path == MEMORY:
+        problems = []
+    else:
+        problems = yield from call(check_structure, Path(str(path)))
+        pages = yield from call(foreign_pages, Path(str(path)))
+        if pages:
+            findings.add(foreign_writer(pages, str(path)))
+            # The checks that follow decide whether the content is right, so they have to read these pages.
+            yield from call(read_foreign_pages, Path(str(path)))
     for problem in problems:
         findings.add(Finding(Verdict.TAMPERED, f"integrity check: {problem}", RESTORE, file=_where(context)))
-    if context.database.dialect == "postgres":
-        findings.skip("the server's pages and indexes: PostgreSQL checks its own (data checksums, amcheck)")
 
 
 def _log(context: Context, findings: Findings, full: bool) -> Work[None]:
