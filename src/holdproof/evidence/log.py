@@ -66,6 +66,8 @@ class Log:
         """Stops the background sequencer; called before the database closes."""
         self.on_lost: Callable[[HistoryLostError], None] = lambda _: None
         """Called before every refusal of a log that does not continue the newest head seen here."""
+        self.familiar = True
+        """Whether this home vouches for the log; the heads of any other are kept only if they were signed here."""
         self._seen = ""
 
     @property
@@ -116,7 +118,8 @@ class Log:
         """After commit: publish the head, which is durable now."""
         for head in notes.get(HEAD, ()):
             self._seen = head
-            self._publish(head)
+            if self.familiar or self.signs:
+                self._publish(head)
 
     def refuse_lost(self, tx: Tx, now: LogState) -> None:
         """Raise HistoryLostError if the log does not continue the newest head that this process has seen."""

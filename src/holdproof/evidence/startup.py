@@ -31,9 +31,12 @@ def start(
     store_id: str,
     publish: Callable[[str], None],
     heads: Collection[SignedCheckpoint] = (),
+    *,
+    is_familiar: Callable[[Database], bool] = lambda _: True,
 ) -> Log:
     """Register the log's hooks; a new store's first leaves are its log key and its schema.
 
+    `is_familiar` tells whether this home knows the log; it is asked where the home has no key that signs for it.
     If the log does not continue the heads `kept` elsewhere, nothing is written and `continuity` says so. A log that is
     gone altogether is a CorruptError: begun anew under its old name it would be a second history.
     """
@@ -58,6 +61,8 @@ def start(
     if not log.signs:
         _log.warning("the log key of this home is not in the store's keyring: this process signs no heads")
     head = database.read(log.observe).result()
+    # The head of a strange log is not kept beside those of the one that was here: it would look familiar next time.
+    log.familiar = log.signs or is_familiar(database)
     # The newest head may have been signed by a process that died before it kept it.
     if head is not None and head not in [each.encode().decode() for each in heads]:
         log.publish({HEAD: [head]})

@@ -4,7 +4,7 @@ Rules:
 - Memory: leaf, commit, tree and record agree; every block is what its CID says, every snapshot is signed.
 - Application stores: their database files are intact, and every blob is what its row says. None of it is under the log:
   what is wrong there is reported, but does not lock the kernel.
-- A store that nobody has used is not created for the check; one that cannot be opened is reported as not checked.
+- A store that nobody has used is not created for the check; one that cannot be opened is INCOMPLETE.
 """
 
 from collections.abc import Callable
@@ -93,7 +93,8 @@ def _blobs(context: Context, report: Findings) -> list[Finding]:
         try:
             blobs = stores.open("blobs") if stores.exists("blobs") else None
         except HoldproofError as error:
-            report.skip(f"blobs, which cannot be opened: {error.message}")
-            return []
+            what = f"the blobs were not checked: their store cannot be opened ({error.message})"
+            remedy = "correct its settings or start its server, then verify again"
+            return [Finding(Verdict.INCOMPLETE, what, remedy, outside=True)]
         wrong: list[Finding] = blobs.check(progress=tell) if blobs is not None else []
         return wrong

@@ -36,8 +36,9 @@ from holdproof.errors import (
     RevokedKeyError,
 )
 from holdproof.evidence import audit as audits
-from holdproof.evidence import erasures, keys, log, witness_client
+from holdproof.evidence import erasures, keys, log, restores, tree, witness_client
 from holdproof.evidence.heads import HeadFile
+from holdproof.evidence.key_files import own_keys
 from holdproof.memory.skills import skills
 from holdproof.model.progress import Progress
 from holdproof.model.verdicts import Verdict
@@ -45,7 +46,7 @@ from holdproof.model.verify import Finding, Report
 from holdproof.runtime import checks as flow_checks
 from holdproof.store.context import Context
 from holdproof.upkeep import lockdown
-from holdproof.upkeep.verification import content_check, dbom_check, log_check, row_check, schema_check
+from holdproof.upkeep.verification import content_check, dbom_check, log_check, row_check, schema_check, trusted_keys
 from holdproof.upkeep.verification.findings import EXPLAIN, RESTORE, WAIT, Findings, foreign_writer, on_reader, read
 
 _BROKEN: Final = (CorruptError, QueryError, FormatError, NotFoundError, ExpectationError)
@@ -74,7 +75,8 @@ def run(context: Context, *, full: bool = False, lock: bool = True, progress: Pr
 def kernel(context: Context, *, progress: Progress | None = None) -> Work[Report]:
     """Verify a kernel that is not live yet, in full, without locking it and without the application stores."""
     findings = Findings(progress)
-    yield from _run_checks(context, findings, _checks(context, findings, True)[:-1])
+    checks = _checks(context, findings, True)
+    yield from _run_checks(context, findings, [each for each in checks if each[0] not in _LIVE])
     return findings.report("kernel")
 
 
@@ -117,8 +119,15 @@ def _checks(context: Context, findings: Findings, full: bool) -> list[tuple[str,
         ("erasures", partial(_erasures, context, findings)),
         ("memory", partial(content_check.check_memory, context, findings)),
         ("DBOMs", partial(dbom_check.check, context, findings)),
-        ("services", partial(content_check.check_services, context, findings)),
+        (_TRUST, partial(_trust, context, findings)),
+        (_SERVICES, partial(content_check.check_services, context, findings)),
     ]
+
+
+_TRUST: Final = "trust"
+_SERVICES: Final = "services"
+_LIVE: Final = (_TRUST, _SERVICES)
+"""Checks of a store in its home; a copy that is not live yet has neither."""
 
 
 def is_foreign_writer(error: HoldproofError, target: str | Path) -> bool:
@@ -195,6 +204,36 @@ def _identity(context: Context, findings: Findings, named: str) -> Work[None]:
         findings.add(Finding(Verdict.TAMPERED, what, EXPLAIN, table="store_facts", row="store_id"))
     if context.head_file is not None:
         yield from _check_head_file(context, context.head_file, findings, named)
+
+
+def _trust(context: Context, findings: Findings) -> Work[None]:
+    """Check that this home vouches for the store: a whole store made elsewhere is sound in itself."""
+    head_file = context.head_file
+    for restore in (yield from read(context, restores.disagreeing)):
+        what = "the restore does not agree with its own entry or with the head it trusts: it was made up"
+        findings.add(Finding(Verdict.TAMPERED, what, EXPLAIN, table="restores", row=str(restore.n)))
+    if head_file is None:
+        return
+    own, heads = yield from call(lambda: (own_keys(context.keys), head_file.kept_here()))
+    name, vouched = yield from read(
+        context, lambda tx: (log.generation(tree.state(tx).origin)[0], trusted_keys.vouches(tx, own, heads))
+    )
+    if vouched:
+        return
+    names = sorted({log.generation(each.checkpoint.origin)[0] for each in heads})
+    if name in names:
+        what = f"the log of {name} is signed with a key that nothing in this home vouches for"
+    elif names:
+        what = (
+            f"the log is that of {name}; the heads kept here are of {', '.join(names)}: another store was put in place"
+        )
+    else:
+        findings.skip("whether the log's keys are the right ones: this home sees the store for the first time")
+        return
+    findings.add(Finding(Verdict.TAMPERED, what, _SUBSTITUTED, table=lockdown.LOG))
+
+
+_SUBSTITUTED: Final = "keep both; find out who replaced the database; restore a backup of the store that was here"
 
 
 def _check_head_file(context: Context, head_file: HeadFile, findings: Findings, named: str) -> Work[None]:
