@@ -36,7 +36,7 @@ from holdproof.errors import (
     RevokedKeyError,
 )
 from holdproof.evidence import audit as audits
-from holdproof.evidence import erasures, keys, log, restores, tree, witness_client
+from holdproof.evidence import erasures, keys, log, restores, tree, witness_client, witness_disputes
 from holdproof.evidence.heads import HeadFile
 from holdproof.evidence.key_files import own_keys
 from holdproof.memory.skills import skills
@@ -209,6 +209,10 @@ def _identity(context: Context, findings: Findings, named: str) -> Work[None]:
 def _trust(context: Context, findings: Findings) -> Work[None]:
     """Check that this home vouches for the store: a whole store made elsewhere is sound in itself."""
     head_file = context.head_file
+    for dispute in (yield from read(context, witness_disputes.open_disputes)):
+        verdict = Verdict[dispute.verdict]
+        # Outside: a witness is somebody else, who must not be able to lock a store.
+        findings.add(Finding(verdict, str(dispute), _REMEDIES[verdict], table="witness_disputes", outside=True))
     for restore in (yield from read(context, restores.disagreeing)):
         what = "the restore does not agree with its own entry or with the head it trusts: it was made up"
         findings.add(Finding(Verdict.TAMPERED, what, EXPLAIN, table="restores", row=str(restore.n)))
