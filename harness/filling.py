@@ -1,12 +1,13 @@
 """Fill stores with rows in every logged table, evaluations, and memory that has a history."""
 
 import time
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from holdproof import sync
 from holdproof.db.sql import sql_postgres
-from holdproof.evidence import evaluations, keys, trust
+from holdproof.evidence import evaluations, keys, trust, witness_disputes
 from holdproof.importers import import_records
 from holdproof.upkeep import unlock
 
@@ -68,7 +69,7 @@ def approve_and_lock(store: sync.Holdproof, skill: Path) -> None:
 
 
 def fill(store: sync.Holdproof) -> None:
-    """At least two rows in every covered table but `restores`."""
+    """At least two rows in every covered table but `restores` and `witness_disputes`."""
     populate(store, 6)
     for name in ("trader", "judge"):
         store.agents.register(name, version="1.0.0", contract={"limit": 7})
@@ -96,6 +97,14 @@ def fill(store: sync.Holdproof) -> None:
         store.lockdown.lock(reason="try")
         root: Any = store.context.keys.load("root")
         store.lockdown.unlock(unlock.sign(store.lockdown.statement(reason="done").encode(), root).decode())
+    settled(store)
+
+
+def dispute(store: sync.Holdproof) -> None:
+    """Two witnesses that contradict the log; settled once a restore gives it another origin."""
+    for name in ("one", "two"):
+        url = f"https://{name}.example"
+        store.write(partial(witness_disputes.record, url=url, verdict="FORKED", what="has seen another history"))
     settled(store)
 
 
