@@ -7,8 +7,7 @@ from typing import Any
 
 from holdproof import sync
 from holdproof.db.sql import sql_postgres
-from holdproof.evidence import evaluations, keys, trust, witness_disputes
-from holdproof.importers import import_records
+from holdproof.evidence import evaluations, import_records, keys, trust, witness_disputes
 from holdproof.upkeep import unlock
 
 _PENDING = sql_postgres("SELECT 1 FROM log_pending LIMIT 1")

@@ -430,6 +430,7 @@ def _parse(file: Path) -> dict[Any, Any]:
 def redact(url: str) -> str:
     """Return a URL or connection string with every password hidden, even where it is malformed."""
     if "://" not in url:
+        url = re.sub(r"(?s)^(postgres(?:ql)?:[^:@/]*):.*@", r"\1:***@", url)
         return re.sub(r"(?is)(password\s*=\s*)('(?:\\.|[^'\\])*'?|(?:\\.|[^\s\\])+)", r"\1***", url)
     # Up to the last @: an unescaped / ? # or @ inside a password must not end the search early.
     url = re.sub(r"(?s)^([^:/@]*://[^:@/]*):.*@", r"\1:***@", url)

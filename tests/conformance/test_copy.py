@@ -312,15 +312,17 @@ def test_a_row_that_arrives_otherwise_is_found_before_the_seal(
         made.fill = drop  # type: ignore[method-assign]
         return made
 
-    monkeypatch.setattr(transfer, "arrive", lossy)
+    monkeypatch.setattr(transfer, "open_target", lossy)
     with pytest.raises(errors.CorruptError, match="lock_fences"):
         copied(source, target)
     monkeypatch.undo()
     copied(source, target)
 
 
-def test_text_that_postgresql_cannot_keep_is_named_and_nothing_is_moved(tmp_path: Path, postgres_url: str) -> None:
-    source, target = StoreLocation(tmp_path / "home"), StoreLocation(tmp_path / "home", postgres_url)
+def test_text_that_postgresql_cannot_keep_is_named_and_nothing_is_moved(
+    tmp_path: Path, empty_postgres_url: str
+) -> None:
+    source, target = StoreLocation(tmp_path / "home"), StoreLocation(tmp_path / "home", empty_postgres_url)
     with source.open() as store:
         store.blobs.put("k", b"x", content_type="text/plain")
     with behind(source.home, "membrane.db") as connection:
@@ -338,14 +340,14 @@ def test_two_ends_that_are_files_are_refused(tmp_path: Path, words: tuple[str, s
         sync.copy(src, dst, tmp_path / "one")
 
 
-def test_a_copy_to_itself_or_of_nothing_is_refused(tmp_path: Path, postgres_url: str) -> None:
+def test_a_copy_to_itself_or_of_nothing_is_refused(tmp_path: Path, empty_postgres_url: str) -> None:
     with pytest.raises(errors.InvalidInputError):
-        sync.copy(postgres_url, postgres_url, tmp_path)
-    for src in (tmp_path, postgres_url):
+        sync.copy(empty_postgres_url, empty_postgres_url, tmp_path)
+    for src in (tmp_path, empty_postgres_url):
         with pytest.raises(errors.NotFoundError):
-            sync.copy(src, postgres_url if src == tmp_path else tmp_path)
+            sync.copy(src, empty_postgres_url if src == tmp_path else tmp_path)
     assert not (tmp_path / "kernel.db").exists()
-    with psycopg.connect(postgres_url) as connection:
+    with psycopg.connect(empty_postgres_url) as connection:
         assert connection.execute("SELECT 1 FROM pg_namespace WHERE nspname = 'kernel'").fetchall() == []
 
 

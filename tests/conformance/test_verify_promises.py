@@ -49,7 +49,8 @@ def test_a_schema_that_cannot_be_compared_is_incomplete_and_never_valid(home: Pa
     report = sync.verify(home, postgres_url.replace("postgres@", f"narrow_{name}@"), lock=False)
     assert report.verdict is Verdict.INCOMPLETE, report.to_dict()
     assert report.verdict.exit_code == 14
-    assert [(each.verdict, each.table) for each in report.findings] == [(Verdict.INCOMPLETE, "schema")]
+    assert {each.verdict for each in report.findings} == {Verdict.INCOMPLETE}
+    assert "schema" in [each.table for each in report.findings]
     assert not report.ok
     assert not report.locks
 

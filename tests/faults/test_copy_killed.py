@@ -32,9 +32,9 @@ def ends(forth: bool, home: Path, url: str) -> tuple[StoreLocation, StoreLocatio
 
 @pytest.mark.parametrize("forth", [True, False], ids=["to the server", "to files"])
 def test_a_copy_killed_at_any_moment_leaves_one_usable_store_and_the_next_copy_ends_it(
-    tmp_path: Path, postgres_url: str, forth: bool
+    tmp_path: Path, empty_postgres_url: str, forth: bool
 ) -> None:
-    source, target = ends(forth, tmp_path / "home", postgres_url)
+    source, target = ends(forth, tmp_path / "home", empty_postgres_url)
     with source.open() as store:
         for number in range(5):
             submit(store, f"b{number}")

@@ -85,7 +85,7 @@ import os, sys
 from holdproof import folders, sync
 from holdproof.evidence import dbom_files
 store = sync.open(sys.argv[1])
-store.battles.submit({{"n": 1}}, battle_id="b", score=1)
+store.evaluations.submit({{"n": 1}}, evaluation_id="b", score=1)
 calls, real = 0, os.{before}
 def dying(*words):
     global calls
@@ -97,7 +97,7 @@ class Os:
     def __getattr__(self, name):
         return dying if name == "{before}" else getattr(os, name)
 dbom_files.os = Os()
-store.battles.submit({{"n": 2}}, battle_id="b", score=2)
+store.evaluations.submit({{"n": 2}}, evaluation_id="b", score=2)
 os._exit(0)
 """
     for step in range(1, 6):

@@ -97,6 +97,9 @@ def _refuse_unknown(options: dict[str, Any], allowed: frozenset[str]) -> None:
 def is_url(target: str | Path) -> bool:
     """Return whether a target names a server; ConfigError for a scheme that is not PostgreSQL's."""
     scheme, colon, _ = str(target).partition("://")
+    if not colon and str(target).startswith(("postgresql:", "postgres:")):
+        # Taken for a path, it would become a folder whose name holds the password.
+        raise ConfigError("the address of a PostgreSQL database begins with postgresql://")
     if not colon:
         return False
     if scheme not in {"postgresql", "postgres"}:

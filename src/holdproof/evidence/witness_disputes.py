@@ -14,7 +14,7 @@ from holdproof.evidence import leaves, logged_tables, tree
 from holdproof.evidence.leaves import Projection
 
 DISPUTES: Final = Projection("witness_disputes", 1, ("id", "url", "verdict", "what", "origin", "size", "disputed_at"))
-logged_tables.register(DISPUTES, kinds=("audit",), key="id")
+LOGGED: Final = (logged_tables.describe(DISPUTES, kinds=("audit",), key="id"),)
 
 
 class Dispute(NamedTuple):

@@ -9,7 +9,7 @@ from contextvars import copy_context
 from typing import Any, TypeVar
 
 from holdproof.db.database import Database
-from holdproof.db.tx import NOTHING, Tx
+from holdproof.db.tx import NOT_RUN, Tx
 from holdproof.db.worker_pool import READS, Job
 
 T = TypeVar("T")
@@ -77,7 +77,7 @@ class LoopDelivery:
         except Exception as error:
             future.set_exception(raisable(error))
         else:
-            if result is not NOTHING:
+            if result is not NOT_RUN:
                 future.set_result(result)
         self._inline_budget_s -= time.perf_counter() - began
         if not self._refill_scheduled:

@@ -10,7 +10,7 @@ from typing import Any, NoReturn, TypeVar
 from holdproof.db.database import Database
 from holdproof.db.effects import Call, Effect, Read, Stream, Wait, Work, Write
 from holdproof.db.sql import Query
-from holdproof.db.tx import NOTHING, Refused, Row, Tx
+from holdproof.db.tx import NOT_RUN, Refused, Row, Tx
 from holdproof.db.worker_pool import WorkerPool
 from holdproof.errors import HoldproofError, InvalidInputError, NestedCallError, RunningLoopError
 from holdproof.executors.driver import Driver, complete, drive, drive_stream, scan_rows
@@ -41,7 +41,7 @@ class SyncExecutor:
         refuse_running_loop()
         # Most reads are short: on this thread they cost no switch to another.
         result = self.database.peek(fn, _INLINE_READ_S)
-        if result is not NOTHING:
+        if result is not NOT_RUN:
             return result
         return self._read_on_reader(fn)
 

@@ -122,7 +122,7 @@ class RemoteResources(Generic[Wire]):
         """Register a function as a flow, so that `flows.recover` can run it again on any worker."""
         defaults = {"agent_id": agent, **opening}
         return lambda fn: self._registry.register(
-            RemoteFunction(name or fn.__name__, version, lease_s, agent, fn), defaults
+            RemoteFunction(fn.__name__ if name is None else name, version, lease_s, agent, fn), defaults
         )
 
 

@@ -32,7 +32,7 @@ from holdproof.db.sqlite.page_checksums import (
 from holdproof.db.sqlite.reader import InlineReaders, MemoryWorker, SqliteReader
 from holdproof.db.sqlite.snapshot import shrink
 from holdproof.db.sqlite.tx import SqliteTx, typed
-from holdproof.db.tx import NOTHING, Nothing, Tx
+from holdproof.db.tx import NOT_RUN, NotRun, Tx
 from holdproof.db.worker_pool import WorkerPool
 from holdproof.errors import BusyError
 
@@ -58,9 +58,9 @@ class SqliteBackend:
         self._inline = inline
         self._inode = hold(path) if path is not None else None
 
-    def peek(self, fn: Callable[[Tx], T], budget_s: float) -> T | Nothing:
+    def peek(self, fn: Callable[[Tx], T], budget_s: float) -> T | NotRun:
         """See Backend."""
-        return NOTHING if self._inline is None else self._inline.run(fn, budget_s)
+        return NOT_RUN if self._inline is None else self._inline.run(fn, budget_s)
 
     def facts(self) -> dict[str, Any]:
         """See Backend."""

@@ -13,7 +13,7 @@ from holdproof.db.clock import Clock, Random
 from holdproof.db.sql import Dialect, Query, kind_of, numbered, statements
 from holdproof.db.sqlite.authorizer import LONGEST_BYTES, allows, creates_reserved_trigger
 from holdproof.db.sqlite.page_checksums import tolerated
-from holdproof.db.tx import Answer, Refusal, Row, Tx, bounded_rows
+from holdproof.db.tx import Refusal, Row, SqlResult, Tx, bounded_rows
 from holdproof.errors import (
     BusyError,
     ConstraintError,
@@ -75,7 +75,7 @@ def typed(error: apsw.Error, where: object, connection: apsw.Connection | None =
     return kind(f"{error} ({place})", sqlite=type(error).__name__, tables=tables)
 
 
-_ASK_LIMIT_S = 30.0
+_SQL_LIMIT_S = 30.0
 _UNFIT = (TypeError, OverflowError, UnicodeEncodeError)
 
 
@@ -170,18 +170,18 @@ class SqliteTx(Tx):
         if statement:
             yield statement
 
-    def ask_one(self, statement: str, params: Mapping[str, Any], /) -> Answer:
+    def run_statement(self, statement: str, params: Mapping[str, Any], /) -> SqlResult:
         """See Tx."""
         if creates_reserved_trigger(statement):
             raise ForbiddenSqlError("a trigger must not name a table reserved by Holdproof", statement="CREATE")
         if not self._guarded:
             self._guarded = True
             self._connection.set_authorizer(self._decide)
-            self._connection.set_progress_handler(self._overdue, 20_000, id="ask")
-        self._until = time.monotonic() + _ASK_LIMIT_S
+            self._connection.set_progress_handler(self._overdue, 20_000, id="application SQL")
+        self._until = time.monotonic() + _SQL_LIMIT_S
         previous = self._connection.limit(apsw.SQLITE_LIMIT_LENGTH, LONGEST_BYTES)
         try:
-            return self._ask(statement, params)
+            return self._run_guarded(statement, params)
         finally:
             self._until = inf
             self._connection.limit(apsw.SQLITE_LIMIT_LENGTH, previous)
@@ -192,7 +192,7 @@ class SqliteTx(Tx):
     def _overdue(self) -> bool:
         return time.monotonic() > self._until
 
-    def _ask(self, statement: str, params: Mapping[str, Any]) -> Answer:
+    def _run_guarded(self, statement: str, params: Mapping[str, Any]) -> SqlResult:
         before = self._connection.total_changes()
         self.schema_touched |= kind_of(statement) == "other"
         values = {name: params.get(name) for name in numbered(statement, "?")[1]}
@@ -206,7 +206,7 @@ class SqliteTx(Tx):
             raise self._break(error) from None
         except (*_UNFIT, KeyError) as error:
             raise self._break(unfit(error, "statement")) from error
-        return Answer(columns, rows, 0 if self._connection.total_changes() == before else self._changes())
+        return SqlResult(columns, rows, 0 if self._connection.total_changes() == before else self._changes())
 
     def _translate(self, error: apsw.Error, where: object) -> HoldproofError:
         """Return the typed error, after which the operation fails; a page of a foreign writer asks to run it again."""

@@ -76,7 +76,7 @@ class VectorDocument(LegacyData):
         new = []
         dimensions = self._opened.facts.dimensions
         for id, numbers, metadata in self._items:
-            vector = rows.Vector(check.identity(id), check.vector(numbers, dimensions), check.metadata(metadata))
+            vector = rows.NewVector(check.identity(id), check.vector(numbers, dimensions), check.metadata(metadata))
             existing = next(iter(rows.fetch(tx, [id])), None)
             if existing is None:
                 new.append(vector)
