@@ -26,6 +26,7 @@ __all__ = [
     "doctor",
     "migrate",
     "migrate_legacy",
+    "reseal",
     "open",
     "move",
     "restore",
@@ -102,5 +103,6 @@ doctor = _in_thread(maintenance.doctor)
 migrate = _in_thread(maintenance.migrate)
 migrate_legacy = _in_thread(maintenance.migrate_legacy)
 move = _in_thread(maintenance.move)
+reseal = _in_thread(maintenance.reseal)
 restore = _in_thread(maintenance.restore)
 verify = _in_thread(maintenance.verify)

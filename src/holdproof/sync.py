@@ -19,6 +19,7 @@ __all__ = [
     "doctor",
     "migrate",
     "migrate_legacy",
+    "reseal",
     "open",
     "move",
     "restore",
@@ -79,5 +80,6 @@ doctor = maintenance.doctor
 migrate = maintenance.migrate
 migrate_legacy = maintenance.migrate_legacy
 move = maintenance.move
+reseal = maintenance.reseal
 restore = maintenance.restore
 verify = maintenance.verify

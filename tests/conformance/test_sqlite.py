@@ -21,7 +21,8 @@ from holdproof import errors, sync
 from holdproof.db import Database, Tx, open_database, sql
 from holdproof.db.sqlite import APPLICATION_IDS, FORMAT, check_file, snapshot
 from holdproof.db.sqlite import connection as writing
-from holdproof.db.sqlite.files import WAL_SIZE_BYTES, checksums, connect
+from holdproof.db.sqlite.files import WAL_SIZE_BYTES, connect
+from holdproof.db.sqlite.page_checksums import checksums
 from holdproof.db.tx import NOT_RUN
 from holdproof.executors import AsyncExecutor, SyncExecutor
 from holdproof.testing.schema import (
@@ -469,7 +470,7 @@ def test_a_flipped_bit_that_sqlite_itself_cannot_see_is_named_by_the_check(tmp_p
     page = _damage(target)
     with closing(apsw.Connection(str(target))) as plain:
         assert plain.pragma("integrity_check") == "ok"
-    assert check_file(target) == [f"page {page} is damaged (table entries)"]
+    assert check_file(target) == [f"page {page} is damaged or was written by another program (table entries)"]
 
 
 def test_the_check_of_a_whole_store_names_the_damaged_page(tmp_path: Path) -> None:
@@ -478,7 +479,9 @@ def test_the_check_of_a_whole_store_names_the_damaged_page(tmp_path: Path) -> No
         store.write(lambda tx: tx.execute(_FACT, key="note", value=_MARKER, now=tx.now))
     assert sync.check(home=tmp_path).ok
     page = _damage(path)
-    assert sync.check(home=tmp_path).findings == [f"page {page} is damaged (table store_facts)"]
+    assert sync.check(home=tmp_path).findings == [
+        f"page {page} is damaged or was written by another program (table store_facts)"
+    ]
 
 
 _FACT = sql("INSERT INTO store_facts (key, value, updated_at) VALUES (:key, :value, :now)")

@@ -16,7 +16,7 @@ from holdproof.crypto import keys
 from holdproof.model.backup import Restored
 from holdproof.model.doctor import HealthReport
 from holdproof.model.legacy import LegacyReport
-from holdproof.model.status import Check, Migrated, Status
+from holdproof.model.status import Check, Migrated, Resealed, Status
 from holdproof.model.transfer import Copied, Moved
 from holdproof.model.verify import BundleReport, Report
 from holdproof.upkeep.verification import offline
@@ -196,6 +196,13 @@ def migrate(
     """Apply pending migrations, each in one transaction; opening a store does the same."""
     with spinner("migrating"):
         return sync.migrate(call.home, call.url, dry_run=dry_run)
+
+
+@command(COMMANDS, "db reseal", example="holdproof db reseal", group="Operate", group_summary=_DATABASE)
+def reseal(call: CommandContext) -> Resealed:
+    """Write page checksums anew after another SQLite program wrote to the files; the content must match the log."""
+    with bar() as progress:
+        return sync.reseal(call.home, call.url, progress=progress)
 
 
 def _legacy(value: dict[str, Any]) -> Text:

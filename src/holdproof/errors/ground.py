@@ -65,7 +65,7 @@ class ReadOnlyError(UnavailableError):
 
 
 class CorruptError(DatabaseError):
-    """The database file is damaged: stop writing, copy it, run `holdproof db check`, then restore a backup."""
+    """The database file is damaged, or another program wrote it: run `holdproof verify`, then reseal or restore it."""
 
     code = "database.corrupt"
     exit_code = 8
@@ -83,6 +83,14 @@ class OutcomeUnknownError(DatabaseError):
 
     code = "database.outcome_unknown"
     status = 503
+
+
+class HistoryLostError(DatabaseError):
+    """Acknowledged commits are gone, as after a failover to a standby behind: find the newer server, then reopen."""
+
+    code = "database.history_lost"
+    status = 503
+    exit_code = 21
 
 
 class WriterDeadError(DatabaseError):

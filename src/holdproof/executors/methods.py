@@ -169,7 +169,7 @@ class BoundMethod(partial[Any]):
         bound.reads = method.reads
         return bound
 
-    _method: Method[Any, Any]
+    _method: Any  # a Method; as a descriptor, its type would be that of what it gives on a resource
     reads: bool
 
     # Computed when they are asked for: methods are bound on the way to a call, which needs none of these.
@@ -179,11 +179,13 @@ class BoundMethod(partial[Any]):
 
     @property
     def __name__(self) -> str:
-        return self._method.fn.__name__
+        name: str = self._method.fn.__name__
+        return name
 
     @property
     def __doc__(self) -> str | None:  # type: ignore[override]
-        return self._method.fn.__doc__
+        text: str | None = self._method.fn.__doc__
+        return text
 
 
 class Writes(Method[P, T]):

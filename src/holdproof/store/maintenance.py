@@ -12,8 +12,15 @@ from holdproof.content import disk
 from holdproof.crypto.keys import PrivateKey
 from holdproof.db import migrate as migrations
 from holdproof.db import open_database
-from holdproof.db.sqlite import check_file
-from holdproof.errors import HoldproofError, MovedError, NotFoundError, UnavailableError
+from holdproof.db.sqlite import check_file, check_structure, reseal_file
+from holdproof.errors import (
+    CorruptError,
+    HoldproofError,
+    InvalidInputError,
+    MovedError,
+    NotFoundError,
+    UnavailableError,
+)
 from holdproof.evidence import statements
 from holdproof.executors import SyncExecutor
 from holdproof.importers import kgents
@@ -21,7 +28,7 @@ from holdproof.model.backup import Restored
 from holdproof.model.doctor import HealthCheck, HealthReport
 from holdproof.model.legacy import LegacyReport
 from holdproof.model.progress import Progress
-from holdproof.model.status import Check, Migrated
+from holdproof.model.status import Check, Migrated, Resealed
 from holdproof.model.transfer import Copied, Moved
 from holdproof.model.verify import Report
 from holdproof.storage.executors import StorageExecutor, SyncStorageExecutor
@@ -75,7 +82,37 @@ def verify(
             return SyncExecutor(store.database).run(work)
     except HoldproofError as error:
         location = locate(home, url)
+        if verification.is_foreign_writer(error, location.target):
+            return verify(home, url, full=full, lock=lock, progress=progress)
         return verification.damaged(error, location.paths, location.target, lock=lock)
+
+
+def reseal(home: str | Path | None = None, url: str | None = None, *, progress: Progress | None = None) -> Resealed:
+    """Write the page checksums of a closed SQLite store anew, where another SQLite program left pages without.
+
+    The kernel is verified in full first: CorruptError if its content is not what the log says. Application tables and
+    telemetry are under no log; of those only the structure is checked.
+    """
+    location = locate(home, url)
+    if not isinstance(location.target, Path):
+        raise InvalidInputError("page checksums are SQLite's: a store on a server has none to write")
+    if not location.target.exists():
+        raise NotFoundError(f"there is no store at {location.target}", path=str(location.target))
+    report = verify(home, url, full=True, lock=False, progress=progress)
+    wrong = [each for each in report.findings if each.verdict.locks and not each.outside]
+    if wrong:
+        what = f"the content is not what the log says ({wrong[0].place}: {wrong[0].what})"
+        raise CorruptError(
+            f"nothing was resealed: {what}; restore a backup", findings=[each.to_dict() for each in wrong]
+        )
+    files = (location.target, location.paths.membrane_db, location.paths.telemetry_db)
+    return Resealed({path.name: _reseal(path) for path in files if path.exists()})
+
+
+def _reseal(path: Path) -> int:
+    if problems := check_structure(path):
+        raise CorruptError(f"{path} is damaged: {problems[0]}; restore a backup", path=str(path))
+    return reseal_file(path)
 
 
 def doctor(home: str | Path | None = None, url: str | None = None) -> HealthReport:

@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from holdproof.db import MEMORY, Tx, migrate, sql
 from holdproof.errors import ClosedError, HoldproofError
-from holdproof.evidence import crash_recovery
+from holdproof.evidence import crash_recovery, witness_disputes
 from holdproof.evidence.witness_client import level_of
 from holdproof.memory.images import image
 from holdproof.model.status import Check, Status
@@ -75,10 +75,13 @@ class Store:
     def _degraded(self, where: dict[str, Any]) -> list[str]:
         warnings = list(self.settings.warnings)
         warnings += lockdown.warnings(self.context)
+        warnings += map(str, self.database.read(witness_disputes.open_disputes).result())
         warnings += degraded.warnings(degraded.read(self.paths)).values()
         warnings += image.warnings(self.paths)
         warnings += head_webhook.warnings(self._webhook, os.environ)
         warnings += skill_watch.warnings(self.context)
+        if where.get("foreign_writer"):
+            warnings.append("another SQLite program wrote to the database file: run `holdproof db reseal`")
         if where.get("path") == MEMORY:
             warnings.append("the store is in memory: nothing survives the end of this process")
         return warnings

@@ -8,7 +8,16 @@ from collections.abc import Mapping
 from typing import Final
 
 from holdproof.access import tokens
-from holdproof.evidence import erasures, evaluations, import_records, lockdown, prunings, restores, startup
+from holdproof.evidence import (
+    erasures,
+    evaluations,
+    import_records,
+    lockdown,
+    prunings,
+    restores,
+    startup,
+    witness_disputes,
+)
 from holdproof.evidence.logged_tables import LoggedTable
 from holdproof.memory.objects import commits, refs
 from holdproof.memory.skills import skills
@@ -23,6 +32,7 @@ TABLES: Final = (
 _LOGGED: Final[tuple[LoggedTable, ...]] = (
     *(table.logged for table in TABLES),
     *(*erasures.LOGGED, *lockdown.LOGGED, *prunings.LOGGED, *restores.LOGGED, *startup.LOGGED),
+    *witness_disputes.LOGGED,
     *(*commits.LOGGED, *refs.LOGGED, *skills.LOGGED),
 )
 

@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 from holdproof.db.clock import Clock, Ids, Random
 from holdproof.db.group_commit import GroupWriter, Hooks
 from holdproof.db.postgres import login
+from holdproof.db.postgres.commit_marks import ProcessMarks
 from holdproof.db.postgres.connection import Connector, PostgresConnection, PostgresTx, ServerClock
 from holdproof.db.postgres.login import SERVED
 from holdproof.db.postgres.reader import PostgresReader
@@ -170,8 +171,11 @@ def open_postgres(
         wire.close()
     used_clock = clock or server_clock
     ids = Ids(random)  # shared by all connections, so that later ids of this process sort later
+    marks = ProcessMarks(hooks.history_lost)
     connections = [
-        PostgresConnection(connector, PostgresTx(used_clock, random, ids, lock_seed=seed), server_clock)
+        PostgresConnection(
+            connector, PostgresTx(used_clock, random, ids, lock_seed=seed), server_clock, marks.new_worker()
+        )
         for _ in range(workers)
     ]
     for connection in connections:
@@ -264,12 +268,16 @@ def _lock_seed(wire: Wire, space: str, random: Random) -> int:
     return int(seed)
 
 
-_SWEEP = sql_postgres("DELETE FROM commit_marks WHERE at < now() - interval '7 days'")
 _SEED = "lock seed"
 _ADD_SEED = sql_postgres(
     "INSERT INTO commit_marks (worker, mark, at) VALUES (:worker, :seed, 'infinity') ON CONFLICT (worker) DO NOTHING"
 )
 _READ_SEED = sql_postgres("SELECT mark FROM commit_marks WHERE worker = :worker")
+# The mark of a worker that is connected stays, however old: without it its next commit would look lost.
+_SWEEP = sql_postgres(
+    "DELETE FROM commit_marks WHERE at < now() - interval '7 days' AND NOT EXISTS"
+    " (SELECT 1 FROM pg_stat_activity a WHERE a.application_name = worker)"
+)
 _SCHEMA = """
 CREATE SCHEMA IF NOT EXISTS {space};
 REVOKE ALL ON SCHEMA {space} FROM PUBLIC;

@@ -9,6 +9,7 @@ import apsw
 import apsw.sqlite_extra
 
 from holdproof.db.group_commit import GroupWriter
+from holdproof.db.sqlite.page_checksums import ToleratedPageError
 from holdproof.db.sqlite.tx import SqliteTx, typed
 from holdproof.db.tx import NOT_RUN, NotRun, Tx
 from holdproof.db.worker_pool import READS, Job, deliver
@@ -79,7 +80,12 @@ class SqliteReader:
     def _run_job(self, job: Job[Any]) -> None:
         self.progress += 1
         try:
-            job.result = reading(job.fn, self._tx)
+            try:
+                job.result = reading(job.fn, self._tx)
+            except ToleratedPageError:
+                if not self._connection.in_transaction:  # a failed read ends the transaction
+                    self._run("BEGIN")
+                job.result = reading(job.fn, self._tx)
         except BaseException as error:
             job.error = error
 
@@ -140,7 +146,7 @@ class _InlineReader:
         self._until = time.monotonic() + budget_s  # only now: waiting for a lock does not count as a slow read
         try:
             return reading(fn, self._tx)
-        except ReadLimitError:
+        except (ReadLimitError, ToleratedPageError):
             return NOT_RUN
         finally:
             self._until = inf

@@ -13,6 +13,7 @@ from holdproof.db.clock import Clock, Random
 from holdproof.db.sql import Dialect, Query, first_word, kind_of, numbered, statements
 from holdproof.db.sqlite import functions
 from holdproof.db.sqlite.authorizer import LONGEST_BYTES, allows, dependent
+from holdproof.db.sqlite.page_checksums import tolerated
 from holdproof.db.tx import Refusal, Row, SqlResult, Tx, bounded_rows
 from holdproof.errors import (
     BusyError,
@@ -68,7 +69,8 @@ def typed(error: apsw.Error, where: object, connection: apsw.Connection | None =
         return ForbiddenSqlError(f"{error} ({where})")
     tables = where.tables if isinstance(where, Query) else ()
     if getattr(error, "extendedresult", 0) == apsw.SQLITE_IOERR_DATA:
-        return CorruptError(f"a page of the database is damaged ({', '.join(tables) or where})", tables=tables)
+        what = "a page of the database is damaged, or another SQLite program wrote it"
+        return CorruptError(f"{what} ({', '.join(tables) or where})", tables=tables)
     kind = next((kind for theirs, kind in _TYPED if isinstance(error, theirs)), DatabaseError)
     place = ", ".join(tables) or where if kind is CorruptError else where
     return kind(f"{error} ({place})", sqlite=type(error).__name__, tables=tables)
@@ -113,7 +115,7 @@ class SqliteTx(Tx):
             if query.answers:
                 cursor.fetchall()  # unread rows would keep the statement open, and the commit would fail
         except apsw.Error as error:
-            raise self._break(typed(error, query, self._connection)) from error
+            raise self._translate(error, query) from error
         except _UNFIT as error:
             raise self._break(unfit(error, query)) from error
         if expect is None:
@@ -138,7 +140,7 @@ class SqliteTx(Tx):
         try:
             return self._run(query.sqlite, query.bind(params)).fetchall()
         except apsw.Error as error:
-            raise self._break(typed(error, query, self._connection)) from error
+            raise self._translate(error, query) from error
         except _UNFIT as error:
             raise self._break(unfit(error, query)) from error
 
@@ -147,7 +149,7 @@ class SqliteTx(Tx):
         try:
             self._many(query.sqlite, map(query.bind, rows)).fetchall()
         except apsw.Error as error:
-            raise self._break(typed(error, query, self._connection)) from error
+            raise self._translate(error, query) from error
         except _UNFIT as error:
             raise self._break(unfit(error, query)) from error
 
@@ -157,7 +159,7 @@ class SqliteTx(Tx):
         try:
             self._run(text).fetchall()  # to the end: unread rows would stop the script
         except apsw.Error as error:
-            raise self._break(typed(error, "script", self._connection)) from error
+            raise self._translate(error, "script") from error
 
     def split(self, text: str, /) -> Iterator[str]:
         """See Tx; the semicolons inside a trigger do not end it.
@@ -208,12 +210,16 @@ class SqliteTx(Tx):
             columns = _columns(cursor)
             rows = bounded_rows(cursor)
         except apsw.Error as error:
-            raise self._break(typed(error, "statement", self._connection)) from error
+            raise self._translate(error, "statement") from error
         except ReadLimitError as error:
             raise self._break(error) from None
         except (*_UNFIT, KeyError) as error:
             raise self._break(unfit(error, "statement")) from error
         return SqlResult(columns, rows, 0 if self._connection.total_changes() == before else self._changes())
+
+    def _translate(self, error: apsw.Error, where: object) -> HoldproofError:
+        """Return the typed error, after which the operation fails; a page of a foreign writer asks to run it again."""
+        return self._break(tolerated(error, self._connection) or typed(error, where, self._connection))
 
     def _break(self, error: HoldproofError) -> HoldproofError:
         self.broken = error

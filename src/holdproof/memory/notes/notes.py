@@ -32,7 +32,7 @@ from holdproof.model.times import later
 _LONGEST: Final = 1_000
 _DEEPEST: Final = 50
 _MOST: Final = 1_000_000
-_LEAST_S: Final = 0.001
+_LEAST_S: Final = 1e-6  # the resolution of stored times
 _SOME: Final = 200
 _SWEPT: Final = 500
 _EVERYTHING: Final = ""
