@@ -160,7 +160,8 @@ def test_an_operator_sees_who_is_logged_in_and_ends_it(web: Web) -> None:
     newest = client.get("/v1/logins/list").json()["items"][0]
     assert (newest["kind"], newest["name"]) == ("session", "operator")
     assert "secret" not in json.dumps(newest)
-    problem(caller(web, role="auditor").post("/v1/logins/end", json=newest | {"x": 1}), 422, "input.invalid")
+    problem(client.post("/v1/logins/end", json=newest | {"x": 1}), 422, "input.invalid")
+    problem(caller(web, role="auditor").post("/v1/logins/end", json=newest | {"x": 1}), 403, "access.forbidden")
     about = {"login_id": newest["login_id"]}
     problem(caller(web, role="auditor").post("/v1/logins/end", json=about), 403, "access.forbidden")
     assert client.post("/v1/logins/end", json=about).json()["ended_at"]
@@ -306,8 +307,8 @@ def test_whoever_is_bound_to_a_namespace_sends_the_server_nowhere(web: Web, wher
 def test_nobody_looks_at_the_server_s_disk_through_skills(web: Web) -> None:
     given = {"paths": ["/etc/passwd"]}
     problem(agent(web, "skills").post("/v1/skills/verify", json={}), 403, "access.forbidden")
-    for client in (caller(web), agent(web, "skills")):
-        problem(client.post("/v1/skills/verify", json=given), 422, "input.invalid")
+    problem(caller(web).post("/v1/skills/verify", json=given), 422, "input.invalid")
+    problem(agent(web, "skills").post("/v1/skills/verify", json=given), 403, "access.forbidden")
     assert caller(web).post("/v1/skills/verify", json={}).is_success
 
 

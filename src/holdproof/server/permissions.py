@@ -106,10 +106,15 @@ def may(caller: Caller, resource: str, method: str) -> bool:
     return caller.role == "auditor" and looks
 
 
-def claims(caller: Caller, resource: str, method: str, arguments: Mapping[str, Any]) -> tuple[Claim, ...]:
-    """Return what still has to be the caller's own for this call; ForbiddenError if it may not be made at all."""
+def require(caller: Caller, resource: str, method: str) -> None:
+    """Raise ForbiddenError unless a caller may use a method at all."""
     if not may(caller, resource, method):
         raise _forbidden(caller, resource, method, f"an {caller.role} may not use {resource}.{method}")
+
+
+def claims(caller: Caller, resource: str, method: str, arguments: Mapping[str, Any]) -> tuple[Claim, ...]:
+    """Return what still has to be the caller's own for this call; ForbiddenError if it may not be made at all."""
+    require(caller, resource, method)
     exposure = methods()[resource, method].exposure
     if caller.role == "auditor":
         for name, value in exposure.read_only_with.items():
