@@ -27,6 +27,7 @@ from holdproof.upkeep import erase, head_webhook
 from holdproof.upkeep import lockdown as response
 from holdproof.upkeep.backups import swap
 from holdproof.upkeep.head_webhook import HeadWebhook
+from holdproof.urls import redact
 
 __all__ = ["VERSION", "Location", "Store", "locate", "open_at", "open_store"]
 
@@ -159,7 +160,7 @@ def _corruption() -> Iterator[None]:
 
 
 def _announce(target: str | Path, heads: list[SignedCheckpoint]) -> None:
-    _log.info("a new store was created; its data lives in %s", config.redact(str(target)))
+    _log.info("a new store was created; its data lives in %s", redact(str(target)))
     if heads:
         names = ", ".join(each.checkpoint.origin for each in heads)
         _log.warning("another store was here before: heads of %s were kept", names)

@@ -14,10 +14,11 @@ from typing import Any, Final, LiteralString, NamedTuple
 
 import psycopg
 from psycopg import sql as text
-from psycopg.conninfo import conninfo_to_dict, make_conninfo
+from psycopg.conninfo import make_conninfo
 
 from holdproof.db.clock import system_random
-from holdproof.db.postgres.connection import CONNECTION_TIMEOUTS, Connector, PostgresTx, ServerClock
+from holdproof.db.postgres import conninfo
+from holdproof.db.postgres.connection import Connector, PostgresTx, ServerClock
 from holdproof.db.postgres.liveness import MonitoredConnection
 from holdproof.db.postgres.wire import words
 from holdproof.db.tx import Tx
@@ -187,15 +188,10 @@ def connect(url: str, name: str = "holdproof-copy") -> "psycopg.Connection[Any]"
         # The owner's rights are used here: nothing that somebody else may create in is on its search path.
         options = "-c search_path=pg_catalog -c TimeZone=UTC -c DateStyle=ISO -c bytea_output=hex"
         options += " -c extra_float_digits=1 -c lock_timeout=10s"
-        parts: dict[str, Any] = {
-            **CONNECTION_TIMEOUTS,
-            **conninfo_to_dict(url),
-            "application_name": name,
-            "options": options,
-        }
-        conninfo = make_conninfo(**parts, client_encoding="utf8")
-        connection = MonitoredConnection.connect(conninfo, autocommit=True)
-        connection.conninfo = conninfo
+        parts: dict[str, Any] = {**conninfo.parse(url), "application_name": name, "options": options}
+        address = make_conninfo(**parts, client_encoding="utf8")
+        connection = MonitoredConnection.connect(address, autocommit=True)
+        connection.conninfo = address
     except psycopg.Error as error:
         raise UnavailableError(f"cannot connect to PostgreSQL: {words(error)}") from error
     return connection

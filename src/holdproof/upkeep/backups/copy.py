@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from holdproof import config
-from holdproof.config import Paths, redact
+from holdproof.config import Paths
 from holdproof.crypto import checkpoint
 from holdproof.db import Row, Tx, sql, transfer
 from holdproof.db.backends import is_url
@@ -53,6 +53,7 @@ from holdproof.model.copy import Copied
 from holdproof.model.progress import Progress
 from holdproof.store.context import Context
 from holdproof.upkeep.verification import log_check, verify
+from holdproof.urls import redact
 
 KERNEL: Final = "kernel"
 _MODULUS: Final = 1 << 256
