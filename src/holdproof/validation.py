@@ -12,6 +12,7 @@ from math import inf
 from typing import Any, Final
 
 from holdproof.errors import InvalidInputError
+from holdproof.model.namespaces import EVERY
 from holdproof.model.times import to_micros, to_text
 
 MOST_PAGE: Final = 1_000
@@ -32,6 +33,13 @@ def name(what: str, text: Any, *, most: int = _LONGEST_NAME) -> str:
         message = f"{what} must be a printable text of 1 to {most} characters"
         raise InvalidInputError(message, field=what, value=_excerpt(text))
     return text
+
+
+def namespace(text: Any) -> str:
+    """Validate the name of a namespace; `*` stands for all of them in tokens, so none can be called that."""
+    if text == EVERY:
+        raise InvalidInputError(f"no namespace is called {EVERY}: it stands for all of them", field="ns", value=EVERY)
+    return name("ns", text)
 
 
 def words(what: str, text: Any, *, least: int = 1, most: int) -> str:

@@ -5,7 +5,15 @@ that answers item by item (`stream`). A `Resource` declares its methods once for
 """
 
 from holdproof.executors.async_executor import AsyncExecutor
-from holdproof.executors.exposure import OWN_AGENT, OWN_ESCALATION, OWN_FLOW, AgentRule, Exposure, owns
+from holdproof.executors.exposure import (
+    OWN_AGENT,
+    OWN_ESCALATION,
+    OWN_FLOW,
+    OWN_FLOW_UNASKED,
+    AgentRule,
+    Exposure,
+    owns,
+)
 from holdproof.executors.methods import (
     Awaits,
     BoundMethod,
@@ -29,6 +37,7 @@ __all__ = [
     "OWN_AGENT",
     "OWN_ESCALATION",
     "OWN_FLOW",
+    "OWN_FLOW_UNASKED",
     "AgentRule",
     "Exposure",
     "owns",

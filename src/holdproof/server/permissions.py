@@ -163,6 +163,9 @@ async def permit(store: Holdproof, caller: Caller, resource: str, method: str, a
         moves = rule is not None and rule.moves is not None and arguments.get(rule.moves) not in UNDOABLE
         if moves and status == _WAITS:
             raise _forbidden(caller, resource, method, "the flow waits for an answer, and goes on by that")
+        if rule is not None and rule.not_while_asked and status == _WAITS:
+            text = "the flow waits for an answer: what the person is asked about does not change meanwhile"
+            raise _forbidden(caller, resource, method, text)
 
 
 async def _standing(store: Holdproof, claim: Claim) -> tuple[str | None, str | None]:
