@@ -22,8 +22,6 @@ from holdproof.cli.app import app
 from holdproof.cli.call import CommandContext
 
 _ERROR_WORDS: Final = ("code", "message", "remedy")
-# It ends when another command answers, and commands run one at a time here.
-_WAITS_FOR_ANOTHER: Final = frozenset({("escalations", "wait")})
 
 
 class Inexpressible(Exception):
@@ -35,17 +33,38 @@ def has_command(spec: MethodSpec) -> bool:
     called_back = any(each.shape.callback and each.required for each in spec.parameters)
     commands = index.commands()[spec.resource.replace("_", "-")].get("commands", {})
     command = commands.get(spec.method.replace("_", "-"), {"module": ""})
-    waits = (spec.resource, spec.method) in _WAITS_FOR_ANOTHER
-    return "module" not in command and not spec.streams and not called_back and not waits
+    return "module" not in command and not spec.streams and not called_back
+
+
+class _OutputByThread(io.TextIOBase):
+    """Gives each thread a text of its own: a command may wait for what another one does."""
+
+    def __init__(self) -> None:
+        self._local = threading.local()
+
+    def begin(self) -> None:
+        """Begin an empty text for this thread."""
+        self._local.text = io.StringIO()
+
+    def text(self) -> str:
+        """Return what this thread wrote since it began."""
+        return str(self._local.text.getvalue())
+
+    def write(self, text: str) -> int:
+        """See TextIOBase."""
+        return int(self._local.text.write(text))
 
 
 class CommandLine:
-    """Runs commands in this process, on a store that is open here; one at a time, for they write to one stdout."""
+    """Runs commands in this process, on a store that is open here, in any number of threads."""
 
     def __init__(self, store: sync.Holdproof, folder: Path) -> None:
         self._store = store
         self._folder = folder
         self._lock = threading.Lock()
+        self._running = 0
+        self._patches = contextlib.ExitStack()
+        self._output = _OutputByThread()
 
     def call(self, spec: MethodSpec, arguments: Mapping[str, Any]) -> Any:
         """Return the answer of a method, by its command."""
@@ -56,11 +75,27 @@ class CommandLine:
         return spec.answer.load(answer, "")
 
     def _run(self, words: list[str]) -> tuple[int, Any]:
-        with self._lock, pytest.MonkeyPatch.context() as patch:
-            patch.setattr(CommandContext, "open", lambda _: contextlib.nullcontext(self._store))
-            with contextlib.redirect_stdout(io.StringIO()) as out, pytest.raises(SystemExit) as ended:
-                app.main([*words], prog_name="holdproof")
-        return int(ended.value.code or 0), json.loads(out.getvalue())
+        self._output.begin()
+        with self._in_process(), pytest.raises(SystemExit) as ended:
+            app.main([*words], prog_name="holdproof")
+        return int(ended.value.code or 0), json.loads(self._output.text())
+
+    @contextlib.contextmanager
+    def _in_process(self) -> Iterator[None]:
+        """Let commands use the open store and write to their thread's text; the last that ends puts all back."""
+        with self._lock:
+            if self._running == 0:
+                patch = self._patches.enter_context(pytest.MonkeyPatch.context())
+                patch.setattr(CommandContext, "open", lambda _: contextlib.nullcontext(self._store))
+                self._patches.enter_context(contextlib.redirect_stdout(self._output))
+            self._running += 1
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._running -= 1
+                if self._running == 0:
+                    self._patches.close()
 
     def _error(self, facts: dict[str, Any], code: int) -> errors.HoldproofError:
         fields = {name: value for name, value in facts.items() if name not in _ERROR_WORDS}
@@ -90,7 +125,7 @@ class CommandLine:
         if parameter.shape.callback:
             raise Inexpressible(parameter.name)
         if parameter.name in spec.exposure.files:
-            file = self._folder / f"{parameter.name}.json"
+            file = self._folder / f"{parameter.name}-{threading.get_ident()}.json"
             file.write_bytes(_document(value) if parameter.shape.local else _json(value).encode())
             yield str(file)
         elif isinstance(value, bool):

@@ -4,12 +4,11 @@ import asyncio
 from collections.abc import Callable, Coroutine
 from functools import wraps
 from pathlib import Path
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 from holdproof.api import Resources
 from holdproof.api.awaitable import AwaitableStore
-from holdproof.executors import AsyncExecutor
+from holdproof.executors import AsyncClosing, AsyncExecutor
 from holdproof.model.status import Check, Status
 from holdproof.storage.executors import AsyncStorageExecutor
 from holdproof.storage.open_stores import OpenStores
@@ -28,6 +27,7 @@ __all__ = [
     "migrate",
     "migrate_legacy",
     "open",
+    "move",
     "restore",
     "storage",
     "verify",
@@ -37,7 +37,7 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 
-class Holdproof(AsyncExecutor, Resources[AsyncExecutor]):
+class Holdproof(AsyncExecutor, AsyncClosing, Resources[AsyncExecutor]):
     """An open store for coroutines. Close it, or use it as a context manager."""
 
     def __init__(self, core: Store, ns: str | None = None) -> None:
@@ -57,14 +57,6 @@ class Holdproof(AsyncExecutor, Resources[AsyncExecutor]):
     async def close(self) -> None:
         """Finish queued work and close; may be called twice."""
         await asyncio.to_thread(self.core.close)
-
-    async def __aenter__(self) -> "Holdproof":
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self.close()
 
 
 def connect(url: str, token: str | None = None, **options: Any) -> "AwaitableStore[Remote]":
@@ -109,5 +101,6 @@ copy = _in_thread(maintenance.copy)
 doctor = _in_thread(maintenance.doctor)
 migrate = _in_thread(maintenance.migrate)
 migrate_legacy = _in_thread(maintenance.migrate_legacy)
+move = _in_thread(maintenance.move)
 restore = _in_thread(maintenance.restore)
 verify = _in_thread(maintenance.verify)

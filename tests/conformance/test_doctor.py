@@ -85,7 +85,7 @@ class Doctor(StoreOnSqlite):
     def test_a_look_that_fails_hides_no_other(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.begin()
 
-        def fail(*_: object) -> None:
+        def fail(*_: object, **__: object) -> None:
             raise OSError("scratched")
 
         monkeypatch.setattr(doctor, "level_of", fail)

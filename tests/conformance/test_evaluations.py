@@ -326,7 +326,7 @@ import sys
 from holdproof import sync
 with sync.open(sys.argv[1], sys.argv[2] or None) as store:
     for turn in range(20):
-        store.battles.submit({"who": sys.argv[3], "turn": turn}, battle_id="b", score=turn)
+        store.evaluations.submit({"who": sys.argv[3], "turn": turn}, evaluation_id="b", score=turn)
 """
 
 

@@ -108,5 +108,5 @@ def test_of_those_who_recover_an_orphan_one_runs_it(web: Web, callers: list[Sync
         register(store)
     won, lost = outcomes(callers, lambda store, n: store.flows.recover(f"worker {n}"))
     assert lost == []
-    assert [again.flow.status for found in won for again in found.again] == ["COMPLETED"]
+    assert [rerun.flow.status for recovery in won for rerun in recovery.reruns] == ["COMPLETED"]
     assert done == ["x"]

@@ -131,7 +131,17 @@ def test_what_the_command_line_writes_is_for_the_owner_only(tmp_path: Path) -> N
     given.write_text('{"task": "x"}')
     intent = work / "intent.json"
     intent.write_text("[0.5]")
-    evaluation = ["battles", "submit", str(given), "--battle-id", "b-1", "--score", "0.5", "--intent", str(intent)]
+    evaluation = [
+        "evaluations",
+        "submit",
+        str(given),
+        "--evaluation-id",
+        "b-1",
+        "--score",
+        "0.5",
+        "--intent",
+        str(intent),
+    ]
     words: list[list[str]] = [
         evaluation,
         ["export", "bundle", "b-1", "--out", str(work / "b-1.zip")],

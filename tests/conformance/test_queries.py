@@ -51,6 +51,7 @@ def _ours(query: Query) -> bool:
 SHIPPED = [query for query in QUERIES if _ours(query)]
 
 
+_MEMBRANE = ("holdproof.storage.", "holdproof.db.postgres.login", "holdproof.importers.kgents.")
 SPACES = ("kernel", "membrane", "telemetry")
 Postgres = dict[str, "psycopg.Connection[tuple[object, ...]]"]
 
@@ -59,7 +60,7 @@ def _space(query: Query) -> str:
     """The database that a query is for: services have names of tables in common with the kernel."""
     if query.where.startswith("holdproof.storage.telemetry"):
         return "telemetry"
-    return "membrane" if query.where.startswith(("holdproof.storage.", "holdproof.db.postgres.login")) else "kernel"
+    return "membrane" if query.where.startswith(_MEMBRANE) else "kernel"
 
 
 @pytest.fixture(scope="module")

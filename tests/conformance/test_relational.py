@@ -46,7 +46,7 @@ class _Bounded(RelationalSuite):
         self.use(test)
 
     def test_an_answer_without_end_is_refused_and_the_store_goes_on(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr("holdproof.db.tx.ANSWER_BYTES", 10_000)
+        monkeypatch.setattr("holdproof.db.tx.MOST_RESULT_BYTES", 10_000)
 
         async def test(store: RelationalStore) -> None:
             counted = "WITH RECURSIVE c (x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM c WHERE x < :n)"
@@ -197,7 +197,7 @@ class TestSqlite(_Opens, OnSqlite, _Bounded):
         self.use(test)
 
     def test_a_statement_without_end_is_stopped(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr("holdproof.db.sqlite.tx._ASK_LIMIT_S", 0.2)
+        monkeypatch.setattr("holdproof.db.sqlite.tx._SQL_LIMIT_S", 0.2)
         endless = "WITH RECURSIVE t(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM t) SELECT count(*) FROM t"
 
         async def test(store: RelationalStore) -> None:

@@ -112,7 +112,8 @@ def test_a_password_of_a_database_is_never_told(ear: Ear, tmp_path: Path, place:
         lambda: sync.open(home, url),
         lambda: sync.migrate(home, url),
         lambda: sync.storage(home, url).open("relational"),
-        lambda: sync.copy(home, url),
+        lambda: sync.move(home, url),
+        lambda: sync.copy(url, tmp_path / "copy", home),
     ):
         ear.refused(call)
     for tolerant in (sync.check, sync.doctor, sync.verify):

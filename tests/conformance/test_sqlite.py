@@ -22,7 +22,7 @@ from holdproof.db import Database, Tx, open_database, sql
 from holdproof.db.sqlite import APPLICATION_IDS, FORMAT, check_file, snapshot
 from holdproof.db.sqlite import connection as writing
 from holdproof.db.sqlite.files import WAL_SIZE_BYTES, checksums, connect
-from holdproof.db.tx import NOTHING
+from holdproof.db.tx import NOT_RUN
 from holdproof.executors import AsyncExecutor, SyncExecutor
 from holdproof.testing.schema import (
     ADD_ENTRY,
@@ -492,7 +492,7 @@ def test_a_read_over_the_callers_budget_gets_the_same_answer_from_the_reader(db:
         [(count,)] = tx.all(_COUNT, most=400_000)
         return int(count)
 
-    assert db.peek(long, 0.0) is NOTHING
+    assert db.peek(long, 0.0) is NOT_RUN
     assert db.peek(long, 60) == 400_000
     assert SyncExecutor(db).read(long) == 400_000
 
@@ -523,7 +523,7 @@ def test_more_callers_than_spare_connections_are_all_served(db: Database) -> Non
         thread.start()
     for _ in threads:
         assert inside.acquire(timeout=30)
-    assert db.peek(lambda tx: value(tx, "c"), 60) is NOTHING, "every spare connection is in use"
+    assert db.peek(lambda tx: value(tx, "c"), 60) is NOT_RUN, "every spare connection is in use"
     assert SyncExecutor(db).read(lambda tx: value(tx, "c")) == 7
     go.set()
     for thread in threads:
@@ -535,7 +535,7 @@ def test_more_callers_than_spare_connections_are_all_served(db: Database) -> Non
 def test_after_the_close_a_read_is_refused_as_closed(db: Database) -> None:
     assert SyncExecutor(db).read(lambda tx: value(tx, "c")) is None
     db.close()
-    assert db.peek(lambda tx: value(tx, "c"), 60) is NOTHING
+    assert db.peek(lambda tx: value(tx, "c"), 60) is NOT_RUN
     with pytest.raises(errors.ClosedError):
         SyncExecutor(db).read(lambda tx: value(tx, "c"))
 

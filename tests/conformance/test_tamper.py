@@ -179,11 +179,13 @@ def test_nor_does_it_help_to_file_the_newer_leaf_elsewhere(home: Path) -> None:
 
 @pytest.mark.parametrize("index", [-1, 10_000])
 def test_a_row_added_with_a_fitting_leaf_outside_the_log_is_found(home: Path, index: int) -> None:
-    handle, columns = "019a0000-0000-7000-8000-000000000000", ", ".join(EVALUATIONS.columns)
+    handle, columns = "019a0000-0000-7000-8000-000000000000", ", ".join(EVALUATIONS.projection.columns)
     with behind(home) as connection:
-        row = dict(zip(EVALUATIONS.columns, next(connection.execute(f"SELECT {columns} FROM battles")), strict=True))
+        row = dict(
+            zip(EVALUATIONS.projection.columns, next(connection.execute(f"SELECT {columns} FROM battles")), strict=True)
+        )
         row |= {"id": 999, "battle_id": "forged", "dbom": None, "legacy": "{}"}
-        digest = EVALUATIONS.commit(bytes(16), row)
+        digest = EVALUATIONS.projection.commit(bytes(16), row)
         leaf = (
             f'{{"h":"{digest}","id":"{handle}","ns":"main","p":"battles/1","t":"legacy_import","ts":"","v":1,"ver":1}}'
         )

@@ -55,7 +55,7 @@ def admit(home: Path, key: keys.PublicKey) -> None:
 
 def test_a_key_put_into_the_keyring_vouches_for_no_backup(place: StoreLocation, forged: Path) -> None:
     admit(place.home, KeyFolder(forged.parent / "fake" / "config" / "keys").load("log").public)
-    with pytest.raises(errors.ProofError, match="name the key"):
+    with pytest.raises(errors.ProofError, match="pass --key KEYID"):
         place.restore(forged)
 
 

@@ -99,7 +99,7 @@ def create_link(
         ended_at=None,
         ns=ns if token is None else token.ns,
     )
-    return _write(tx, login, "hfl_")
+    return _write(tx, login, "hpl_")
 
 
 def _write(tx: Tx, login: Login, prefix: str) -> NewLogin:
@@ -142,7 +142,7 @@ def exchange(tx: Tx, code: str, *, ttl_s: float = SESSION_S, ns: str = EVERY) ->
         ended_at=None,
         ns=link.ns,
     )
-    return _write(tx, session, "hfs_")
+    return _write(tx, session, "hps_")
 
 
 _FIND = sql(f"{_SELECT} WHERE l.secret_hash = :secret_hash AND l.kind = :kind")

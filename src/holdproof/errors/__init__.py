@@ -68,7 +68,7 @@ from holdproof.errors.ground import (
     ReadOnlyError,
     SerializationError,
     UnavailableError,
-    UnfinishedCopyError,
+    UnfinishedMoveError,
     UnreachableError,
     WriterDeadError,
 )
@@ -98,7 +98,6 @@ from holdproof.errors.root import (
     NestedCallError,
     NotFoundError,
     RemoteError,
-    RunningLoopError,
     WrongClientError,
 )
 from holdproof.errors.storage import (
@@ -191,7 +190,6 @@ __all__ = [
     "RequestError",
     "RevokedKeyError",
     "RollbackExpiredError",
-    "RunningLoopError",
     "SerializationError",
     "SessionEndedError",
     "SkillLockedError",
@@ -203,7 +201,7 @@ __all__ = [
     "TooLargeError",
     "UnauthenticatedError",
     "UnavailableError",
-    "UnfinishedCopyError",
+    "UnfinishedMoveError",
     "UnknownKeyError",
     "UnknownOutcomeError",
     "UnreachableError",

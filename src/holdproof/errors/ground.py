@@ -128,10 +128,10 @@ class MovedError(DatabaseError):
     exit_code = 8
 
 
-class UnfinishedCopyError(DatabaseError):
-    """A copy to this place was interrupted: run `holdproof copy` again, and use the source until then."""
+class UnfinishedMoveError(DatabaseError):
+    """A move to this place was interrupted: run `holdproof move` again, and use the source until then."""
 
-    code = "database.unfinished_copy"
+    code = "database.unfinished_move"
     status = 503
     exit_code = 8
 

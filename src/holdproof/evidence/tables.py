@@ -17,11 +17,14 @@ Rules:
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
+from operator import attrgetter
 from typing import Any, Final, Generic, TypeVar
 
+from holdproof import paging
 from holdproof.db import Query, Row, Tx, sql
 from holdproof.evidence import leaves, logged_tables
-from holdproof.evidence.leaves import Projection
+from holdproof.evidence.leaves import Projection, Stamp
+from holdproof.model.page import Page
 from holdproof.model.value import column_of
 
 T = TypeVar("T")
@@ -29,6 +32,10 @@ T = TypeVar("T")
 IMPORTED: Final = "legacy_import"
 """The leaf type of an imported row: the log saw it arrive, not happen."""
 _LEAF: Final = ("leaf_id", "leaf_ver", "leaf_salt")
+
+
+def _id_of(value: Any) -> tuple[int]:
+    return (value.id,)
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +63,7 @@ class Table(Generic[T]):
         loads: Mapping[str, Callable[[Any], Any]] | None = None,
         version: int = 1,
     ) -> None:
-        """Describe a table and put it under verification.
+        """Describe a table.
 
         `columns` names the columns of fields that are called otherwise; `loads` says how columns are read that are not
         stored as they are shown, such as JSON.
@@ -67,15 +74,16 @@ class Table(Generic[T]):
         self.projection = Projection(name, version, logged)
         self._value = value
         aliases = columns or {}
+        names = [each.name for each in fields(value)]  # type: ignore[arg-type]
         # A dataclass's fields, by the columns they are read from.
-        self._shown = tuple(aliases.get(each.name, column_of(each.name)) for each in fields(value))  # type: ignore[arg-type]
+        self._shown = tuple(aliases.get(name, column_of(name)) for name in names)
+        self._cells: Callable[[T], tuple[Any, ...]] = attrgetter(*names)
         self._loads = tuple((loads or {}).get(column) for column in self._shown)
         self._is_plain = not any(self._loads)
         self.columns = tuple(dict.fromkeys((*self._shown, *logged)))
         # Verification walks a table by its key, from before every key: row numbers are positive, texts not empty.
         self.first: str | int = -1 if key == "id" and _is_number(value, "id") else ""
-        logged_tables.register(self.projection, kinds=(kind, IMPORTED), key=key, first=self.first)
-        TABLES.append(self)
+        self.logged = logged_tables.describe(self.projection, kinds=(kind, IMPORTED), key=key, first=self.first)
 
     # --- texts of SQL ---
 
@@ -119,19 +127,36 @@ class Table(Generic[T]):
     def to_columns(self, value: T) -> dict[str, Any]:
         """Return a value by column; only for tables whose columns are stored as they are shown."""
         assert self._is_plain, "a value that is stored otherwise is written by column"
-        return {column: getattr(value, each.name) for column, each in zip(self._shown, fields(value), strict=True)}  # type: ignore[arg-type]
+        return dict(zip(self._shown, self._cells(value), strict=True))
 
     def record(self, row: Row) -> StoredRecord[T]:
         """Return a row that was selected with `leaf`, ready to be changed."""
         *cells, leaf_id, leaf_ver = row
         return StoredRecord(self.from_row(row), dict(zip(self.columns, cells, strict=True)), leaf_id, leaf_ver)
 
+    # --- reading ---
+
+    def find(self, tx: Tx, query: Query, **params: Any) -> T | None:
+        """Return the value of the only row of a query of this table, or None."""
+        row = tx.one(query, **params)
+        return None if row is None else self.from_row(row)
+
+    def all(self, tx: Tx, query: Query, **params: Any) -> list[T]:
+        """Return the values of every row of a query of this table."""
+        return [*map(self.from_row, tx.fetch(query, params))]
+
+    def page(self, tx: Tx, query: Query, cursor: str | None, limit: int, **params: Any) -> Page[T]:
+        """Return a page of a listing by `id`, the newest first; the query takes `:before` and `:limit` too."""
+        values = self.all(tx, query, **params, before=paging.last_id(cursor), limit=paging.fetch(limit))
+        return paging.page(values, limit, _id_of)
+
     # --- writing ---
 
-    def add(self, tx: Tx, query: Query, row: Mapping[str, Any], *, kind: str | None = None) -> None:
+    def add(self, tx: Tx, query: Query, row: Mapping[str, Any], *, kind: str | None = None) -> Stamp:
         """Write the first version of a record, with its leaf; `row` holds every logged column."""
         mark = leaves.stamp(tx, kind or self.kind, self.projection, row, ns=row["ns"])
         tx.execute(query, **row, leaf_id=mark.leaf_id, leaf_ver=mark.leaf_ver, leaf_salt=mark.leaf_salt, expect=1)
+        return mark
 
     def change(self, tx: Tx, query: Query, record: StoredRecord[T], changes: Mapping[str, Any]) -> T:
         """Write the next version of a record, with its leaf, and return its value.
@@ -143,10 +168,6 @@ class Table(Generic[T]):
         mark = leaves.stamp(tx, self.kind, self.projection, row, leaf_id=record.leaf_id, leaf_ver=version, ns=row["ns"])
         tx.execute(query, **row, leaf_id=mark.leaf_id, leaf_ver=mark.leaf_ver, leaf_salt=mark.leaf_salt, expect=1)
         return self.from_columns(row)
-
-
-TABLES: Final[list[Table[Any]]] = []
-"""Every table that has a descriptor."""
 
 
 def _is_number(value: type, field: str) -> bool:

@@ -154,7 +154,7 @@ async def _called(
     if offer.read_only:
         values |= entry.exposure.read_only_with
     # What the server sets itself is no fault of the model's if it is missing.
-    complete(entry, values, implied=signed(caller, entry, values))
+    complete(entry, values | signed(caller, entry, values))
     await permit(store, caller, entry.resource, entry.method, values)
     args, kwargs = entry.arguments(values | signed(caller, entry, values))
     return wire.dump(await getattr(getattr(store, entry.resource), entry.method)(*args, **kwargs))

@@ -204,6 +204,9 @@ class OpenStores:
             status, database = self._rows(kind)
             with closing(database):
                 holds = SyncExecutor(database).read(_COUNTS[kind])
+                # Before their first use the vectors have the dimensions that the first use will fix.
+                if kind == "vector" and not holds["dimensions"]:
+                    holds["dimensions"] = self.settings.providers[kind].dimensions
                 if kind in {"relational", "telemetry"}:
                     holds["bytes"] = sum(database.backend.facts().get("bytes", {}).values())
         except (HoldproofError, OSError) as error:

@@ -14,7 +14,7 @@ from holdproof.db.postgres.reader import PostgresReader
 from holdproof.db.postgres.wire import Wire
 from holdproof.db.sql import Dialect, sql_postgres, statements
 from holdproof.db.topics import Topics
-from holdproof.db.tx import NOTHING, Nothing, Tx
+from holdproof.db.tx import NOT_RUN, NotRun, Tx
 from holdproof.db.worker_pool import WorkerPool
 from holdproof.errors import (
     ConfigError,
@@ -40,10 +40,10 @@ class PostgresBackend:
         self._connector = connector
         self._listener = listener
 
-    def peek(self, fn: Callable[[Tx], T], budget_s: float) -> T | Nothing:
+    def peek(self, fn: Callable[[Tx], T], budget_s: float) -> T | NotRun:
         """See Backend; a server cannot be read without waiting."""
         del fn, budget_s
-        return NOTHING
+        return NOT_RUN
 
     def facts(self) -> dict[str, Any]:
         """See Backend."""

@@ -14,7 +14,7 @@ from holdproof.db.postgres import conninfo, liveness
 from holdproof.db.postgres.wire import Wire
 from holdproof.db.sql import Dialect, Query, first_word, sql_postgres, statements
 from holdproof.db.topics import short
-from holdproof.db.tx import SECRET_TABLES, WAKE, Answer, Refusal, Row, Tx, bounded_rows
+from holdproof.db.tx import SECRET_TABLES, WAKE, Refusal, Row, SqlResult, Tx, bounded_rows
 from holdproof.errors import (
     BusyError,
     ConnectionLostError,
@@ -80,7 +80,7 @@ class PostgresTx(Tx):
         """See Tx."""
         return statements(text)
 
-    def ask_one(self, statement: str, params: Mapping[str, Any], /) -> Answer:
+    def run_statement(self, statement: str, params: Mapping[str, Any], /) -> SqlResult:
         """See Tx; the server counts rows that were only read too, so the count is dropped for a read."""
         if any(
             name in statement.lower() for name in SECRET_TABLES
@@ -89,7 +89,7 @@ class PostgresTx(Tx):
         query = Query(statement, statement, "statement", -1)
         self.wire.ask(query, params)
         rows = bounded_rows(self.settle())
-        return Answer(self.wire.columns if rows else (), rows, 0 if query.kind == "read" else self.wire.touched)
+        return SqlResult(self.wire.columns if rows else (), rows, 0 if query.kind == "read" else self.wire.touched)
 
     def settle(self) -> list[Row]:
         """Wait for everything sent; returns the rows of the last statement."""

@@ -24,7 +24,7 @@ from holdproof.db.sqlite.files import (
 from holdproof.db.sqlite.reader import InlineReaders, MemoryWorker, SqliteReader
 from holdproof.db.sqlite.snapshot import shrink
 from holdproof.db.sqlite.tx import SqliteTx, typed
-from holdproof.db.tx import NOTHING, Nothing, Tx
+from holdproof.db.tx import NOT_RUN, NotRun, Tx
 from holdproof.db.worker_pool import WorkerPool
 
 _BATCH = 512
@@ -48,9 +48,9 @@ class SqliteBackend:
         self.reader = reader
         self._inline = inline
 
-    def peek(self, fn: Callable[[Tx], T], budget_s: float) -> T | Nothing:
+    def peek(self, fn: Callable[[Tx], T], budget_s: float) -> T | NotRun:
         """See Backend."""
-        return NOTHING if self._inline is None else self._inline.run(fn, budget_s)
+        return NOT_RUN if self._inline is None else self._inline.run(fn, budget_s)
 
     def facts(self) -> dict[str, Any]:
         """See Backend."""

@@ -10,7 +10,7 @@ import apsw.sqlite_extra
 
 from holdproof.db.group_commit import GroupWriter
 from holdproof.db.sqlite.tx import SqliteTx, typed
-from holdproof.db.tx import NOTHING, Nothing, Tx
+from holdproof.db.tx import NOT_RUN, NotRun, Tx
 from holdproof.db.worker_pool import READS, Job, deliver
 from holdproof.errors import ReadLimitError
 
@@ -97,14 +97,14 @@ class InlineReaders:
         self._free: list[_InlineReader] = []
         self._open = True
 
-    def run(self, fn: Callable[[Tx], T], budget_s: float) -> T | Nothing:
+    def run(self, fn: Callable[[Tx], T], budget_s: float) -> T | NotRun:
         """See Backend.peek."""
         try:
             # No lock: pop and append of a list are atomic, and whoever pops owns the connection.
             reader = self._free.pop()
         except IndexError:
             if not self._open or self._spare <= 0:
-                return NOTHING
+                return NOT_RUN
             self._spare -= 1
             reader = _InlineReader(*self._make())
         try:
@@ -134,14 +134,14 @@ class _InlineReader:
     def _overdue(self) -> bool:
         return time.monotonic() > self._until
 
-    def run(self, fn: Callable[[Tx], T], budget_s: float) -> T | Nothing:
+    def run(self, fn: Callable[[Tx], T], budget_s: float) -> T | NotRun:
         self._tx.reset()
         self._run("BEGIN")
         self._until = time.monotonic() + budget_s  # only now: waiting for a lock does not count as a slow read
         try:
             return reading(fn, self._tx)
         except ReadLimitError:
-            return NOTHING
+            return NOT_RUN
         finally:
             self._until = inf
             if self.connection.in_transaction:  # failing I/O may have ended it already

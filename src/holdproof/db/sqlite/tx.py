@@ -13,7 +13,7 @@ from holdproof.db.clock import Clock, Random
 from holdproof.db.sql import Dialect, Query, first_word, kind_of, numbered, statements
 from holdproof.db.sqlite import functions
 from holdproof.db.sqlite.authorizer import LONGEST_BYTES, allows, dependent
-from holdproof.db.tx import Answer, Refusal, Row, Tx, bounded_rows
+from holdproof.db.tx import Refusal, Row, SqlResult, Tx, bounded_rows
 from holdproof.errors import (
     BusyError,
     ConstraintError,
@@ -74,8 +74,8 @@ def typed(error: apsw.Error, where: object, connection: apsw.Connection | None =
     return kind(f"{error} ({place})", sqlite=type(error).__name__, tables=tables)
 
 
-_ASK_LIMIT_S = 30.0
-_ASK_LIMITS: Final = {
+_SQL_LIMIT_S = 30.0
+_SQL_LIMITS: Final = {
     apsw.SQLITE_LIMIT_LENGTH: LONGEST_BYTES,
     apsw.SQLITE_LIMIT_LIKE_PATTERN_LENGTH: functions.LONGEST_PATTERN,
 }
@@ -173,17 +173,17 @@ class SqliteTx(Tx):
         if statement:
             yield statement
 
-    def ask_one(self, statement: str, params: Mapping[str, Any], /) -> Answer:
+    def run_statement(self, statement: str, params: Mapping[str, Any], /) -> SqlResult:
         """See Tx."""
         if not self._guarded:
             self._guarded = True
             self._connection.set_authorizer(self._decide)
-            self._connection.set_progress_handler(self._overdue, 20_000, id="ask")
+            self._connection.set_progress_handler(self._overdue, 20_000, id="application SQL")
             functions.install(self._connection)
-        self._until = time.monotonic() + _ASK_LIMIT_S
-        previous = {limit: self._connection.limit(limit, value) for limit, value in _ASK_LIMITS.items()}
+        self._until = time.monotonic() + _SQL_LIMIT_S
+        previous = {limit: self._connection.limit(limit, value) for limit, value in _SQL_LIMITS.items()}
         try:
-            answer = self._ask(statement, params)
+            result = self._run_guarded(statement, params)
         finally:
             self._until = inf
             for limit, value in previous.items():
@@ -191,7 +191,7 @@ class SqliteTx(Tx):
         if kind_of(statement) == "other" and (reason := dependent(self._connection)) is not None:
             message = f"{reason} depends on a table of Holdproof's; use tables of your own"
             raise self._break(ForbiddenSqlError(message, statement=first_word(statement)))
-        return answer
+        return result
 
     def _decide(self, action: int, first: str | None, second: str | None, *_: str | None) -> int:
         return apsw.SQLITE_OK if self._until == inf or allows(action, first, second) else apsw.SQLITE_DENY
@@ -199,7 +199,7 @@ class SqliteTx(Tx):
     def _overdue(self) -> bool:
         return time.monotonic() > self._until
 
-    def _ask(self, statement: str, params: Mapping[str, Any]) -> Answer:
+    def _run_guarded(self, statement: str, params: Mapping[str, Any]) -> SqlResult:
         before = self._connection.total_changes()
         self.schema_touched |= kind_of(statement) == "other"
         values = {name: params.get(name) for name in numbered(statement, "?")[1]}
@@ -213,7 +213,7 @@ class SqliteTx(Tx):
             raise self._break(error) from None
         except (*_UNFIT, KeyError) as error:
             raise self._break(unfit(error, "statement")) from error
-        return Answer(columns, rows, 0 if self._connection.total_changes() == before else self._changes())
+        return SqlResult(columns, rows, 0 if self._connection.total_changes() == before else self._changes())
 
     def _break(self, error: HoldproofError) -> HoldproofError:
         self.broken = error
