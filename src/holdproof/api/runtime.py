@@ -9,6 +9,7 @@ from holdproof.executors import (
     OWN_AGENT,
     OWN_ESCALATION,
     OWN_FLOW,
+    OWN_FLOW_UNASKED,
     AgentRule,
     Executor,
     Reads,
@@ -134,8 +135,8 @@ class Contexts(Resource[Executor]):
 
     group = "Run"
 
-    put = Writes(contexts.put, agent=OWN_FLOW, tool=True)
-    update = Writes(contexts.update, agent=OWN_FLOW)
+    put = Writes(contexts.put, agent=OWN_FLOW_UNASKED, tool=True)
+    update = Writes(contexts.update, agent=OWN_FLOW_UNASKED)
     get = Reads(contexts.get, agent=OWN_FLOW, tool=True, example="0198a7c2-9c1e-7a3b-8d4e-5f6071829304")
     versions = Reads(
         contexts.versions, columns=("ver", "at", "index", "commitment"), example="0198a7c2-9c1e-7a3b-8d4e-5f6071829304"
@@ -174,7 +175,7 @@ class Audit(Resource[Executor]):
 
     group = "Inspect"
 
-    record = Writes(audit.record, agent=OWN_FLOW, tool=True)
+    record = Writes(audit.record, agent=OWN_FLOW_UNASKED, tool=True)
     get = Reads(audit.get, example="4711")
     list = Reads(
         audit.list,
@@ -191,7 +192,7 @@ class Ledger(Resource[Executor]):
 
     group = "Run"
 
-    append = Writes(ledger.append, agent=OWN_FLOW, tool=True)
+    append = Writes(ledger.append, agent=OWN_FLOW_UNASKED, tool=True)
     get = Reads(ledger.get, agent=OWN_FLOW, tool=True)
     list = Reads(ledger.list, agent=OWN_AGENT)
 
@@ -240,7 +241,7 @@ class Retries(Resource[Executor]):
 
     group = "Run"
 
-    reject = Writes(retries.reject, agent=OWN_FLOW)
+    reject = Writes(retries.reject, agent=AgentRule({"flow_id": "flow"}, never=("max_retries",)))
     get = Reads(retries.get, agent=OWN_FLOW)
     allowed = Reads(retries.allowed, agent=OWN_FLOW)
 

@@ -7,12 +7,13 @@ from typing import Annotated, Any, Final
 import click
 from rich.text import Text
 
-from holdproof import config, sync
+from holdproof import config, config_trust, sync
 from holdproof.cli.bar import bar, spinner
 from holdproof.cli.call import Argument, CommandContext, Option, ask_or_refuse, command
 from holdproof.cli.files import read_bytes
 from holdproof.cli.render import warn_outside, words
 from holdproof.crypto import keys
+from holdproof.errors import NotFoundError
 from holdproof.model.backup import Restored
 from holdproof.model.doctor import HealthReport
 from holdproof.model.legacy import LegacyReport
@@ -20,6 +21,7 @@ from holdproof.model.status import Check, Migrated, Resealed, Status
 from holdproof.model.transfer import Copied, Moved
 from holdproof.model.verify import BundleReport, Report
 from holdproof.upkeep.verification import offline
+from holdproof.urls import redact
 
 COMMANDS: dict[str, click.Command] = {}
 
@@ -36,6 +38,19 @@ def init(
 ) -> dict[str, list[str]]:
     """Create .holdproof/config.yaml and .holdproof/catalog.json in a project; an existing one is left alone."""
     return {"created": [str(path) for path in config.init_project(folder)]}
+
+
+@command(COMMANDS, "config allow", example="holdproof config allow", group="Run", group_summary="Settings of projects.")
+def allow(
+    call: CommandContext, folder: Annotated[Path, Argument(help="The project's folder, here by default.")] = Path()
+) -> dict[str, str]:
+    """Let a project's file name servers and use variables of the environment; read it first. A change ends that."""
+    root = config.find_project(folder)
+    if root is None:
+        raise NotFoundError(f"{folder.resolve()}: no project here or above; run `holdproof init`", path=str(folder))
+    file = root / ".holdproof" / "config.yaml"
+    config_trust.allow(config.Paths.find(call.home).allowed_projects, file)
+    return {"allowed": str(file)}
 
 
 @command(COMMANDS, "status", example="holdproof status --json", group="Inspect")
@@ -168,9 +183,7 @@ def move(
 ) -> Moved:
     """Move a whole store between SQLite and PostgreSQL: same log, verified; the source is retired and says where to."""
     if not dry_run and not yes:
-        ask_or_refuse(
-            f"{config.redact(src)} cannot be opened again once the store is at {config.redact(dst)}. Move it?"
-        )
+        ask_or_refuse(f"{redact(src)} cannot be opened again once the store is at {redact(dst)}. Move it?")
     with bar() as progress:
         return sync.move(src, dst, call.home, telemetry=telemetry, dry_run=dry_run, progress=progress)
 

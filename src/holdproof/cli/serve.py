@@ -106,21 +106,26 @@ async def _played(state: "ServerState", *, once: bool, pace_s: float) -> None:
 
 
 @command(COMMANDS, "mcp", example="holdproof mcp --read-only", group="Run")
-def mcp(
+def mcp(  # noqa: PLR0917 (options by name)
     call: CommandContext,
     read_only: Annotated[bool, Option("--read-only", help="Offer only what reads.")] = False,
     resource: Annotated[
         list[str] | None,
         Option("--resource", help="Offer every method of this resource instead of the usual tools; may be repeated."),
     ] = None,
-    agent: Annotated[str | None, Option("--agent", help="Act as this agent: on its own flows only.")] = None,
+    agent: Annotated[
+        str | None, Option("--agent", help="Act as this agent, on its own flows only; without it, as the agent mcp.")
+    ] = None,
+    operator: Annotated[
+        bool, Option("--operator", help="Act as the operator: the model may answer escalations itself.")
+    ] = False,
     token: Annotated[
         str | None, Option("--token", envvar="HOLDPROOF_TOKEN", help="Act as whoever this token says.")
     ] = None,
 ) -> None:
     """Offer the store as tools over standard input and output (Model Context Protocol), until the client goes away."""
-    if agent is not None and token is not None:
-        raise InvalidInputError("--agent and --token exclude each other: a token names its agent")
+    if sum((agent is not None, token is not None, operator)) > 1:
+        raise InvalidInputError("--agent, --token and --operator exclude each other: name one caller")
     try:
         from holdproof.server import mcp as tools  # noqa: PLC0415 (an optional extra)
     except ImportError as error:
@@ -129,7 +134,7 @@ def mcp(
 
     async def serve() -> None:
         async with holdproof.open(call.home, call.url) as store:
-            caller = await tools.caller_for(store, token, agent, read_only=read_only)
+            caller = await tools.caller_for(store, token, agent, offer, operator=operator)
             await tools.over_stdio(store, caller, offer)
 
     asyncio.run(serve())

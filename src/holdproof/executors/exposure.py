@@ -23,6 +23,8 @@ class AgentRule:
     """Parameters that an agent may not pass at all."""
     refused: Mapping[str, Any] = field(default_factory=dict)
     """Arguments that an agent may not pass with this value."""
+    not_while_asked: bool = False
+    """Whether an agent may not call it on a flow that waits for an approval: the person decides on what is there."""
     moves: str | None = None
     """The parameter that names a flow's next status: a flow that waits for an approval is moved on by the answer."""
 
@@ -33,6 +35,7 @@ def owns(**arguments: Owned) -> AgentRule:
 
 
 OWN_FLOW: Final = owns(flow_id="flow")
+OWN_FLOW_UNASKED: Final = AgentRule({"flow_id": "flow"}, not_while_asked=True)
 OWN_AGENT: Final = owns(agent_id="agent")
 OWN_ESCALATION: Final = owns(id="escalation")
 

@@ -1,6 +1,7 @@
 """What the parts of one server share."""
 
 import asyncio
+from collections import Counter
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, cast
@@ -54,6 +55,8 @@ class ServerState:
     samples: Samples = field(default_factory=Samples)
     stopping: asyncio.Event = field(default_factory=asyncio.Event)
     """Set when the server is to end: streams that would go on for ever end with it."""
+    streams: Counter[str] = field(default_factory=Counter)
+    """How many event streams each caller has open."""
     described: dict[str, bytes] = field(default_factory=dict)
     """The description of the API, by its media type, once it was asked for."""
     access_log: AccessLogBuffer = field(init=False)

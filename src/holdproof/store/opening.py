@@ -30,6 +30,7 @@ from holdproof.upkeep import lockdown as response
 from holdproof.upkeep.backups import swap
 from holdproof.upkeep.head_webhook import HeadWebhook
 from holdproof.upkeep.verification import trusted_keys
+from holdproof.urls import redact
 
 __all__ = ["VERSION", "Location", "Store", "locate", "open_at", "open_store"]
 
@@ -136,7 +137,7 @@ def _is_familiar(keys: Keys, head_file: HeadFile | None, database: Database) -> 
 def _name_of(target: str | Path) -> str:
     """Return a short name for the database, for the head file: of a URL only a digest, since it may hold a password."""
     # The file of a home is always the same one: a home that was moved keeps its heads.
-    return "file" if isinstance(target, Path) else sha256_hex(config.redact(target).encode())[:16]
+    return "file" if isinstance(target, Path) else sha256_hex(redact(target).encode())[:16]
 
 
 def _start(
@@ -189,7 +190,7 @@ def _corruption() -> Iterator[None]:
 
 
 def _announce(target: str | Path, heads: list[SignedCheckpoint]) -> None:
-    _log.info("a new store was created; its data lives in %s", config.redact(str(target)))
+    _log.info("a new store was created; its data lives in %s", redact(str(target)))
     if heads:
         names = ", ".join(each.checkpoint.origin for each in heads)
         _log.warning("another store was here before: heads of %s were kept", names)
