@@ -143,17 +143,19 @@ def open_postgres(
     read_limit_s: float = 30.0,
     silence_s: float | None = None,
     owner: bool = True,
+    readonly: bool = False,
 ) -> tuple[PostgresBackend, bool, Clock]:
     """Open a database of a server; returns the backend, whether its schema is new, and the clock in use.
 
-    With `owner=False` it is used under the login of the application tables, which has fewer rights.
+    With `owner=False` it is used under the login of the application tables, which has fewer rights; with `readonly`
+    nothing is created, and no connection writes.
     """
     connector = Connector(url, space, connect_s=connect_s, lock_s=lock_s, read_s=read_limit_s, silence_s=silence_s)
     server_clock = ServerClock()
     wire = connector.wire("holdproof-open", patience_s=2)
     try:
         server_clock.measure(wire)
-        new = _prepare(wire, space)
+        new = False if readonly else _prepare(wire, space)
         credentials = None if owner else login.ensure(wire, random)
     finally:
         wire.close()
@@ -164,7 +166,8 @@ def open_postgres(
     connections = [
         PostgresConnection(connector, PostgresTx(used_clock, random, ids), server_clock) for _ in range(workers)
     ]
-    for connection in connections:
+    # A mark is a row: a store that is only read has none.
+    for connection in () if readonly else connections:
         connection.mark_commits()
     writer = WorkerPool("writer", [GroupWriter(connection, hooks) for connection in connections], batch=128)
     reading = [PostgresReader(connector, PostgresTx(used_clock, random), server_clock) for _ in range(readers)]
@@ -196,6 +199,18 @@ def _prepare(wire: Wire, space: str) -> bool:
     wire.text("COMMIT")
     wire.sync()
     return not ours
+
+
+def is_there(url: str, space: str) -> bool:
+    """Return whether the schema of a space exists and is ours; creates nothing."""
+    connector = Connector(url, space, connect_s=30.0, lock_s=10.0, read_s=30.0)
+    wire = connector.wire("holdproof-look", reads=True, patience_s=2)
+    try:
+        wire.send(_TABLES, {"space": space})
+        [(_, ours)] = wire.sync()
+        return bool(ours)
+    finally:
+        wire.close()
 
 
 _LOCK = sql_postgres("SELECT pg_advisory_xact_lock(hashtext('holdproof schema'))")

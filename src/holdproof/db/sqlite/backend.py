@@ -15,6 +15,7 @@ from holdproof.db.sqlite.files import (
     INHERITED,
     configure,
     connect,
+    connect_readonly,
     damaged_pages,
     has_checksums,
     identify,
@@ -41,9 +42,16 @@ class SqliteBackend:
     notifies = False
 
     def __init__(
-        self, path: Path | None, writer: WorkerPool, reader: WorkerPool, inline: InlineReaders | None = None
+        self,
+        path: Path | None,
+        writer: WorkerPool,
+        reader: WorkerPool,
+        inline: InlineReaders | None = None,
+        *,
+        readonly: bool = False,
     ) -> None:
         self.path = path
+        self._readonly = readonly
         self.writer = writer
         self.reader = reader
         self._inline = inline
@@ -64,7 +72,7 @@ class SqliteBackend:
 
     def check(self) -> list[str]:
         """See Backend."""
-        return [] if self.path is None else check_file(self.path)
+        return [] if self.path is None else check_file(self.path, readonly=self._readonly)
 
     def compact(self) -> None:
         """See Backend."""
@@ -83,9 +91,9 @@ class SqliteBackend:
             self._inline.close()
 
 
-def check_file(path: Path) -> list[str]:
+def check_file(path: Path, *, readonly: bool = False) -> list[str]:
     """Return what is wrong with a database file; on a connection of its own, so that others are not delayed."""
-    connection = connect(path, busy_s=10, create=False)
+    connection = connect_readonly(path, busy_s=10) if readonly else connect(path, busy_s=10, create=False)
     problems: list[str] = []
     try:
         connection.execute(
@@ -136,14 +144,17 @@ def open_sqlite(
     readers: int = 2,
     busy_s: float = 10.0,
     read_limit_s: float = 30.0,
+    readonly: bool = False,
 ) -> tuple[SqliteBackend, bool]:
     """Open or create a database file, or one in memory; returns the backend and whether it is new."""
-    connection = connect(path, busy_s=busy_s)
+    readonly = readonly and path is not None
+    connection = connect_readonly(path, busy_s=busy_s) if readonly and path else connect(path, busy_s=busy_s)
     try:
         new = identify(connection, path, space)
         if new and space == _SHRINKING_SPACE:  # only possible before the first page; freed pages can be returned then
             connection.pragma("auto_vacuum", "incremental")
-        configure(connection, busy_s=busy_s)
+        if not readonly:
+            configure(connection, busy_s=busy_s)
     except apsw.Error as error:
         connection.close()
         raise typed(error, path) from error
@@ -158,11 +169,13 @@ def open_sqlite(
         return SqliteBackend(None, pool, pool), new
 
     def reading() -> tuple[apsw.Connection, SqliteTx]:
-        spare = connect(path, busy_s=busy_s, create=False)  # a file that was removed must not come back as an empty one
+        # A file that was removed must not come back as an empty one.
+        spare = connect_readonly(path, busy_s=busy_s) if readonly else connect(path, busy_s=busy_s, create=False)
         spare.pragma("query_only", True)
         return spare, SqliteTx(spare, clock, random)
 
     workers = [SqliteReader(*reading(), limit_s=read_limit_s) for _ in range(readers)]
     writer_pool = WorkerPool("writer", [group], batch=_BATCH)
     reader_pool = WorkerPool("reader", workers, batch=_BATCH, relief=True)
-    return SqliteBackend(path, writer_pool, reader_pool, InlineReaders(reading, most=_INLINE_READERS)), new
+    inline = InlineReaders(reading, most=_INLINE_READERS)
+    return SqliteBackend(path, writer_pool, reader_pool, inline, readonly=readonly), new
