@@ -18,6 +18,7 @@ import os
 import re
 import tempfile
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
@@ -114,10 +115,19 @@ class Paths:
         return cls(root, root / "config", root / "state", root / "cache")
 
     def create(self) -> None:
-        """Create missing folders and their parents, readable by the owner only (as XDG demands)."""
-        for folder in (self.data, self.blobs, self.dboms, self.images, self.config, self.state, self.cache):
+        """Create missing folders and their parents, readable by the owner only (as XDG demands).
+
+        A new folder is hidden from git: `git add -A` in a project that holds a store must not take its keys.
+        """
+        hidden: list[Path] = []
+        for folder in (self.data, self.config, self.state, self.cache, self.blobs, self.dboms, self.images):
             try:
+                # A folder that holds something already may be a project's own: everything in it would be ignored.
+                new = not folder.is_dir() or not any(folder.iterdir())
                 folders.make(folder)
+                if new and folder.parent not in hidden:
+                    hidden.append(folder)
+                    _write_once(folder / ".gitignore", "*\n")
             except OSError as error:
                 _raise_disk(error, folder)
 
@@ -420,7 +430,7 @@ def _require_trust(record: Path, file: Path, tree: Mapping[Any, Any], content: s
 
 def _parse(file: Path) -> tuple[dict[Any, Any], str]:
     """Parse one file; returns its keys and its digest. ConfigError with line and column for what is wrong with it."""
-    place: dict[str, int] = {}
+    place: dict[str, Any] = {}
     try:
         if not file.is_file():  # a pipe would block, a dangling link is broken and not absent
             raise ConfigError(f"{file}: not a file that can be read", file=str(file))
@@ -450,18 +460,18 @@ def _parse(file: Path) -> tuple[dict[Any, Any], str]:
     raise ConfigError(f"{where}: {problem}", file=str(file), **place)
 
 
-def find_project(start: Path) -> Path | None:
+def find_project(start: str | Path) -> Path | None:
     """Return the nearest folder at or above `start` that has `.holdproof/config.yaml`, None without one."""
     folder = Path(os.path.realpath(start))
     return next((at for at in (folder, *folder.parents) if os.path.lexists(at / ".holdproof" / "config.yaml")), None)
 
 
-def project_hash(path: Path) -> str:
+def project_hash(path: str | Path) -> str:
     """Return the id of a project in rows: the first 8 hex digits of the SHA-256 of its resolved path."""
     return hashlib.sha256(os.fsencode(os.path.realpath(path))).hexdigest()[:8]
 
 
-def init_project(folder: Path) -> list[Path]:
+def init_project(folder: str | Path) -> list[Path]:
     """Create `.holdproof/config.yaml` and `catalog.json`, both or neither; AlreadyExistsError for a project."""
     target = Path(os.path.realpath(folder), ".holdproof")
     if not target.parent.is_dir():
@@ -475,6 +485,8 @@ def init_project(folder: Path) -> list[Path]:
             staged.mkdir(mode=0o700)
             _write(staged / "config.yaml", _TEMPLATE)
             _write(staged / "catalog.json", '{"version": "1.0", "entries": []}\n')
+            # Settings are for everybody who works on the project; a store in this folder, with its keys, is not.
+            _write(staged / ".gitignore", "*\n!.gitignore\n!catalog.json\n!config.yaml\n")
             staged.rename(target)
     except OSError as error:
         if error.errno in (errno.ENOTEMPTY, errno.EEXIST, errno.ENOTDIR):
@@ -487,6 +499,12 @@ def _write(path: Path, text: str) -> None:
     """Create a file that only the owner can read: it may come to contain a password."""
     with open(path, "x", encoding="utf-8", opener=_open_private) as file:
         file.write(text)
+
+
+def _write_once(path: Path, text: str) -> None:
+    """Create a file unless there is one; of two processes that open a new store at once the first writes it."""
+    with suppress(FileExistsError):
+        _write(path, text)
 
 
 def _open_private(name: str, flags: int) -> int:

@@ -185,13 +185,13 @@ def test_the_commands_lead_from_tampering_to_unlock(home: Path, tmp_path: Path) 
     attack(home, "UPDATE battles SET score = 0.01 WHERE id = 2")
     draft, signed = str(tmp_path / "draft.json"), str(tmp_path / "unlock.json")
     assert run("lockdown", "statement", "--reason", "mended", "--out", draft, *place).exit_code == 0
-    assert run("unlock", "--statement", draft, *place).exit_code == 2
+    assert run("unlock", draft, *place).exit_code == 2
     key = str(home / "config" / "keys" / "root.pem")
     assert run("lockdown", "sign", draft, "--key", key, "--out", signed).exit_code == 0
-    assert run("unlock", "--statement", signed, *place).exit_code == 0
+    assert run("unlock", signed, *place).exit_code == 0
     assert run("verify", "--full", *place).exit_code == 0
     assert json.loads(run("lockdown", "status", *place, "--json").stdout) is None
-    assert run("unlock", "--statement", signed, *place).exit_code == 3
+    assert run("unlock", signed, *place).exit_code == 3
 
 
 def test_a_bundle_goes_out_and_is_checked_by_command(home: Path, tmp_path: Path) -> None:

@@ -59,7 +59,11 @@ class Agents(Resource[Executor]):
     group = "Run"
 
     register = Writes(
-        agents.register, secret=True, example="trader --version 1.2.0 --contract contract.json", files=("contract",)
+        agents.register,
+        secret=True,
+        example="trader --version 1.2.0 --contract contract.json",
+        files=("contract",),
+        creates=True,
     )
     # Internal: the server calls it to check a secret; as a method for clients it would be an oracle.
     authenticate = Reads(agents.authenticate, internal=True)
@@ -113,7 +117,7 @@ class Flows(Resource[Executor]):
         columns=("name", "n", "state", "started_at", "finished_at", "compensates", "error"),
         example="0198a7c2-9c1e-7a3b-8d4e-5f6071829304 --json",
     )
-    export = StreamsWith(exports.flows, reads=True)
+    export = StreamsWith(exports.flows, reads=True, alias="export flows", draw="lines", example="--out flows.jsonl")
 
     def __init__(self, executor: Executor, registry: Registry) -> None:
         super().__init__(executor)
@@ -184,7 +188,7 @@ class Audit(Resource[Executor]):
         columns=("id", "created_at", "severity", "event_type", "flow_id", "step_id", "state"),
         example="--severity ERROR --since 2026-01-01T00:00:00Z",
     )
-    export = StreamsWith(exports.events, reads=True)
+    export = StreamsWith(exports.events, reads=True, alias="export audit", draw="lines", example="--out audit.jsonl")
 
 
 class Ledger(Resource[Executor]):
@@ -229,7 +233,7 @@ class Idempotency(Resource[Executor]):
     group = "Run"
     grantable = True
 
-    once = Runs(idempotency.once, calls=("fn",))
+    once = Runs(idempotency.once, calls=("fn",), creates=True)
     get = Reads(idempotency.get)
     # Settles a call in doubt by hand, where only a person can tell whether it happened.
     settle = Writes(idempotency.settle)
@@ -282,7 +286,7 @@ class Escalations(Resource[Executor]):
         inbox.list,
         agent=OWN_AGENT,
         tool=True,
-        columns=("id", "outcome", "impact", "agent_id", "flow_id", "created_at", "deadline", "reason"),
+        columns=("id", "outcome", "impact", "agent_id", "flow_id", "created_at", "deadline", "on_deadline", "reason"),
         example="--status PENDING --order due",
     )
     count = Reads(inbox.count)

@@ -56,7 +56,7 @@ def allow(
 @command(COMMANDS, "status", example="holdproof status --json", group="Inspect")
 def status(call: CommandContext) -> Status:
     """Show where data lives, what it runs on, its size, what services store, and whether anything is degraded."""
-    with call.open() as store:
+    with call.open(create=False) as store:
         # Measured here only: `store.status()` opens none of the stores of services.
         return replace(store.status(), storage=store.storage.status().to_dict())
 
@@ -97,8 +97,10 @@ def doctor(call: CommandContext) -> HealthReport:
 def verify(
     call: CommandContext,
     bundle: Annotated[Path | None, Argument(help="A bundle to check, offline; without it the whole store.")] = None,
+    *,
     full: Annotated[bool, Option("--full", help="Recompute the whole tree from its leaves.")] = False,
     no_lock: Annotated[bool, Option("--no-lock", help="Only report; do not lock the store.")] = False,
+    readonly: Annotated[bool, Option("--readonly", help="Write nothing: for evidence on media of its own.")] = False,
     root: Annotated[Path | None, Option("--root", help="The root's public key (PEM) you trust.")] = None,
 ) -> Report | BundleReport:
     """Verify the store, or a bundle; exits with 0, 10 unsigned, 11 unlogged, 12 revoked, 20 and more tampered with."""
@@ -107,7 +109,7 @@ def verify(
         trusted = None if root is None else keys.load_public_pem(read_bytes(root, 1 << 16))
         return offline.check(read_bytes(bundle, offline.MOST_BYTES + 1), root=trusted)
     with bar() as progress:
-        return sync.verify(call.home, call.url, full=full, lock=not no_lock, progress=progress)
+        return sync.verify(call.home, call.url, full=full, lock=not no_lock, readonly=readonly, progress=progress)
 
 
 @command(COMMANDS, "restore", example="holdproof restore /mnt/backups --to-index 500 --dry-run", group="Operate")

@@ -90,7 +90,9 @@ def fail(facts: Mapping[str, Any], as_json: bool) -> None:
         show({"error": facts}, as_json)
         return
     lines = Text.assemble(("error: ", "bold red"), visible(str(facts["message"])), "\n")
-    _print(sys.stderr, lines.append(f"{visible(str(facts['remedy']))}\n", style="dim"))
+    if facts["remedy"]:
+        lines.append(f"{visible(str(facts['remedy']))}\n", style="dim")
+    _print(sys.stderr, lines)
 
 
 def aside(text: str) -> None:

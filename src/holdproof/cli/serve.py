@@ -8,14 +8,14 @@ import webbrowser
 from functools import partial
 from pathlib import Path
 from types import FrameType
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
 import click
 
 import holdproof
 from holdproof import config, sync
 from holdproof.cli import render
-from holdproof.cli.call import CommandContext, Option, command
+from holdproof.cli.call import CommandContext, Option, command, told_once
 from holdproof.cli.demo import Teller, quiet
 from holdproof.crypto.keys import Signer
 from holdproof.crypto.vkey import COSIGNATURE_V1, VerifierKey
@@ -52,6 +52,10 @@ def up(
         float, Option("--rate", type=click.FloatRange(0), help="Requests a second for each caller; 0: any.")
     ] = 1000.0,
     console: Annotated[bool, Option("--console/--no-console", help="Show the console.")] = True,
+    log_level: Annotated[
+        Literal["debug", "info", "warning", "error"], Option("--log-level", help="Log from this level on, to stderr.")
+    ] = "info",
+    log_json: Annotated[bool, Option("--log-json", help="Log lines of JSON.")] = False,
     open_: Annotated[bool, Option("--open", help="Open the console in a browser.")] = False,
     demo: Annotated[bool, Option("--demo", help="Play a story on it; without --home on a store of its own.")] = False,
     once: Annotated[bool, Option("--once", help="With --demo: end when the story is told.")] = False,
@@ -61,7 +65,7 @@ def up(
 ) -> None:
     """Serve API and console on this store until it is stopped; prints the address and a link that opens it once."""
     try:
-        from holdproof.server import ServerSettings, serve  # noqa: PLC0415 (an optional extra)
+        from holdproof.server import ServerSettings, logs, serve  # noqa: PLC0415 (an optional extra)
     except ImportError as error:
         raise MissingExtraError("the server needs more: pip install 'holdproof[server]'") from error
 
@@ -73,12 +77,15 @@ def up(
     async def run() -> None:
         place = serve.ListenAddress(host, port, tls_cert, tls_key, frozenset(map(str.lower, name or ())), proxy)
         settings = ServerSettings(public_log=public_log, rate_s=rate, burst=2 * rate)
-        async with holdproof.open(_home(call, demo), call.url) as store:
+        with told_once():
+            opened = await holdproof.open(_home(call, demo), call.url)
+        async with opened as store:
             render.greet(await store.status())
             beside = [partial(_played, once=once, pace_s=pace)] if demo else []
             parts = serve.parts(console=console)
             await serve.serve(store, place, settings, ready=ready, parts=parts, beside=beside)
 
+    logs.configure(log_level, as_json=log_json)
     asyncio.run(run())
     raise click.exceptions.Exit(0)
 
@@ -163,7 +170,7 @@ def key(call: CommandContext, name: Name) -> dict[str, str]:
 def run(
     call: CommandContext,
     name: Name,
-    log: Annotated[list[str], Option("--log", help="A log's verifier key (`holdproof log head`); repeat it.")],
+    log: Annotated[list[str], Option("--log", help="A log's verifier key (`holdproof log verifier-keys`); repeat it.")],
     host: Annotated[str, Option("--host", help="The address to listen on.")] = "127.0.0.1",
     port: Annotated[int, Option("--port", help="The port; 0 picks one.")] = 8432,
 ) -> dict[str, Any]:

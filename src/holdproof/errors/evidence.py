@@ -9,6 +9,7 @@ class FormatError(HoldproofError):
     """The data does not have the expected format; check the file or its source. Nothing was changed."""
 
     code = "format.invalid"
+    generic = True
     status = 422
     exit_code = 2
 

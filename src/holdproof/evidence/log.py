@@ -110,7 +110,10 @@ class Log:
         signer = self._signer
         name = self._name
         if signer is None:
-            raise BadKeyError("this home holds no log key of this store, so nothing can be logged here")
+            raise BadKeyError(
+                "this home holds no log key of this store, so nothing can be logged here",
+                remedy="Put config/keys back from the home that has them, or from a backup made with --keys.",
+            )
         # The key id is a hash over name and key: recomputed only when one of them changes.
         if name is None or name.name != head.origin or name.public != signer.public:
             name = self._name = VerifierKey(head.origin, ED25519, signer.public)
@@ -173,6 +176,11 @@ class Log:
             return False
         seen = checkpoint.parse(self._seen.encode())
         return seen.checkpoint.origin != trees.state(tx).origin and continuity(tx, seen).sound
+
+
+def verifier_keys(tx: Tx) -> list[str]:
+    """Return the keys that the newest head is checked with, as witnesses and other verifiers take them."""
+    return [key.encode() for key in verifiers(tx)]
 
 
 def _newest(keys: Keys) -> Iterator[Signer]:

@@ -81,6 +81,13 @@ def _report_lost(database: Database, error: HistoryLostError) -> None:
         hook(error)
 
 
+def read_only(database: Database, heads: Collection[SignedCheckpoint]) -> Log:
+    """Return the log of a store that is only read: it signs nothing, and knows whether it continues the kept heads."""
+    log = Log(None, ())
+    log.continuity = database.read(lambda tx: worst(continuity(tx, head) for head in heads)).result()
+    return log
+
+
 _UNLOGGED = sql("SELECT name, sha256, applied_at FROM schema_migrations WHERE leaf_id IS NULL ORDER BY name")
 
 

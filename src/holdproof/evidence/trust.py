@@ -38,18 +38,18 @@ from holdproof.store.context import Context
 PAYLOAD_TYPE = "application/vnd.holdproof.trust+json"
 
 
-def init_root(context: Context, *, recovery: Path | None = None, offline: bool = False) -> Work[Root]:
+def init_root(context: Context, *, recovery: str | Path | None = None, offline: bool = False) -> Work[Root]:
     """Generate the root key; its recovery is returned and, if a file is named, written there before the key counts."""
     roots: list[Key] = yield from ask(Read(partial(ring.keyring, role="root")))
     if roots:
         raise AlreadyExistsError("this store has a root key", keyid=roots[0].keyid)
     yield from ask(Write(lambda _: None))  # a locked store refuses this write, before any file is created
-    if recovery is not None and recovery.exists():
+    if recovery is not None and Path(recovery).exists():
         raise AlreadyExistsError(f"{recovery} exists already", path=str(recovery))
     key: Signer = yield from ask(Call(lambda: keys.generate("ed25519") if offline else context.keys.ensure("root")))
     text = statements.to_recovery(key) if isinstance(key, keys.PrivateKey) else ""
     if recovery is not None:
-        yield from ask(Call(partial(_write_new, recovery, text)))
+        yield from ask(Call(partial(_write_new, Path(recovery), text)))
     origin, now = yield from ask(Read(lambda tx: (tree.state(tx).origin, tx.now)))
     statement = KeyStatement("introduce", "root", key.public, origin, now)
     signed: str = yield from ask(Call(lambda: statements.sign(statement.encode(), key)))
@@ -70,13 +70,13 @@ def recover_root(context: Context, *, recovery: str) -> Work[Key]:
     return root
 
 
-def export_root(context: Context, *, recovery: Path) -> Work[Root]:
+def export_root(context: Context, *, recovery: str | Path) -> Work[Root]:
     """Write the recovery of the root key that is here to a file, once more or after its rotation."""
     key: Signer = yield from ask(Call(partial(context.keys.load, "root")))
     if not isinstance(key, keys.PrivateKey):
         raise NotFoundError("this store keeps its keys elsewhere: back the root key up there")
     text = statements.to_recovery(key)
-    yield from ask(Call(partial(_write_new, recovery, text)))
+    yield from ask(Call(partial(_write_new, Path(recovery), text)))
     return Root(key.keyid, text, on_disk=True)
 
 

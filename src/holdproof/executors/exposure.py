@@ -72,6 +72,13 @@ class Exposure:
     """Arguments of the tool where its defaults differ: clients of tools give up after a minute or so."""
     command: bool = True
     """Whether there is a generated command; False where one is written by hand, or none makes sense."""
+    alias: str = ""
+    """A second name of the command, as `export car` or `unlock`."""
+    storeless: bool = False
+    """Whether it looks at files only: its command needs no store and opens none."""
+
+    creates: bool = False
+    """Whether the first thing in a new store may come from it: only such a command creates a store."""
 
     # --- how it is shown ---
     columns: tuple[str, ...] = ()
@@ -80,6 +87,8 @@ class Exposure:
     """The arguments of a call on the command line, as a shell reads them."""
     parameters: Mapping[str, str] = field(default_factory=dict)
     """What parameters mean, where that differs from what the name usually means (api/parameters.py)."""
+    variables: Mapping[str, str] = field(default_factory=dict)
+    """Environment variables that the command reads parameters from: every user of a machine can see arguments."""
     files: tuple[str, ...] = ()
     """Parameters that the command reads from a file, or from stdin for `-`."""
     document: str = ""
@@ -89,7 +98,10 @@ class Exposure:
     confirm_unless: str = ""
     """The parameter that makes the question needless where it is passed."""
     draw: str = ""
-    """How the command draws the answer, where it is neither fields nor columns (cli/draw.py)."""
+    """How the command draws the answer, where it is neither fields nor columns (cli/draw.py); a stream drawn as `lines`
+    is JSON lines, for people too."""
+    note: Callable[[Any], str] | None = None
+    """What the command adds on stderr, read off the answer: a warning, or what to do next; empty for nothing."""
     exit_code: Callable[[Any], int] | None = None
     """The exit code of the command, read off the answer."""
 

@@ -86,15 +86,15 @@ class GreenAgentSource:
 
 def run(
     context: Context,
-    source: Path,
+    source: str | Path,
     *,
-    dboms: Path | None = None,
+    dboms: str | Path | None = None,
     dry_run: bool = False,
     ns: str = MAIN,
     progress: Progress | None = None,
 ) -> Work[Imported]:
     """Import a `battles.db`; with `dry_run` only report what each row is."""
-    battles: GreenAgentSource = yield from ask(Call(lambda: load(source, dboms)))
+    battles: GreenAgentSource = yield from ask(Call(lambda: load(Path(source), None if dboms is None else Path(dboms))))
     plans = list(plan_battles(battles))
     rows = yield from driver.import_units(
         plans,

@@ -36,6 +36,8 @@ class ServerSettings:
     heartbeat_s: float = 15.0
     poll_s: float = 0.5
     flush_s: float = 5.0
+    watch_s: float = 2.0
+    """How often the database is looked at, for the log; 0 for never."""
     sweep_s: float = 30.0
     """How often what time has ended is put away; 0 for never."""
 

@@ -19,6 +19,7 @@ from holdproof.server.jobs import Jobs
 from holdproof.server.metrics import Metrics
 from holdproof.server.permissions import Caller
 from holdproof.server.rate_limit import Buckets
+from holdproof.server.readiness import Readiness
 from holdproof.server.samples import Samples
 from holdproof.server.settings import ServerSettings
 
@@ -63,9 +64,11 @@ class ServerState:
     jobs: Jobs = field(init=False)
     buckets: Buckets = field(init=False)
     scoped: ScopedStores = field(init=False)
+    readiness: Readiness = field(init=False)
 
     def __post_init__(self) -> None:
         self.scoped = ScopedStores(self.store)
+        self.readiness = Readiness(self.store)
         self.access_log = AccessLogBuffer(self.store, self.now)
         self.jobs = Jobs(self.now)
         self.buckets = Buckets(self.settings.rate_s, self.settings.burst)

@@ -1,4 +1,4 @@
-"""A lockdown as an escalation in the store itself, beside the alerts that are sent out.
+"""A lockdown as an escalation in the store itself; and alerts of escalations that nobody answered.
 
 Rules:
 - It is one of the lockdown's own records and passes the gate; its flow has the lockdown's id.
@@ -6,20 +6,54 @@ Rules:
 - While the store is locked nobody can resolve it; root's unlock statement does, and ends the flow. A locked skill is
   escalated as well, and resolved by its next approval.
 - It is best effort: a damaged runtime prevents neither the lockdown nor its end.
+- An escalation that expires unanswered is alerted by the process that applied its default, once that is committed; one
+  alert for all of a commit.
 """
 
-from collections.abc import Callable
+import os
+import threading
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Final
 
-from holdproof.db import Database, Tx, sql
+from holdproof.db import Database, Notes, Tx, sql
 from holdproof.errors import HoldproofError, NotFoundError
+from holdproof.model.coordination import Escalation
 from holdproof.model.verify import Locked
 from holdproof.runtime import agents, escalations, flows
+from holdproof.upkeep import notify
+from holdproof.upkeep.notify import ExpiryAlert
 
 AGENT: Final = "__holdproof__"
 """The agent id of the kernel's own escalations."""
 FLOW: Final = "LOCKDOWN"
+
+
+def tell_of_expiries(database: Database, store_id: str) -> None:
+    """Alert people from now on whenever this process applies the default of escalations that nobody answered."""
+
+    def hook(notes: Notes) -> None:
+        if expiries := notes.get(escalations.EXPIRED):
+            # A thread of its own: this runs on the writer's, and a webhook may take seconds to answer.
+            threading.Thread(target=_send, args=(store_id, expiries), name="holdproof-alert", daemon=True).start()
+
+    database.hooks.after_commit.append(hook)
+
+
+def _send(store_id: str, expiries: Sequence[Escalation]) -> None:
+    first = expiries[0]
+    alert = ExpiryAlert(
+        store_id,
+        first.id,
+        first.flow_id,
+        first.agent_id,
+        first.reason,
+        first.impact,
+        first.deadline or "",
+        first.on_deadline,
+        len(expiries),
+    )
+    notify.broadcast(notify.configured(os.environ)[0], alert)
 
 
 _STEPS: Final = "keep a copy, run `holdproof verify --full`, restore, then end the lockdown as root"

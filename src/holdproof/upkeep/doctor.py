@@ -67,14 +67,6 @@ def unopened(paths: Paths, error: HoldproofError) -> HealthReport:
     return _gather(looks)
 
 
-def absent(paths: Paths) -> HealthReport:
-    """Examine a home without a store."""
-    there = HealthCheck(
-        "warning", "store", f"there is none in {paths.data} yet", "the first command that needs it makes it"
-    )
-    return _gather({"versions": _versions, "disk": partial(_disk, paths), "store": partial(iter, [there])})
-
-
 def _gather(looks: dict[str, Check]) -> HealthReport:
     symptoms: list[HealthCheck] = []
     for about, look in looks.items():
