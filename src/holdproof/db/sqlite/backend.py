@@ -79,8 +79,8 @@ class SqliteBackend:
         wal = self.path.with_name(self.path.name + "-wal")
         with readable(self.path):
             sizes = {"database": self.path.stat().st_size, "wal": wal.stat().st_size if wal.exists() else 0}
-            known = {"path": str(self.path), "bytes": sizes, "checksums": has_checksums(self.path)}
-        return {**facts, **known, "foreign_writer": is_tolerated(self.path)}
+            details = {"path": str(self.path), "bytes": sizes, "checksums": has_checksums(self.path)}
+        return {**facts, **details, "foreign_writer": is_tolerated(self.path)}
 
     def check(self) -> list[str]:
         """See Backend."""

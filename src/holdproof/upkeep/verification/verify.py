@@ -219,10 +219,10 @@ def _trust(context: Context, findings: Findings) -> Work[None]:
     if head_file is None:
         return
     own, heads = yield from call(lambda: (own_keys(context.keys), head_file.kept_here()))
-    name, vouched = yield from read(
+    name, is_ours = yield from read(
         context, lambda tx: (log.generation(tree.state(tx).origin)[0], trusted_keys.vouches(tx, own, heads))
     )
-    if vouched:
+    if is_ours:
         return
     names = sorted({log.generation(each.checkpoint.origin)[0] for each in heads})
     if name in names:
