@@ -12,15 +12,16 @@ from holdproof.upkeep.backups import backup
 from holdproof.upkeep.verification import verify
 
 
-def _keys_left_out(copy: Backup) -> str:
-    """Say that encrypted content cannot be read from a backup alone, where that is so."""
+def _missing_parts(copy: Backup) -> str:
+    """Say what is not in a backup: parts that lie elsewhere, and the keys of encrypted content."""
+    notes = [f"not in the backup: {each}" for each in copy.outside]
     # No error: leaving the keys out is the default, and most backups are right without them.
-    if not copy.sealed or copy.keys:
-        return ""
-    return (
-        f"the keys of {copy.sealed} subjects are not in it: what is encrypted opens only with this store,"
-        " or with a backup made with --keys and stored apart"
-    )
+    if copy.sealed and not copy.keys:
+        notes.append(
+            f"the keys of {copy.sealed} subjects are not in it: what is encrypted opens only with this store,"
+            " or with a backup made with --keys and stored apart"
+        )
+    return "\nnote: ".join(notes)
 
 
 class Verify(Resource[Executor]):
@@ -71,8 +72,8 @@ class BackupResource(Resource[Executor]):
 
     group = "Operate"
 
-    create = RunsWith(backup.create, alias="backup", example="/mnt/backups/monday", note=_keys_left_out)
-    check = Runs(backup.check, storeless=True, example="/mnt/backups/monday")
+    create = RunsWith(backup.create, alias="backup", example="/mnt/backups/monday", note=_missing_parts)
+    check = Runs(backup.check, storeless=True, example="/mnt/backups/monday", note=_missing_parts)
     list = Runs(
         backup.list,
         storeless=True,
