@@ -13,6 +13,7 @@ Rules:
 - A second import of the same rows changes nothing; one that brings their DBOMs along completes them.
 """
 
+import errno
 import json
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -148,7 +149,8 @@ def _read_dbom(path: Path) -> DbomFile:
     try:
         data = files.small(path, _LONGEST_DBOM)
     except OSError as error:
-        return DbomFile(path, b"", None, error.strerror or str(error))
+        reason = "it is a link, not followed" if error.errno == errno.ELOOP else error.strerror
+        return DbomFile(path, b"", None, reason or str(error))
     except FormatError as error:
         return DbomFile(path, b"", None, error.message)
     try:
