@@ -43,7 +43,7 @@ class Doctor(StoreOnSqlite):
         self.begin()
         told = self.examine()
         assert told.ok
-        assert ["init-root" in each.remedy for each in found(told, "keys")] == [True]
+        assert ["export-root" in each.remedy for each in found(told, "keys")] == [True]
         assert {each.about for each in told.checks if each.level == "ok"} >= {"database", "keys", "clock", "flows"}
 
     def test_what_is_left_lying_is_told(self) -> None:
@@ -149,7 +149,7 @@ class TestOnSqlite(Doctor):
         self.begin()
         words = ["--home", str(self.home), "doctor"]
         well = CliRunner().invoke(app, words)
-        assert (well.exit_code, "init-root" in well.stdout) == (0, True)
+        assert (well.exit_code, "export-root" in well.stdout) == (0, True)
         with self.open() as store:
             store.lockdown.lock(reason="by hand")
         ill = CliRunner().invoke(app, [*words, "--json"])

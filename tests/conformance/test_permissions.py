@@ -63,7 +63,7 @@ def lived(store: sync.Holdproof, out: Path) -> None:
     store.telemetry.append([TelemetryEvent("t", "2026-01-01T00:00:00Z")])
     store.vectors.upsert("v", np.ones(3, dtype=np.float32), {})
     store.relational.execute("CREATE TABLE own (id INTEGER PRIMARY KEY)")
-    store.keys.init_root(recovery=out / "recovery.txt")
+    store.keys.export_root(recovery=out / "recovery.txt")
     store.keys.rotate("judge")
     store.backup.create(out / "backup")
     store.backup.create(out / "whole", keys=True)

@@ -99,7 +99,7 @@ def test_an_envelope_is_exported(tmp_path: Path) -> None:
 def test_keys_are_rotated_and_revoked_with_a_root_at_hand(home: Path, tmp_path: Path) -> None:
     submit()
     first = judge()
-    made = parsed("keys", "init-root", "--recovery", "recovery.txt")
+    made = parsed("keys", "export-root", "--recovery", "recovery.txt")
     assert (made["on_disk"], "recovery" in made) == (True, False)
     assert parsed("keys", "rotate", "judge")["role"] == "judge"
     run("keys", "revoke", first[:10], "--from-index", "0", code=4)
@@ -131,7 +131,7 @@ def test_the_example_of_log_prove_names_a_whole_leaf_and_such_a_one_is_proven() 
 
 def test_an_offline_root_signs_elsewhere(home: Path, tmp_path: Path) -> None:
     submit()
-    made = parsed("keys", "init-root", "--offline", "--recovery", "-")
+    made = parsed("keys", "export-root", "--offline", "--recovery", "-")
     (tmp_path / "recovery.txt").write_text(made["recovery"])
     assert not (home / "config" / "keys" / "root.pem").exists()
     run("keys", "revoke", judge(), code=12)

@@ -123,7 +123,7 @@ def test_a_database_that_was_deleted_beside_its_kept_heads_is_a_finding_and_no_n
         store.agents.register("trader", version="1.0.0")
     for file in Path("store").glob("kernel.db*"):
         file.unlink()
-    done = run("--home", "store", "verify", "--no-lock")
+    done = run("--home", "store", "verify")
     assert (done.exit_code, "the database is gone" in done.output) == (20, True), done.output
     assert not (tmp_path / "store" / "kernel.db").exists()
 
@@ -234,7 +234,7 @@ def test_git_add_takes_no_key_of_a_store_in_the_work_tree(tmp_path: Path) -> Non
     (tmp_path / "agent.py").write_text("pass\n")
     for home in ("store", ".holdproof", "."):
         with sync.open(home) as store:
-            store.keys.init_root()
+            store.keys.export_root()
     assert {path.name for path in tmp_path.rglob("root.pem")} == {"root.pem"}
     taken = _taken_by_git(tmp_path)
     # A home that is the project itself hides its keys only: its own files stay the project's.
@@ -251,7 +251,7 @@ def test_git_add_takes_the_settings_of_a_project_and_no_store_in_its_folder(tmp_
 
 def test_an_xdg_home_hides_its_four_folders_from_git(tmp_path: Path) -> None:
     with sync.open() as store:
-        store.keys.init_root()
+        store.keys.export_root()
     assert _taken_by_git(tmp_path / "nobody") == set()
     with closing(apsw.Connection(str(store.core.paths.kernel_db))) as connection:
         assert connection.execute("SELECT count(*) FROM keyring").get

@@ -96,7 +96,7 @@ def test_no_password_is_in_the_repr_of_a_store(postgres_url: str) -> None:
 def test_a_path_may_be_a_text_everywhere() -> None:
     with sync.open("store") as store:
         submit(store, "b-1")
-        root = store.keys.init_root(recovery="recovery.txt")
+        root = store.keys.export_root(recovery="recovery.txt")
         assert Path("recovery.txt").read_text().strip() == root.recovery.strip()
         store.keys.export_root(recovery="again.txt")
         with pytest.raises(errors.NotFoundError):

@@ -29,7 +29,7 @@ class Verify(Resource[Executor]):
 
     group = "Prove"
 
-    # Finding tampering locks the store; auditors and read-only tools may call it without that.
+    # With `lock` finding tampering locks the store; auditors and read-only tools may call it without that.
     run = RunsWith(verify.run, tool=True, read_only_with={"lock": False}, exit_code=exit_verdict)
 
 
@@ -156,9 +156,8 @@ class KeysResource(Resource[Executor]):
     statement = RunsWith(keys.statement, document="text")
     import_statement = Writes(keys.import_statement, files=("text",), creates=True)
     # The root key and its recovery never cross a wire: these two work on files of the store's machine.
-    init_root = RunsWith(trust.init_root, local=True, creates=True)
     recover_root = RunsWith(trust.recover_root, local=True, files=("recovery",), creates=True)
-    export_root = RunsWith(trust.export_root)
+    export_root = RunsWith(trust.export_root, local=True)
     trust = RunsWith(trust.trust, document="text")
 
 

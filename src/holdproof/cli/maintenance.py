@@ -99,7 +99,9 @@ def verify(
     bundle: Annotated[Path | None, Argument(help="A bundle to check, offline; without it the whole store.")] = None,
     *,
     full: Annotated[bool, Option("--full", help="Recompute the whole tree from its leaves.")] = False,
-    no_lock: Annotated[bool, Option("--no-lock", help="Only report; do not lock the store.")] = False,
+    lock: Annotated[
+        bool, Option("--lock", help="Lock the store on tampering; write deleted DBOM files again.")
+    ] = False,
     readonly: Annotated[bool, Option("--readonly", help="Write nothing: for evidence on media of its own.")] = False,
     root: Annotated[Path | None, Option("--root", help="The root's public key (PEM) you trust.")] = None,
 ) -> Report | BundleReport:
@@ -109,7 +111,7 @@ def verify(
         trusted = None if root is None else keys.load_public_pem(read_bytes(root, 1 << 16))
         return offline.check(read_bytes(bundle, offline.MOST_BYTES + 1), root=trusted)
     with bar() as progress:
-        return sync.verify(call.home, call.url, full=full, lock=not no_lock, readonly=readonly, progress=progress)
+        return sync.verify(call.home, call.url, full=full, lock=lock, readonly=readonly, progress=progress)
 
 
 @command(COMMANDS, "restore", example="holdproof restore /mnt/backups --to-index 500 --dry-run", group="Operate")

@@ -62,6 +62,8 @@ def greet(status: Status) -> None:
     if status.first_run:
         _print(sys.stderr, Text("first run: this store is new, and lives here\n", style="bold"))
         _print(sys.stderr, plain_table({"database": status.database.get("path", status.database), **status.paths}))
+        for reminder in status.reminders:
+            aside(f"note: {reminder}\n")
         if (waiting := kgents.hint()) is not None:
             aside(f"note: {waiting}\n")
     for reason in status.degraded:

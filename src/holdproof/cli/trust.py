@@ -38,16 +38,18 @@ def lockdown_sign(
     return {"written": str(out), "next": f"holdproof unlock {out}"}
 
 
-@command(COMMANDS, "keys init-root", example="holdproof keys init-root --recovery root-recovery.txt", group="Prove")
-def init_root(
+@command(COMMANDS, "keys export-root", example="holdproof keys export-root --recovery root-recovery.txt", group="Prove")
+def export_root(
     call: CommandContext,
     recovery: Annotated[str, Option("--recovery", help="The file for its recovery, or - to print it.")],
-    offline: Annotated[bool, Option("--offline", help="Keep the key nowhere but in the recovery.")] = False,
+    offline: Annotated[
+        bool, Option("--offline", help="Remove the key here: only the recovery brings it back.")
+    ] = False,
 ) -> dict[str, Any]:
-    """Make the root key. Keep its recovery elsewhere: backups leave keys out."""
+    """Write the recovery of the root key. Keep it elsewhere: backups leave keys out."""
     printed = recovery == "-"  # then the recovery is in the answer, and in no file
-    with call.open(create=True) as store:
-        root = store.keys.init_root(recovery=None if printed else Path(recovery), offline=offline)
+    with call.open(create=False) as store:
+        root = store.keys.export_root(recovery=None if printed else Path(recovery), offline=offline)
     place = {"recovery": root.recovery} if printed else {"written": recovery}
     return {"keyid": root.keyid, "on_disk": root.on_disk, **place}
 

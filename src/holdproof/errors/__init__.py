@@ -46,6 +46,7 @@ from holdproof.errors.evidence import (
     ProofError,
     RevokedKeyError,
     SkillLockedError,
+    SkillUnapprovedError,
     UnknownKeyError,
 )
 from holdproof.errors.ground import (
@@ -197,6 +198,7 @@ __all__ = [
     "SerializationError",
     "SessionEndedError",
     "SkillLockedError",
+    "SkillUnapprovedError",
     "SlowRequestError",
     "StaleVersionError",
     "StaleWriterError",

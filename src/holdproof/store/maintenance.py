@@ -88,7 +88,7 @@ def verify(
     *,
     home: str | Path | None = None,
     full: bool = False,
-    lock: bool = True,
+    lock: bool = False,
     readonly: bool = False,
     progress: Progress | None = None,
 ) -> Report:

@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from holdproof.db import MEMORY, Tx, migrate, sql
 from holdproof.errors import ClosedError, HoldproofError
-from holdproof.evidence import crash_recovery, witness_disputes
+from holdproof.evidence import crash_recovery, trust, witness_disputes
 from holdproof.evidence.witness_client import level_of
 from holdproof.memory.images import image
 from holdproof.model.status import Check, Status
@@ -85,6 +85,7 @@ class Store:
             migrations=migrations,
             log=log,
             degraded=self._degraded(where),
+            reminders=trust.reminders(self.context),
             escalations=escalations,
         )
 
