@@ -6,8 +6,7 @@ from typing import Any
 
 from holdproof import sync
 from holdproof.db.sql import sql_postgres
-from holdproof.evidence import evaluations, keys, trust
-from holdproof.importers import import_records
+from holdproof.evidence import evaluations, import_records, keys, trust
 from holdproof.upkeep import unlock
 
 _PENDING = sql_postgres("SELECT 1 FROM log_pending LIMIT 1")

@@ -8,7 +8,7 @@ from typing import Final
 import psycopg
 
 from harness.raw_access import Past
-from holdproof.evidence import logged_tables
+from holdproof.upkeep import kernel_tables
 from proof.attacks.attacked_store import OTHER, Place
 from proof.attacks.matrix import NOTHING, OPENING, PLAIN, REFUSED, ROWS, Attack
 
@@ -57,7 +57,7 @@ class Table:
 
 def tables(past: Past) -> list[Table]:
     """Every table under the log."""
-    return [_table(past, each.table) for each in logged_tables.tables()]
+    return [_table(past, each.table) for each in kernel_tables.LOGGED.values()]
 
 
 def _table(past: Past, name: str) -> Table:

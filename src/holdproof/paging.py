@@ -4,7 +4,8 @@
     return paging.page(map(Note.from_row, rows), limit, lambda note: (note.id,))
 
 A cursor holds the sort key of the last item of its page (keyset paging): the next page begins behind that key, whatever
-was added or removed meanwhile. It is base64url of a JSON list, so that no caller is tempted to build one.
+was added or removed meanwhile. It is base64url of a JSON list, so that no caller is tempted to build one. Every listing
+pages this way.
 
 Rules:
 - A listing fetches one row more than the page holds (`fetch`): that row only tells whether another page follows.
@@ -22,8 +23,9 @@ from holdproof.model.page import Page
 
 T = TypeVar("T")
 
-_LONGEST_CURSOR: Final = 4_096
-_LONGEST_PART: Final = 2_000
+# The longest sort key is the path of a skill's file.
+_LONGEST_PART: Final = 8_192
+_LONGEST_CURSOR: Final = 2 * _LONGEST_PART
 
 
 def fetch(limit: int) -> int:
@@ -42,8 +44,9 @@ def page(items: Iterable[T], limit: int, key: Callable[[T], tuple[str | int, ...
 
 def encode(*key: str | int) -> str:
     """Return a cursor behind the item with that sort key."""
-    text = json.dumps(key, separators=(",", ":"), ensure_ascii=True)
-    return urlsafe_b64encode(text.encode()).decode().rstrip("=")
+    text = json.dumps(key, separators=(",", ":"), ensure_ascii=False)
+    # A lone surrogate passes here as it does in `json.loads`; `decode` refuses it like any other bad cursor.
+    return urlsafe_b64encode(text.encode(errors="surrogatepass")).decode().rstrip("=")
 
 
 def decode(cursor: str | None, *start: str | int) -> tuple[Any, ...]:

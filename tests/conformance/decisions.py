@@ -10,9 +10,10 @@ import pytest
 from holdproof import sync
 from holdproof.db import MEMORY, Tx, sql
 from holdproof.db.sql import Query
-from holdproof.evidence.tables import IMPORTED, TABLES, Table
+from holdproof.evidence.tables import IMPORTED, Table
 from holdproof.runtime import checks
 from holdproof.testing import FrozenClock
+from holdproof.upkeep import kernel_tables
 
 
 class CrashError(BaseException):
@@ -32,7 +33,7 @@ def _rows(record: Table[Any]) -> Query:
     return sql(f"SELECT leaf_id, leaf_ver, leaf_salt, {columns} FROM {record.projection.table}")
 
 
-_ROWS = {record.projection.name: (record, _rows(record)) for record in TABLES}
+_ROWS = {record.projection.name: (record, _rows(record)) for record in kernel_tables.TABLES}
 
 
 def proven(tx: Tx) -> int:

@@ -181,7 +181,7 @@ class LogSuite(logs.OnSqlite):
 
             if self.url == ":memory:":
                 pytest.skip("one thread does it all: a look from inside the commit would wait for itself")
-            store.context.log._publish = look
+            store.context.log.listeners = [look]
             for _ in range(20):
                 store.write(put)
             settle(store)
@@ -192,7 +192,7 @@ class LogSuite(logs.OnSqlite):
         shown: list[str] = []
         with self.open() as store:
             settle(store)
-            store.context.log._publish = shown.append
+            store.context.log.listeners = [shown.append]
             before = store.log.head()
 
             def refuse(tx: Tx) -> None:

@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import holdproof
-from holdproof import errors, sync
+from holdproof import errors, paging, sync
 from holdproof.memory.objects import objects, refs, tree_transaction
 from holdproof.testing import FrozenClock
 from tests.conformance.decisions import InMemory, OnPostgres, OnSqlite
@@ -55,7 +55,7 @@ class Objects(OnMemory):
         assert [(each.n, each.version) for each in history] == [(3, 3), (2, 2), (1, 1)]
         assert history[0].at == "2026-01-01T00:00:03.000000Z"
         assert [store.objects.get("a", version=n).content for n in (1, 2, 3)] == [0, 1, 2]
-        assert [each.n for each in store.objects.history("a", cursor="3", limit=1).items] == [2]
+        assert [each.n for each in store.objects.history("a", cursor=paging.encode(3), limit=1).items] == [2]
         with pytest.raises(errors.NotFoundError):
             store.objects.get("a", version=4)
 

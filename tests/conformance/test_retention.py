@@ -14,10 +14,10 @@ from holdproof.db import Tx, sql
 from holdproof.db.sql import Query
 from holdproof.db.sqlite.files import connect
 from holdproof.evidence import prunings
-from holdproof.evidence.tables import TABLES
 from holdproof.model.verdicts import Verdict
 from holdproof.runtime import audit, flows
 from holdproof.testing import FrozenClock
+from holdproof.upkeep import kernel_tables
 from tests.conformance.decisions import InMemory, OnPostgres, OnSqlite, OnStore
 
 DAY_S = 86_400
@@ -115,7 +115,9 @@ class Retention(OnStore):
         assert store.retention.prune("flows", older_than_days=30).count == 0
 
     def test_every_record_that_hangs_on_flows_is_named(self) -> None:
-        assert {each.projection.table for each in TABLES if "dfid" in each.projection.columns} == set(_TABLES)
+        assert {each.projection.table for each in kernel_tables.TABLES if "dfid" in each.projection.columns} == set(
+            _TABLES
+        )
 
     def test_a_dry_run_counts_and_changes_nothing(self, store: sync.Holdproof, clock: FrozenClock) -> None:
         for _ in range(2):

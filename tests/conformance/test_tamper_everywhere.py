@@ -12,10 +12,10 @@ import pytest
 from harness.filling import fill
 from harness.raw_access import attack, behind, copy
 from holdproof import errors, sync
-from holdproof.evidence import logged_tables
 from holdproof.model.verify import Report
+from holdproof.upkeep import kernel_tables
 
-TABLES = tuple(logged_tables.tables())
+TABLES = tuple(kernel_tables.LOGGED.values())
 ATTACKED = tuple(table for table in TABLES if table.table != "schema_migrations")
 NAMES = {table.table for table in ATTACKED}
 WIDEST = max(len(table.columns) for table in ATTACKED)

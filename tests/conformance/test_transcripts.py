@@ -2,7 +2,7 @@
 
 import pytest
 
-from holdproof import Tx, errors, sql, sync
+from holdproof import Tx, errors, paging, sql, sync
 from holdproof.memory.transcripts import transcripts
 from tests.conformance.decisions import InMemory, OnPostgres, OnSqlite, OnStore
 from tests.conformance.racing import together
@@ -23,7 +23,7 @@ class Transcripts(OnStore):
         assert values(store, "chat") == ODD
         assert values(store, "chat", limit=2) == ODD[-2:]
         assert values(store, "another") == []
-        assert values(store, "chat", cursor="3") == ODD[:2]
+        assert values(store, "chat", cursor=paging.encode(3)) == ODD[:2]
         for wrong in ("", "x", "-1", "9" * 30):
             with pytest.raises(errors.InvalidInputError, match="cursor"):
                 values(store, "chat", cursor=wrong)

@@ -16,9 +16,8 @@ from harness.filling import populate, settled, submit
 from harness.raw_access import attack, copy
 from holdproof import sync
 from holdproof.cli.app import app
-from holdproof.evidence import logged_tables
 from holdproof.model.verdicts import Verdict
-from holdproof.upkeep import erase
+from holdproof.upkeep import erase, kernel_tables
 from holdproof.upkeep.verification import row_check
 
 
@@ -58,9 +57,9 @@ def test_the_report_says_what_was_looked_at(home: Path) -> None:
 
 def test_every_registered_table_is_walked(home: Path) -> None:
     report = sync.verify(home)
-    assert set(logged_tables.COVERED) <= set(report.checked)
+    assert set(kernel_tables.LOGGED) <= set(report.checked)
     assert {"battles", "erasures", "keyring", "lockdowns", "restores", "schema_migrations", "subjects"} <= set(
-        logged_tables.COVERED
+        kernel_tables.LOGGED
     )
 
 
@@ -73,7 +72,7 @@ def test_large_rows_make_small_pages_and_none_is_missed(
         for number in range(5):
             submit(store, f"b{number}", number / 10)
         settled(store)
-        table = logged_tables.COVERED["battles"]
+        table = kernel_tables.LOGGED["battles"]
         assert store.read(lambda tx: row_check.page_size(tx, table, -1, 500)) == 500
         whole = store.verify.run(lock=False)
         [size, *_] = [row[0] for row in store.read(lambda tx: tx.all(table.sizes, after=-1, limit=9))]

@@ -21,14 +21,11 @@ def say(text: str) -> None:
 
 async def _write(home: str, url: str | None) -> None:
     async with holdproof.open(home, url, migrations=MIGRATIONS) as store:
-        log = store.context.log
-        keep = log._publish
 
         def publish(head: str) -> None:
             say(f"head {checkpoint.parse(head.encode()).checkpoint.size}")
-            keep(head)
 
-        log._publish = publish
+        store.context.log.listeners.insert(0, publish)
 
         async def caller() -> None:
             while True:

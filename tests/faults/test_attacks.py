@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from holdproof.evidence import logged_tables
+from holdproof.upkeep import kernel_tables
 from proof import attacks, flips
 from proof.attacks import rows
 from proof.attacks.attacked_store import Lab
@@ -31,7 +31,7 @@ def test_every_column_of_every_table_under_the_log_is_attacked(lab: Lab) -> None
     names = {attack.name for attack in rows.attacks(lab.template.past)}
     missing = [
         f"{table.table}: {column} changed"
-        for table in logged_tables.tables()
+        for table in kernel_tables.LOGGED.values()
         for column in (*table.columns, "leaf_id", "leaf_ver", "leaf_salt")
         if f"{table.table}: {column} changed" not in names
     ]

@@ -159,7 +159,7 @@ def test_a_head_that_cannot_be_kept_is_said(tmp_path: Path) -> None:
 
 
 def test_a_head_is_signed_as_checkpoints_are() -> None:
-    log, said = Log(KEY, lambda _: None), LogCheckpoint("log/a", 7, b"\3" * 32)
+    log, said = Log(KEY, ()), LogCheckpoint("log/a", 7, b"\3" * 32)
     for origin in ("log/a", "log/b", "log/a"):
         head_of = LogCheckpoint(origin, said.size, said.root)
         assert log.sign(head_of).encode() == checkpoint.sign(head_of, KEY).encode()

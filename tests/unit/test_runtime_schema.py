@@ -10,7 +10,7 @@ from holdproof.crypto.canonical import dump_text as dump_json
 from holdproof.db import MEMORY, Database, Tx, open_database, sql
 from holdproof.db.migrate import shipped
 from holdproof.evidence.leaves import TYPES
-from holdproof.evidence.tables import TABLES
+from holdproof.upkeep import kernel_tables
 
 SEED = {
     "agent_registry": "agent_id contract priority status agent_version session_token suspension_reason registered_at"
@@ -156,7 +156,7 @@ def _fill(tx: Tx) -> None:
 def test_every_record_under_the_log_covers_its_key_and_its_columns(db: Database) -> None:
     with closing(db):
         tables = db.read(_tables).result()
-    for record in TABLES:
+    for record in kernel_tables.TABLES:
         table = record.projection.table
         assert record.kind in TYPES
         assert record.key in record.projection.columns

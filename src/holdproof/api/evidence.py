@@ -2,10 +2,10 @@
 
 from typing import Generic
 
-from holdproof.evidence import audit, dbom, evaluations, keys, log, trust, witness_client
+from holdproof.evidence import audit, dbom, evaluations, import_records, keys, log, trust, witness_client
 from holdproof.executors import Executor, Reads, Resource, Runs, RunsWith, StreamsWith, Writes
 from holdproof.executors.exit_codes import exit_unsound, exit_verdict
-from holdproof.importers import dir, green_agent, import_records
+from holdproof.importers import dir, green_agent
 from holdproof.upkeep import bundle, erase, intent_spread, lockdown, retention, watch
 from holdproof.upkeep.backups import backup
 from holdproof.upkeep.verification import verify

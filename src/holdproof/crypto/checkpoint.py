@@ -5,15 +5,18 @@
   witnesses are counted by distinct key and never replace the log's own signature.
 """
 
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
 from holdproof.crypto import b64, note
 from holdproof.crypto.keys import Signer
-from holdproof.crypto.lines import decode_hash, decode_number, encode_number, is_line
+from holdproof.crypto.lines import LINE, MAX_SIZE, decode_hash, decode_number, is_line
 from holdproof.crypto.note import SignedNote, VerifiedSignature
 from holdproof.crypto.vkey import VerifierKey
 from holdproof.errors import FormatError, InvalidInputError, ProofError
+
+_LINES = re.compile(rf"(?:{LINE}\n)+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,11 +32,13 @@ class LogCheckpoint:
         """Return the note text, which is what gets signed; InvalidInputError where a field has no valid text."""
         if len(self.root) != 32:
             raise InvalidInputError("a root has 32 bytes", length=len(self.root))
-        for line in (self.origin, *self.extensions):
-            if not is_line(line):
-                raise InvalidInputError("checkpoint: an origin or extension is one line, not empty", line=line)
-        size = encode_number(self.size, "size")
-        return "\n".join((self.origin, size, b64.encode(self.root), *self.extensions, ""))
+        if not 0 <= self.size <= MAX_SIZE:
+            raise InvalidInputError("size is out of range", what="size", value=self.size)
+        text = "\n".join((self.origin, str(self.size), b64.encode(self.root), *self.extensions, ""))
+        # All lines at once, because this runs for every signed head. The number of lines shows that none is two.
+        if not _LINES.fullmatch(text) or text.count("\n") != 3 + len(self.extensions):
+            raise InvalidInputError("checkpoint: an origin or extension is one line, not empty", line=self.origin)
+        return text
 
 
 @dataclass(frozen=True, slots=True)

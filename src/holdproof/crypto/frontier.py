@@ -13,7 +13,7 @@ from hashlib import sha256
 from typing import NamedTuple
 
 from holdproof.crypto.lines import MAX_SIZE
-from holdproof.crypto.merkle import EMPTY_ROOT, node_hash
+from holdproof.crypto.merkle import EMPTY_ROOT
 from holdproof.errors import FormatError, InvalidInputError
 
 
@@ -40,7 +40,7 @@ class Frontier:
         # RFC 6962 splits at the largest power of two: the peaks are joined from the smallest, on the right.
         digest = self.peaks[-1]
         for peak in self.peaks[-2::-1]:
-            digest = node_hash(peak, digest)
+            digest = sha256(b"\x01" + peak + digest).digest()  # merkle.node_hash, without the call
         return digest
 
     def to_bytes(self) -> bytes:
@@ -85,6 +85,8 @@ def append(frontier: Frontier, leaves: Sequence[bytes]) -> Growth:
         # An odd number now means that the last one waits.
         if len(nodes) & 1:
             new_peaks.append(nodes[-1])
+        if len(nodes) == 1:
+            break  # nothing to pair: no node of a higher level is new
         pairs = iter(nodes)
         nodes = [sha256(b"\x01" + first + second).digest() for first, second in zip(pairs, pairs, strict=False)]
         level += 1

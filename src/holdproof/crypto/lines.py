@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterable
+from typing import Final
 
 from holdproof.crypto import b64
 from holdproof.errors import FormatError, InvalidInputError
@@ -11,9 +12,9 @@ MAX_PROOF = 63
 
 _DECIMAL = re.compile(r"0|[1-9][0-9]{0,18}", re.ASCII)
 _CONTROL = re.compile(r"[\x00-\x09\x0b-\x1f]")
-# Every control character, newline included, and lone surrogates, which UTF-8 cannot encode. One regular expression,
-# because this runs for every signed head.
-_LINE = re.compile(r"[^\x00-\x1f\ud800-\udfff]+")
+LINE: Final = r"[^\x00-\x1f\ud800-\udfff]+"
+"""One line: no control character, newline included, and no lone surrogate, which UTF-8 cannot encode."""
+_LINE = re.compile(LINE)
 
 
 def decode_text(data: bytes, what: str) -> str:

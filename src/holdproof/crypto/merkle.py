@@ -8,7 +8,7 @@
 - Consistency with the empty tree proves nothing, so it is refused rather than accepted.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from hashlib import sha256
 from typing import TypeAlias
 
@@ -26,7 +26,7 @@ def leaf_hash(data: bytes) -> bytes:
     return sha256(b"\x00" + data).digest()
 
 
-def leaf_hashes(leaves: Sequence[bytes]) -> list[bytes]:
+def leaf_hashes(leaves: Iterable[bytes]) -> list[bytes]:
     """Hash many leaves; the same as `leaf_hash` of each, without a call per leaf."""
     return [sha256(b"\x00" + data).digest() for data in leaves]
 

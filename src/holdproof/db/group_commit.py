@@ -137,18 +137,18 @@ class GroupWriter:
 
     def handle(self, jobs: list[Job[Any]]) -> list[Job[Any]]:
         """Run a batch as one group, or as many as its failures require, then deliver every result."""
-        live = [job for job in jobs if job.claim()]
-        self._usual_group += (len(live) - self._usual_group) / 8
-        together = [job for job in live if not job.flags & SERIALIZABLE]
+        together: list[Job[Any]] = []
+        serializable: list[Job[Any]] = []
+        for job in filter(Job.claim, jobs):
+            (serializable if job.flags & SERIALIZABLE else together).append(job)
+        self._usual_group += (len(together) + len(serializable) - self._usual_group) / 8
         if together:
             self._run_in_groups(together)
             deliver(together)
-        if len(together) < len(live):
-            for job in live:
-                # One of these may be a long transaction fed from outside: each is delivered as soon as it ends.
-                if job.flags & SERIALIZABLE:
-                    self._run_alone(job)
-                    deliver([job])
+        for job in serializable:
+            # One of these may be a long transaction fed from outside: each is delivered as soon as it ends.
+            self._run_alone(job)
+            deliver([job])
         self.connection.tidy()
         return []
 
@@ -223,8 +223,7 @@ class GroupWriter:
                 raise
             return _fail_all(jobs, error)
         try:
-            successes = self._run_with_savepoints(jobs) if savepoints else self._run_optimistic(jobs)
-            if not successes:
+            if not self._run_operations(jobs, savepoints=savepoints):
                 return connection.rollback()
             self._run_commit_hooks(tx)
             began = time.perf_counter()
@@ -245,16 +244,17 @@ class GroupWriter:
         for topic, handler in self.hooks.on_note.items():
             if topic in tx.notes:
                 handler(tx, tx.notes[topic])
-        # Not per hook: a handler's notes must be visible to `before_commit`, where the log collects new leaves.
-        tx.accept_notes()
+                # At once: a handler's notes must be visible to `before_commit`, where the log collects new leaves.
+                tx.accept_notes()
         for hook in self.hooks.before_commit:
             hook(tx)
             tx.accept_notes()
 
-    def _run_optimistic(self, jobs: list[Job[Any]]) -> int:
-        """Run one operation after the other without savepoints and return how many succeeded.
+    def _run_operations(self, jobs: list[Job[Any]], *, savepoints: bool) -> int:
+        """Run one operation after the other and return how many succeeded.
 
-        Raises RetryWithSavepoints if one fails after it wrote, since its writes cannot be taken out alone.
+        With savepoints a failing operation is rolled back to its own. Without, it costs nothing if it did not write.
+        Raises RetryWithSavepoints where the writes of a failed one cannot be taken out alone.
         """
         connection = self.connection
         tx = connection.tx
@@ -262,63 +262,38 @@ class GroupWriter:
         for job in jobs:
             mark = connection.mark()
             try:
-                result = self._call(job, tx)
+                if savepoints:
+                    connection.savepoint()
+                if not job.flags & UNGATED:
+                    for gate in self.hooks.gate:
+                        gate(tx)
+                result = job.fn(tx)
+                # One that swallows a database error fails all the same: PostgreSQL aborts the transaction by then.
+                if tx.broken is not None:
+                    raise tx.broken
+                if savepoints:
+                    connection.settle()
+                    connection.release()
             except BaseException as error:
                 self._record_failure(job, error, together=len(jobs) > 1)
-                if connection.wrote(mark):
+                if not connection.restore() if savepoints else connection.wrote(mark):
                     raise RetryWithSavepoints from error
             else:
-                _record_success(job, tx, result)
+                tx.accept_notes()
+                if type(result) is Refused:  # its writes are committed, its caller gets the error
+                    job.fail(result.error)
+                else:
+                    job.result = result
+                    job.error = None
                 successes += 1
             self.progress += 1
         return successes
-
-    def _run_with_savepoints(self, jobs: list[Job[Any]]) -> int:
-        """Run each operation behind a savepoint, to which a failing one is rolled back; return how many succeeded."""
-        connection = self.connection
-        tx = connection.tx
-        successes = 0
-        for job in jobs:
-            try:
-                connection.savepoint()
-                result = self._call(job, tx)
-                connection.settle()
-                connection.release()
-            except BaseException as error:
-                self._record_failure(job, error, together=len(jobs) > 1)
-                if not connection.restore():
-                    raise RetryWithSavepoints from error
-            else:
-                _record_success(job, tx, result)
-                successes += 1
-            self.progress += 1
-        return successes
-
-    def _call(self, job: Job[Any], tx: Tx) -> Any:
-        """Pass the gates and call the job's function."""
-        if not job.flags & UNGATED:
-            for gate in self.hooks.gate:
-                gate(tx)
-        result = job.fn(tx)
-        # An operation that swallows a database error fails all the same: PostgreSQL aborts the transaction by then.
-        if tx.broken is not None:
-            raise tx.broken
-        return result
 
     def _record_failure(self, job: Job[Any], error: BaseException, *, together: bool) -> None:
         self.connection.tx.discard_notes()
         job.fail(error)
         if self.connection.retryable(error, together=together):
             raise Contention from error
-
-
-def _record_success(job: Job[Any], tx: Tx, result: Any) -> None:
-    tx.accept_notes()
-    if type(result) is Refused:  # its writes are committed, its caller gets the error
-        job.fail(result.error)
-    else:
-        job.result = result
-        job.error = None
 
 
 def _fail_all(jobs: list[Job[Any]], error: BaseException) -> None:

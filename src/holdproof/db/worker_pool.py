@@ -74,9 +74,7 @@ class Job(Generic[T]):
 class FutureSink:
     """The result sink of threads: completes `concurrent.futures.Future`."""
 
-    def claim(self, future: "Future[Any]") -> bool:
-        """See ResultSink."""
-        return future.set_running_or_notify_cancel()
+    claim = staticmethod(Future.set_running_or_notify_cancel)
 
     def post(self, jobs: list[Job[Any]]) -> None:
         """See ResultSink."""
@@ -94,16 +92,16 @@ FUTURES = FutureSink()
 
 def deliver(jobs: Sequence[Job[Any]]) -> None:
     """Deliver every job's outcome to its sink, with one call for each sink."""
-    while jobs:
-        sink = jobs[0].sink
-        same = [job for job in jobs if job.sink is sink]
-        sink.post(same)
-        jobs = [job for job in jobs if job.sink is not sink] if len(same) < len(jobs) else ()
+    by_sink: dict[ResultSink, list[Job[Any]]] = {}
+    for job in jobs:
+        by_sink.setdefault(job.sink, []).append(job)
+    for sink, its_jobs in by_sink.items():
+        sink.post(its_jobs)
 
 
 def reject(jobs: Sequence[Job[Any]], reason: Callable[[], BaseException]) -> None:
     """Fail jobs that never ran; each gets an exception of its own, since tracebacks are attached to it."""
-    live = [job for job in jobs if job.claim()]
+    live = [*filter(Job.claim, jobs)]
     for job in live:
         job.fail(reason())
     deliver(live)
@@ -225,7 +223,12 @@ class WorkerPool:
         self.thread_ids.add(threading.get_ident())
         try:
             while jobs := self._next_batch(worker):
-                self._requeue(worker.handle(jobs))
+                unfinished = worker.handle(jobs)
+                with self._lock:
+                    self._running -= 1
+                    self._queue.extendleft(reversed(unfinished))
+                    if unfinished and self._sleepers:
+                        self._sleepers.pop().release()
         except BaseException as error:  # whatever it was, callers must get an error instead of waiting forever
             self._stop_after(jobs, error)
         finally:
@@ -254,8 +257,7 @@ class WorkerPool:
             if not waiting:
                 self._sleep(wakeup, _CHECK_S if watching else -1)
                 continue
-            self._wait_for_more(worker, waiting)
-            if batch := self._dequeue():
+            if batch := self._dequeue(worker, waiting):
                 return batch
 
     def _sleep(self, wakeup: threading.Lock, seconds: float) -> None:
@@ -267,8 +269,15 @@ class WorkerPool:
             else:
                 wakeup.acquire()  # it was released between the time-out and here
 
-    def _dequeue(self) -> list[Job[Any]]:
+    def _dequeue(self, worker: Worker, waiting: int) -> list[Job[Any]]:
         """Take a batch off the queue: all of it, or this worker's share where all of them work in parallel."""
+        # Where a commit costs more than the wait: first wait, while more jobs keep coming.
+        while waiting < self._batch and (pause_s := worker.pause_s(waiting)):
+            time.sleep(pause_s)
+            before = waiting
+            waiting = len(self._queue)
+            if waiting <= before:
+                break
         with self._lock:
             sharers = 1 if self._relief else len(self.workers)
             batch = list(islice(self._queue, min(self._batch, -(-len(self._queue) // sharers))))
@@ -277,23 +286,6 @@ class WorkerPool:
             self._running += bool(batch)
             self._watched = False  # the watching worker is busy itself now
         return batch
-
-    def _wait_for_more(self, worker: Worker, waiting: int) -> None:
-        """Wait while more jobs keep coming, where a commit costs more than the wait."""
-        while waiting < self._batch and (pause_s := worker.pause_s(waiting)):
-            time.sleep(pause_s)
-            now_waiting = len(self._queue)
-            if now_waiting <= waiting:
-                return
-            waiting = now_waiting
-
-    def _requeue(self, jobs: list[Job[Any]]) -> None:
-        """Note the end of a batch and put unfinished jobs back at the front of the queue."""
-        with self._lock:
-            self._running -= 1
-            self._queue.extendleft(reversed(jobs))
-            if jobs and self._sleepers:
-                self._sleepers.pop().release()
 
     def _stop_after(self, jobs: list[Job[Any]], cause: BaseException) -> None:
         """Fail the batch, everything queued and every later job: the worker's thread is ending."""

@@ -21,8 +21,10 @@ from holdproof.model.erasure import Erasure
 
 SUBJECTS: Final = Projection("subjects", 1, ("handle", "ns", "created_at", "erased_at"))
 ERASURES: Final = Projection("erasures", 1, ("id", "kind", "target", "who", "count", "leaf_ids", "erased_at"))
-logged_tables.register(SUBJECTS, kinds=("key",), key="handle")
-logged_tables.register(ERASURES, kinds=("erasure",), key="id")
+LOGGED: Final = (
+    logged_tables.describe(SUBJECTS, kinds=("key",), key="handle"),
+    logged_tables.describe(ERASURES, kinds=("erasure",), key="id"),
+)
 
 _FOLDERS: Final = ("dboms", "blobs", "images")
 _PAGE: Final = 100

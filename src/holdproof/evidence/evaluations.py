@@ -46,7 +46,7 @@ EVALUATIONS: Final = Projection(
         *("ns", "dbom", "subject", "legacy", "legacy_key"),
     ),
 )
-logged_tables.register(EVALUATIONS, kinds=("dbom", "legacy_import"), key="id", first=-1)
+LOGGED: Final = (logged_tables.describe(EVALUATIONS, kinds=("dbom", "legacy_import"), key="id", first=-1),)
 
 
 _NUMBERED = re.compile(r"(.+)\.([0-9]{1,18})")

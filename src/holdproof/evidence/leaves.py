@@ -31,6 +31,7 @@ TYPES: Final = frozenset(
 )
 _SALT_BYTES = 16
 _MOST_BYTES = 1024
+_MAX_INT = canonical.MAX_INT
 _ID_AT = len('{"h":"",') + 64
 
 
@@ -62,7 +63,13 @@ class Projection:
     def content(self, row: Mapping[str, Any]) -> bytes:
         """Return the canonical bytes of a row: equal to `canonical.dumps`, with keys and order prepared once."""
         values = [
-            _quote(value) if type(value) is str else "null" if value is None else _rare(value)
+            _quote(value)
+            if type(value) is str
+            else "null"
+            if value is None
+            else str(value)
+            if type(value) is int and -_MAX_INT <= value <= _MAX_INT
+            else _encode(value)
             for value in self._values(row)
         ]
         try:
@@ -140,12 +147,10 @@ def append(tx: Tx, leaf: Leaf) -> None:
     tx.note(TOPIC, leaf)
 
 
-def _rare(value: Any) -> str:
-    """Encode a column that is not text; values without canonical JSON are refused.
+def _encode(value: Any) -> str:
+    """Encode a column that is neither text nor a usual number; values without canonical JSON are refused.
 
     Bytes are refused too: no projection has any, and as hex a row with bytes as its key would pass for the row with
     that text.
     """
-    if type(value) is int and -canonical.MAX_INT <= value <= canonical.MAX_INT:
-        return str(value)
     return canonical.dumps(value).decode()

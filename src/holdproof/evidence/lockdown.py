@@ -25,7 +25,7 @@ from holdproof.evidence.leaves import Projection
 from holdproof.model.verify import Locked
 
 LOCKDOWNS = Projection("lockdowns", 1, ("id", "verdict", "reason", "findings", "locked_at", "unlocked_at", "statement"))
-logged_tables.register(LOCKDOWNS, kinds=("lockdown",), key="id")
+LOGGED: Final = (logged_tables.describe(LOCKDOWNS, kinds=("lockdown",), key="id"),)
 
 _LOOK_S: Final = 1.0
 _FLAG_BYTES: Final = 1 << 16

@@ -10,7 +10,7 @@ Rules:
 - A log that does not contain a head kept outside the database is never continued as the same log (`continuity`).
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from typing import Final
 
@@ -22,7 +22,7 @@ from holdproof.crypto.tiles import EntryBundle
 from holdproof.crypto.tlog_proof import TlogProof
 from holdproof.crypto.vkey import ED25519, VerifierKey
 from holdproof.db import Notes, Tx, sql
-from holdproof.db.sql import sql_postgres
+from holdproof.db.sql import sql_postgres, sql_sqlite
 from holdproof.errors import BadKeyError, FormatError, NotFoundError
 from holdproof.evidence import leaves, restores
 from holdproof.evidence import tree as trees
@@ -41,21 +41,33 @@ def log_keys_in_ring(tx: Tx) -> dict[str, tuple[int | None, str]]:
     return {keyid: (revoked_from, leaf_id) for keyid, revoked_from, leaf_id in tx.all(_HELD)}
 
 
+# State and keyring in one statement, because every commit reads both.
+_BEFORE = sql_sqlite(
+    "SELECT origin, size, frontier, head,"
+    " (SELECT group_concat(keyid || ' ' || coalesce(revoked_from, '') || ' ' || leaf_id)"
+    " FROM keyring WHERE role = 'log')"
+    " FROM log_state WHERE id = 1"
+)
+
+
 class Log:
     """Signs heads: the hooks of one open store. Without `keys` it always uses the signer it was given."""
 
     def __init__(
         self,
         signer: Signer | None,
-        publish: Callable[[str], None],
+        listeners: Sequence[Callable[[str], None]],
         keys: Keys | None = None,
         *,
         tree_writer: TreeWriter | None = None,
     ) -> None:
         self._signer = signer
-        self._publish = publish
+        self.listeners = [*listeners]
+        """Called with each durable head, in this order."""
         self._keys = keys
-        self._held: dict[str, tuple[int | None, str]] = {}
+        self._keyring: dict[str, tuple[int | None, str]] = {}
+        # The same as `_BEFORE` returns it; empty while the keyring must be looked at again.
+        self._keyring_text: str | None = ""
         self._name: VerifierKey | None = None
         self._tree_writer = tree_writer or TreeWriter()
         self.continuity = Verdict.VALID
@@ -78,13 +90,13 @@ class Log:
         A key admitted by a leaf under this very head does not sign it, unless it is the first key of the log: a head
         must be signed by a key that was trusted before it.
         """
-        if self._keys is None or (now := log_keys_in_ring(tx)) == self._held:
+        if self._keys is None or (now := log_keys_in_ring(tx)) == self._keyring:
             return
         fresh = {handle for handle, ver, _ in tx.notes.get(leaves.TOPIC, ()) if ver == 1}
         older = {keyid: key for keyid, key in now.items() if key[1] not in fresh} or now
         signers = [*_newest(self._keys), *([self._signer] if self._signer else [])]
         self._signer = next((key for key in signers if older.get(key.keyid, (0,))[0] is None), None)
-        self._held = now if older == now else {}  # else they are looked at again
+        self._keyring = now if older == now else {}  # else they are looked at again
 
     def sign(self, head: LogCheckpoint) -> str:
         """Return a head as a signed note: equal to `checkpoint.sign`, with the key's id computed once."""
@@ -102,13 +114,19 @@ class Log:
         """Before commit: append the group's leaves to the tree, under one signed head."""
         fresh = tx.notes.get(leaves.TOPIC)
         if fresh:
-            self.look(tx)
-            tx.note(HEAD, self._tree_writer.integrate(tx, fresh, self.sign))
+            row = tx.one(_BEFORE)
+            assert row is not None, "a log is begun when its store is opened"
+            *state, keyring = row
+            if keyring != self._keyring_text:
+                self.look(tx)
+                self._keyring_text = keyring if self._keyring else ""
+            tx.note(HEAD, self._tree_writer.integrate(tx, trees.LogState(*state), fresh, self.sign))
 
     def publish(self, notes: Notes) -> None:
         """After commit: publish the head, which is durable now."""
         for head in notes.get(HEAD, ()):
-            self._publish(head)
+            for listener in self.listeners:
+                listener(head)
 
 
 def _newest(keys: Keys) -> Iterator[Signer]:

@@ -1,6 +1,6 @@
-"""Registry of the tables under the log: each domain registers its own, `verify` walks them all.
+"""Tables under the log: each domain describes its own, and `upkeep/kernel_tables.py` lists them all for `verify`.
 
-    logged_tables.register(KEYRING, kinds=("key",), key="keyid")
+    LOGGED: Final = (logged_tables.describe(KEYRING, kinds=("key",), key="keyid"),)
 
 Rules:
 - The projection holds the row's key, so that no row can pass for another.
@@ -10,7 +10,7 @@ Rules:
 - A table that ever had another list of columns names its older projections too.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
@@ -66,10 +66,7 @@ class LoggedTable:
     """The key of the row with that handle."""
 
 
-COVERED: Final[dict[str, LoggedTable]] = {}
-
-
-def register(
+def describe(
     projection: Projection,
     *,
     kinds: tuple[str, ...],
@@ -77,12 +74,12 @@ def register(
     first: str | int = "",
     older: tuple[Projection, ...] = (),
 ) -> LoggedTable:
-    """Register a table for verification; `first` sorts before every key (-1 for numbers)."""
+    """Describe a table for verification; `first` sorts before every key (-1 for numbers)."""
     assert key in projection.columns, "the projection holds the row's key"
     assert TYPES.issuperset(kinds), "leaf types are those of leaves.TYPES"
     projections = {each.name: each for each in (*older, projection)}
     columns = tuple(dict.fromkeys(column for each in projections.values() for column in each.columns))
-    logged_table = LoggedTable(
+    return LoggedTable(
         projection.table,
         frozenset(kinds),
         projections,
@@ -100,18 +97,6 @@ def register(
         sql(_lost(projection.table, _NEWEST), postgres=_lost(projection.table, f"coalesce({_WAITING}, {_NEWEST})")),
         sql(f"SELECT CAST({key} AS TEXT) FROM {projection.table} WHERE leaf_id = :handle LIMIT 1"),  # noqa: S608
     )
-    COVERED[projection.table] = logged_table
-    return logged_table
-
-
-def tables() -> Iterator[LoggedTable]:
-    """Return every registered table, by name."""
-    return iter(sorted(COVERED.values(), key=lambda each: each.table))
-
-
-def of(projection: str) -> LoggedTable | None:
-    """Return the table that a leaf's `p` names; None for one that is not registered."""
-    return COVERED.get(projection.partition("/")[0])
 
 
 # Names come from code, never from a user.

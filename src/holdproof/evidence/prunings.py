@@ -17,7 +17,7 @@ from holdproof.evidence.leaves import Projection
 from holdproof.model.retention import Pruning
 
 PRUNINGS: Final = Projection("prunings", 1, ("id", "what", "rule", "who", "count", "handles", "pruned_at", "ns"))
-logged_tables.register(PRUNINGS, kinds=("erasure",), key="id")
+LOGGED: Final = (logged_tables.describe(PRUNINGS, kinds=("erasure",), key="id"),)
 _PAGE: Final = 20
 
 _ADD = sql(

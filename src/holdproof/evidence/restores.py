@@ -19,7 +19,7 @@ from holdproof.model.backup import RestoreRecord
 RESTORES: Final = Projection(
     "restores", 1, ("n", "origin", "previous", "size", "trusted", "abandoned", "source", "restored_at")
 )
-logged_tables.register(RESTORES, kinds=("restore",), key="n", first=-1)
+LOGGED: Final = (logged_tables.describe(RESTORES, kinds=("restore",), key="n", first=-1),)
 
 _NEWEST = sql("SELECT coalesce(max(n), 0) FROM restores")
 _MOVE = sql("UPDATE log_state SET origin = :origin WHERE id = 1")

@@ -1,8 +1,9 @@
 """Start the evidence of a store: its log key, its log, and the first leaves of a new store."""
 
 import logging
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from functools import partial
+from typing import Final
 
 from holdproof.content import encryption
 from holdproof.crypto.checkpoint import SignedCheckpoint
@@ -21,15 +22,17 @@ _log = logging.getLogger("holdproof.evidence")
 
 KEYRING = Projection("keyring", 1, ("keyid", "role", "alg", "public", "statement", "revoked_from", "added_at"))
 SCHEMA = Projection("schema_migrations", 1, ("name", "sha256", "applied_at"))
-logged_tables.register(KEYRING, kinds=("key",), key="keyid")
-logged_tables.register(SCHEMA, kinds=("schema",), key="name")
+LOGGED: Final = (
+    logged_tables.describe(KEYRING, kinds=("key",), key="keyid"),
+    logged_tables.describe(SCHEMA, kinds=("schema",), key="name"),
+)
 
 
 def start(
     database: Database,
     keys: Keys,
     store_id: str,
-    publish: Callable[[str], None],
+    listeners: Sequence[Callable[[str], None]],
     heads: Collection[SignedCheckpoint] = (),
 ) -> Log:
     """Register the log's hooks; a new store's first leaves are its log key and its schema.
@@ -39,7 +42,7 @@ def start(
     """
     signer = keys.ensure("log")
     origin = f"holdproof/{store_id}"
-    log = Log(signer, publish, keys)
+    log = Log(signer, listeners, keys)
     own_heads = [each.checkpoint for each in heads if generation(each.checkpoint.origin)[0] == origin]
     if own_heads and not database.read(tree.exists).result():
         size = max(each.size for each in own_heads)

@@ -17,6 +17,7 @@ Rules:
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
+from operator import attrgetter
 from typing import Any, Final, Generic, TypeVar
 
 from holdproof.db import Query, Row, Tx, sql
@@ -56,7 +57,7 @@ class Table(Generic[T]):
         loads: Mapping[str, Callable[[Any], Any]] | None = None,
         version: int = 1,
     ) -> None:
-        """Describe a table and put it under verification.
+        """Describe a table.
 
         `columns` names the columns of fields that are called otherwise; `loads` says how columns are read that are not
         stored as they are shown, such as JSON.
@@ -67,15 +68,16 @@ class Table(Generic[T]):
         self.projection = Projection(name, version, logged)
         self._value = value
         aliases = columns or {}
+        names = [each.name for each in fields(value)]  # type: ignore[arg-type]
         # A dataclass's fields, by the columns they are read from.
-        self._shown = tuple(aliases.get(each.name, column_of(each.name)) for each in fields(value))  # type: ignore[arg-type]
+        self._shown = tuple(aliases.get(name, column_of(name)) for name in names)
+        self._cells: Callable[[T], tuple[Any, ...]] = attrgetter(*names)
         self._loads = tuple((loads or {}).get(column) for column in self._shown)
         self._is_plain = not any(self._loads)
         self.columns = tuple(dict.fromkeys((*self._shown, *logged)))
         # Verification walks a table by its key, from before every key: row numbers are positive, texts not empty.
         self.first: str | int = -1 if key == "id" and _is_number(value, "id") else ""
-        logged_tables.register(self.projection, kinds=(kind, IMPORTED), key=key, first=self.first)
-        TABLES.append(self)
+        self.logged = logged_tables.describe(self.projection, kinds=(kind, IMPORTED), key=key, first=self.first)
 
     # --- texts of SQL ---
 
@@ -119,7 +121,7 @@ class Table(Generic[T]):
     def to_columns(self, value: T) -> dict[str, Any]:
         """Return a value by column; only for tables whose columns are stored as they are shown."""
         assert self._is_plain, "a value that is stored otherwise is written by column"
-        return {column: getattr(value, each.name) for column, each in zip(self._shown, fields(value), strict=True)}  # type: ignore[arg-type]
+        return dict(zip(self._shown, self._cells(value), strict=True))
 
     def record(self, row: Row) -> StoredRecord[T]:
         """Return a row that was selected with `leaf`, ready to be changed."""
@@ -143,10 +145,6 @@ class Table(Generic[T]):
         mark = leaves.stamp(tx, self.kind, self.projection, row, leaf_id=record.leaf_id, leaf_ver=version, ns=row["ns"])
         tx.execute(query, **row, leaf_id=mark.leaf_id, leaf_ver=mark.leaf_ver, leaf_salt=mark.leaf_salt, expect=1)
         return self.from_columns(row)
-
-
-TABLES: Final[list[Table[Any]]] = []
-"""Every table that has a descriptor."""
 
 
 def _is_number(value: type, field: str) -> bool:

@@ -9,7 +9,7 @@ Rules:
 - Full tiles are written once and never change; partial ones are computed from leaves and stems when requested.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
 from holdproof.crypto import checkpoint, frontier, keys, merkle, tiles, vkey
@@ -90,11 +90,12 @@ class TreeWriter:
         self._moves = moves
         self._under = b""
         self._open: list[bytes] = []
-        self._own = ("", b"", "")
+        # The last state that this writer wrote, and its right edge decoded.
+        self._own: LogState | None = None
+        self._edge = frontier.EMPTY
 
-    def integrate(self, tx: Tx, leaves: Sequence[Leaf], sign: Sign) -> str:
-        """Append leaves, write the tiles they fill, sign the new head and return it."""
-        before = lock(tx)
+    def integrate(self, tx: Tx, before: LogState, leaves: Sequence[Leaf], sign: Sign) -> str:
+        """Append leaves to a locked log, write the tiles they fill, sign the new head and return it."""
         tx.many(
             _ADD_LEAF,
             [
@@ -102,15 +103,17 @@ class TreeWriter:
                 for index, (handle, ver, text) in enumerate(leaves, before.size)
             ],
         )
-        return self.grow(tx, before, [text.encode() for _, _, text in leaves], sign)
+        _, _, texts = zip(*leaves, strict=True)
+        return self.grow(tx, before, map(str.encode, texts), sign)
 
-    def grow(self, tx: Tx, before: LogState, texts: Sequence[bytes], sign: Sign) -> str:
+    def grow(self, tx: Tx, before: LogState, texts: Iterable[bytes], sign: Sign) -> str:
         """Do the same for leaves that are in `log_leaves` already, from `before.size` on."""
         # Our own last state was verified when it was written; any other came from another process or a forger.
-        if (before.origin, before.frontier, before.head) != self._own:
+        if before != self._own:
             _refuse_forged(tx, before, moves=self._moves)
+            self._edge = frontier.from_bytes(before.frontier)
         hashes = merkle.leaf_hashes(texts)
-        growth = frontier.append(frontier.from_bytes(before.frontier), hashes)
+        growth = frontier.append(self._edge, hashes)
         grown = growth.frontier
         if growth.stems:
             tx.many(_ADD_STEM, [{"level": s.level, "idx": s.index, "hash": s.hash} for s in growth.stems])
@@ -123,7 +126,8 @@ class TreeWriter:
         right_edge = grown.to_bytes()
         tx.execute(_ADVANCE, size=grown.size, frontier=right_edge, head=head, now=tx.now, expect=1)
         self._under, self._open = (b"", []) if rest is None else (right_edge, rest)
-        self._own = (before.origin, right_edge, head)
+        self._own = LogState(before.origin, grown.size, right_edge, head)
+        self._edge = grown
         return head
 
     def _seal(self, tx: Tx, before: LogState, hashes: list[bytes]) -> list[bytes] | None:

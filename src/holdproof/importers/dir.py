@@ -23,8 +23,9 @@ from typing import Any, Final
 from holdproof.db import Call, Query, Row, Tx, Work, ask, sql
 from holdproof.db.sqlite.readonly import foreign_tables
 from holdproof.errors import ContentionTimeoutError, FormatError
+from holdproof.evidence import import_records
 from holdproof.evidence.tables import IMPORTED, Table, numbered
-from holdproof.importers import driver, import_records
+from holdproof.importers import driver
 from holdproof.importers.dir_rows import COLUMNS, OLD_TABLES, RowPlan, column_kinds, plan
 from holdproof.importers.driver import Progress
 from holdproof.model.flows import TERMINAL

@@ -1,6 +1,5 @@
 """One page of a listing, the same for every resource."""
 
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
@@ -20,12 +19,3 @@ class Page(Value, Generic[T]):
         """Return the page as JSON shows it; items print themselves, since some hold bytes or links."""
         items = [item.to_dict() if isinstance(item, Value) else item for item in self.items]
         return {"items": items, "next_cursor": self.next_cursor}
-
-
-def cut_page(items: Sequence[T], limit: int, cursor_of: Callable[[T], str]) -> Page[T]:
-    """Return the first `limit` items as a page.
-
-    Callers read one item more than the page holds: only then is it known whether another page follows.
-    """
-    first = [*items[:limit]]
-    return Page(first, cursor_of(first[-1]) if len(items) > limit else None)

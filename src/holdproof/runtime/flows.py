@@ -119,6 +119,7 @@ def enter(
 ) -> Flow:
     """Write a new flow; its caller has made sure that the agent may open one."""
     root = flow_id if parent is None else get(tx, parent, ns=ns).root_flow_id
+    now = tx.now
     flow = Flow(
         flow_id=flow_id,
         root_flow_id=root,
@@ -132,8 +133,8 @@ def enter(
         priority=priority,
         started_at=None,
         completed_at=None,
-        created_at=tx.now,
-        updated_at=tx.now,
+        created_at=now,
+        updated_at=now,
         ns=ns,
     )
     FLOWS.add(tx, _ADD, FLOWS.to_columns(flow))

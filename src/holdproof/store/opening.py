@@ -8,7 +8,7 @@ Rules:
 
 import logging
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -130,7 +130,9 @@ def _start(
     # Read before the log starts: they are what the log must continue.
     heads = [*head_file.largest().values()] if head_file else []
     with _corruption():
-        log = startup.start(database, keys, store_id, _publisher(head_file, webhook), heads)
+        # The webhook only queues a head; the file comes second because it may raise on a full disk.
+        listeners = [each.publish for each in (webhook, head_file) if each is not None]
+        log = startup.start(database, keys, store_id, listeners, heads)
         try:
             context = Context(paths, settings, database, keys, log, head_file, embedder, dimensions)
             if head_file is not None:  # a restore into a server whose process was killed leaves files to exchange
@@ -163,19 +165,6 @@ def _announce(target: str | Path, heads: list[SignedCheckpoint]) -> None:
     if heads:
         names = ", ".join(each.checkpoint.origin for each in heads)
         _log.warning("another store was here before: heads of %s were kept", names)
-
-
-def _publisher(head_file: HeadFile | None, webhook: HeadWebhook | None) -> Callable[[str], None]:
-    """Return what is called with each durable head."""
-
-    def publish(head: str) -> None:
-        # The webhook only queues it; the file comes second because it may raise on a full disk.
-        if webhook is not None:
-            webhook.publish(head)
-        if head_file is not None:
-            head_file.publish(head)
-
-    return publish
 
 
 _ONCE = sql("INSERT INTO store_facts (key, value, updated_at) VALUES (:key, :value, :now) ON CONFLICT (key) DO NOTHING")

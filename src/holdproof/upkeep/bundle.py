@@ -29,6 +29,7 @@ from holdproof.errors import InvalidInputError, NotFoundError, ProofError
 from holdproof.evidence import evaluations, log, logged_tables, tree, trust
 from holdproof.evidence.logged_tables import COLUMNS, LoggedTable
 from holdproof.store.context import Context
+from holdproof.upkeep import kernel_tables
 from holdproof.upkeep.verification import offline
 from holdproof.upkeep.verification.row_check import judge
 
@@ -119,7 +120,7 @@ def _collect(tx: Tx, material: Material, subject: str) -> dict[str, bytes]:
 
 def _record(tx: Tx, table: str, key: str | int) -> tuple[dict[str, canonical.Json], dict[str, bytes]]:
     """Return a record's entry in bundle.json, and its files."""
-    logged = logged_tables.COVERED[table]
+    logged = kernel_tables.LOGGED[table]
     row = tx.one(logged.one, key=key)
     if row is None:
         raise NotFoundError(f"{table} has no row {key}", table=table, key=key)

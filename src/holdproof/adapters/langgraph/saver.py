@@ -41,7 +41,6 @@ from holdproof.kernel import MAIN, Give, Read, Stream, Tx, Work, Write, ask, thr
 from holdproof.model.page import Page
 from holdproof.model.threads import Checkpoint as StoredCheckpoint
 from holdproof.model.threads import EncodedList, EncodedValue, SavedCheckpoint
-from holdproof.validation import LAST
 
 _PAGE: Final = 20
 _STEPS: Final = ("source", "step", "parents", "run_id", "counters_since_delta_snapshot", "writes")
@@ -288,7 +287,7 @@ class HoldproofSaver(BaseCheckpointSaver[Any]):
         alone = only is not None and thread is not None
         query["thread_id"] = None if thread is None else str(thread)
         # One checkpoint is asked for: the page begins just before it, so that the rest of the thread is not read.
-        query["cursor"] = threads.format_cursor(LAST, str(only)) if alone else None
+        query["cursor"] = threads.cursor_at(str(only)) if alone else None
         more = True
         while more and remaining:
             look = partial(threads.list_checkpoints, **query, limit=_PAGE)

@@ -20,6 +20,7 @@ class SqliteConnection:
         self.tx: SqliteTx = tx
         self._connection = connection
         self._run = connection.cursor().execute
+        self.mark = connection.total_changes  # see WriteConnection
         self._busy_s = busy_s
         self._give_up_at = 0.0
         self._wal_pages = 0
@@ -77,14 +78,9 @@ class SqliteConnection:
         self._execute("RELEASE op")
         return True
 
-    def mark(self) -> int:
-        """See WriteConnection."""
-        return self._connection.total_changes()
-
     def wrote(self, mark: int) -> bool:
         """See WriteConnection."""
-        connection = self._connection
-        return connection.total_changes() != mark or self.tx.schema_touched or not connection.in_transaction
+        return self.mark() != mark or self.tx.schema_touched or not self._connection.in_transaction
 
     def retryable(self, error: BaseException, *, together: bool) -> bool:
         """See WriteConnection."""

@@ -20,7 +20,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any, Final, Literal, NamedTuple
 
-from holdproof import folders
+from holdproof import folders, paging
 from holdproof.config import Paths
 from holdproof.content import blocks, disk
 from holdproof.crypto import commit as formats
@@ -48,10 +48,9 @@ from holdproof.memory.objects.commit_chain import ChainStep, CommitChain
 from holdproof.memory.objects.commits import CommitNote
 from holdproof.memory.objects.tree_transaction import MAIN
 from holdproof.model.memory import Dumped, ImageFile, Loaded, Snapshot
-from holdproof.model.page import Page, cut_page
+from holdproof.model.page import Page
 from holdproof.model.progress import Progress
 from holdproof.store.context import Context
-from holdproof.validation import limited
 
 KEEP: Final = 3
 _DELTAS: Final = 16
@@ -467,17 +466,18 @@ def _open_image(folder: Path, manifest: ImageManifest, verify: Verify) -> Image:
 
 def list(context: Context, *, cursor: str | None = None, limit: int = 100, ns: str = MAIN) -> Work[Page[ImageFile]]:
     """List the images in a namespace's folder, the newest first, as their manifests describe them."""
-    limited(limit)
+    (before,) = paging.decode(cursor, "")
+    paging.fetch(limit)  # refused before anything is read
     if context.database.backend.facts().get("path") == MEMORY:
         return Page([])
     folder = folder_of(context, None, ns)
-    return (yield from ask(Call(lambda: _list(folder, cursor, limit))))
+    return (yield from ask(Call(lambda: _list(folder, before, limit))))
 
 
-def _list(folder: Path, cursor: str | None, limit: int) -> Page[ImageFile]:
-    # Names begin with the rev, so their order is that of time, and the cursor is simply the last name.
-    paths = [path for path in image_files.manifests(folder) if cursor is None or path.name < cursor]
-    return cut_page([_describe(path) for path in paths[: limit + 1]], limit, lambda image: image.name)
+def _list(folder: Path, before: str, limit: int) -> Page[ImageFile]:
+    # Names begin with the rev, so their order is that of time, and the sort key is simply the name.
+    paths = [path for path in image_files.manifests(folder) if not before or path.name < before]
+    return paging.page(map(_describe, paths[: paging.fetch(limit)]), limit, lambda image: (image.name,))
 
 
 def _describe(path: Path) -> ImageFile:

@@ -16,7 +16,7 @@ from hashlib import sha256
 from math import isfinite
 from typing import Any, Final
 
-from holdproof import validation
+from holdproof import paging, validation
 from holdproof.content import encryption
 from holdproof.db import Row, Tx, Work, Write, ask, sql
 from holdproof.errors import FormatError, InvalidInputError, NotFoundError
@@ -27,7 +27,7 @@ from holdproof.memory.objects.tree_transaction import MAIN
 from holdproof.memory.search.vectors import load_exact
 from holdproof.model import jsontext
 from holdproof.model.notes import Note
-from holdproof.model.page import Page, cut_page
+from holdproof.model.page import Page
 from holdproof.model.times import later
 
 _LONGEST: Final = 1_000
@@ -177,11 +177,10 @@ def search(
     ns: str = MAIN,
 ) -> Page[Note]:
     """List the notes at a path and below it that pass a filter: the last written first, or the nearest to a vector."""
-    validation.limited(limit)
     # What ranks notes by a vector has no key to go on from, so the cursor counts those that came before.
-    offset = 0 if cursor is None else validation.position("cursor", int(cursor) if cursor.isdecimal() else cursor)
-    notes = search_slice(tx, path, filter=filter, vector=vector, limit=limit + 1, offset=offset, ns=ns)
-    return Page([*notes[:limit]], str(offset + limit) if len(notes) > limit else None)
+    (offset,) = paging.decode(cursor, 0)
+    notes = search_slice(tx, path, filter=filter, vector=vector, limit=paging.fetch(limit), offset=offset, ns=ns)
+    return paging.page(notes, limit, lambda _: (offset + limit,))
 
 
 def search_slice(
@@ -287,10 +286,10 @@ def paths(
 
     A `*` in one of the prefixes or suffixes stands for any label.
     """
-    validation.limited(limit)
+    (after,) = paging.decode(cursor, "")
     matching = _matching_paths(tx, prefixes, suffixes, max_depth, ns)
-    rest = [path for path in matching if cursor is None or ".".join(path) > cursor]
-    return cut_page(rest, limit, ".".join)
+    rest = [path for path in matching if ".".join(path) > after]
+    return paging.page(rest[: paging.fetch(limit)], limit, lambda path: (".".join(path),))
 
 
 def paths_slice(

@@ -34,7 +34,7 @@ IMPORTED: Final = "legacy_import"
 NEWEST: Final = "head"
 """What stands for the newest snapshot wherever one is asked for."""
 SNAPSHOTS: Final = Projection("snapshots", 1, ("id", "ns", "cid", "root", "rev", "prev", "note", "created_at"))
-logged_tables.register(SNAPSHOTS, kinds=("snapshot", IMPORTED), key="id")
+LOGGED: Final = (logged_tables.describe(SNAPSHOTS, kinds=("snapshot", IMPORTED), key="id"),)
 _LONGEST: Final = 10_000
 
 

@@ -17,6 +17,7 @@ from functools import cached_property
 from itertools import islice
 from typing import Any, Final
 
+from holdproof import paging
 from holdproof.content import encryption
 from holdproof.crypto import mst
 from holdproof.crypto.cid import CID
@@ -33,8 +34,7 @@ from holdproof.memory.objects import commits, records, tree_transaction
 from holdproof.memory.objects.records import MAX_INT, OBJECT, ObjectRecord
 from holdproof.memory.objects.tree_transaction import MAIN, TreeReader, TreeTransaction
 from holdproof.model.memory import Object, ObjectVersion
-from holdproof.model.page import Page, cut_page
-from holdproof.validation import limited, position
+from holdproof.model.page import Page
 
 _MOST_CHILDREN: Final = 10_000
 _FIELDS: Final = frozenset({"type", "content", "attributes", "parent", "children", "version", "meta", "subject"})
@@ -276,23 +276,12 @@ def view_at(tx: Tx, snapshot: str | None, ns: str) -> TreeReader:
 
 
 def page(view: TreeReader, cursor: str | None, limit: int, ns: str) -> Page[Object]:
-    """Return some objects of a tree, in the order of their keys; the cursor is the id of the last one."""
-    limited(limit)
-    start = OBJECT
-    if cursor is not None:
-        # NUL sorts before every character of a key: the walk begins right after the object that the cursor names.
-        start = OBJECT + cursor_key(cursor) + "\x00"
-    walk = mst.walk(view.get, view.root, start=start, end=OBJECT + "\x7f")
-    items = [read(view, key[len(OBJECT) :], ns) for key, _ in islice(walk, limit + 1)]
-    return cut_page(items, limit, lambda item: item.id)
-
-
-def cursor_key(cursor: str) -> str:
-    """Return the tree key of the object that a cursor names; InvalidInputError where it can be none."""
-    try:
-        return records.key_of(cursor)
-    except InvalidInputError as error:
-        raise InvalidInputError("cursor is the next_cursor of a page", field="cursor") from error
+    """Return some objects of a tree, in the order of their keys."""
+    (after,) = paging.decode(cursor, "")
+    # NUL sorts before every character of a key: the walk begins right after the object that the cursor names.
+    walk = mst.walk(view.get, view.root, start=f"{OBJECT}{after}\x00", end=OBJECT + "\x7f")
+    items = [read(view, key[len(OBJECT) :], ns) for key, _ in islice(walk, paging.fetch(limit))]
+    return paging.page(items, limit, lambda item: (records.key_of(item.id),))
 
 
 _CHILDREN = sql("SELECT key FROM object_index WHERE ns = :ns AND parent = :key LIMIT :limit")
@@ -342,11 +331,9 @@ _HISTORY = sql(
 
 def history(tx: Tx, id: str, *, cursor: str | None = None, limit: int = 100, ns: str = MAIN) -> Page[ObjectVersion]:
     """List every write of an object, the newest first; a deletion is one of them."""
-    before = MAX_INT
-    if cursor is not None:
-        before = position("cursor", int(cursor) if cursor.isdecimal() else cursor)
-    rows = tx.all(_HISTORY, ns=ns, key=records.key_of(id), before=before, limit=limited(limit) + 1)
-    return cut_page([ObjectVersion(*row) for row in rows], limit, lambda item: str(item.n))
+    before = paging.last_id(cursor)
+    rows = tx.all(_HISTORY, ns=ns, key=records.key_of(id), before=before, limit=paging.fetch(limit))
+    return paging.page((ObjectVersion(*row) for row in rows), limit, lambda item: (item.n,))
 
 
 def _get_version(tx: Tx, id: str, n: int, ns: str) -> Object:

@@ -17,7 +17,7 @@ from holdproof.evidence import leaves, logged_tables
 from holdproof.evidence.leaves import Projection
 
 REFS: Final = Projection("refs", 1, ("name", "cid", "rev", "ns", "updated_at"))
-logged_tables.register(REFS, kinds=("state",), key="name")
+LOGGED: Final = (logged_tables.describe(REFS, kinds=("state",), key="name"),)
 
 
 class Ref(NamedTuple):

@@ -15,22 +15,22 @@ from collections.abc import Callable, Iterator
 from itertools import groupby
 from typing import Any, Final
 
+from holdproof import paging
 from holdproof.content import blocks
-from holdproof.crypto import mst_diff, tid
+from holdproof.crypto import mst_diff
 from holdproof.crypto.cid import CID
 from holdproof.crypto.mst import EMPTY_ROOT
 from holdproof.crypto.mst_diff import TreeChange
 from holdproof.db import Tx, Work, Write, ask, sql
-from holdproof.errors import FormatError, InvalidInputError, MergeConflictError, NotFoundError
+from holdproof.errors import MergeConflictError, NotFoundError
 from holdproof.evidence import keys
 from holdproof.memory.objects import commits, objects, records, snapshot_import, tree_transaction
 from holdproof.memory.objects.commits import NEWEST, CommitNote
 from holdproof.memory.objects.records import META, OBJECT, ObjectRecord
 from holdproof.memory.objects.tree_transaction import MAIN, TreeReader, TreeTransaction
 from holdproof.model.memory import Diff, Difference, Object, Snapshot
-from holdproof.model.page import Page, cut_page
+from holdproof.model.page import Page
 from holdproof.store.context import Context
-from holdproof.validation import limited
 
 WORK: Final = "work"
 """What stands for the tree as it is now, in a snapshot or not."""
@@ -63,18 +63,10 @@ _LIST = sql(
 
 
 def list(tx: Tx, *, cursor: str | None = None, limit: int = 100, ns: str = MAIN) -> Page[Snapshot]:
-    """List snapshots, the newest first; the cursor is the rev of the last one."""
-    if cursor is not None:
-        _check_cursor(cursor)
-    rows = tx.all(_LIST, ns=ns, before=cursor or "", limit=limited(limit) + 1)
-    return cut_page([commits.to_snapshot(tx, row) for row in rows], limit, lambda snapshot: snapshot.rev)
-
-
-def _check_cursor(cursor: str) -> None:
-    try:
-        tid.parse(cursor)
-    except FormatError as error:
-        raise InvalidInputError("cursor is the next_cursor of a page", field="cursor") from error
+    """List snapshots, the newest first."""
+    (before,) = paging.decode(cursor, "")
+    rows = tx.all(_LIST, ns=ns, before=before, limit=paging.fetch(limit))
+    return paging.page((commits.to_snapshot(tx, row) for row in rows), limit, lambda snapshot: (snapshot.rev,))
 
 
 # --- comparing ---------------------------------------------------------------------------------------------------
@@ -90,16 +82,15 @@ def diff(
     ns: str = MAIN,
 ) -> Diff:
     """Compare two states object by object: snapshots, or `work` for what is there now."""
-    limited(limit)
+    (start,) = paging.decode(cursor, "")
     before = tree_transaction.view(tx, _root(tx, old, ns))
     after = tree_transaction.view(tx, _root(tx, new, ns))
     # An object and its volatile fields have two keys in the tree; they differ as one object.
     keys = sorted({change.key.partition("/")[2] for change in mst_diff.diff(after.get, before.root, after.root)})
-    start = "" if cursor is None else objects.cursor_key(cursor)
     rest = [key for key in keys if key > start]
-    differences = [_difference(before, after, key, ns) for key in rest[:limit]]
-    follows = differences[-1].id if len(rest) > limit else None
-    return Diff(_named(tx, old, ns), _named(tx, new, ns), tuple(differences), follows)
+    page = paging.page(rest[: paging.fetch(limit)], limit, lambda key: (key,))
+    differences = tuple(_difference(before, after, key, ns) for key in page.items)
+    return Diff(_named(tx, old, ns), _named(tx, new, ns), differences, page.next_cursor)
 
 
 def _named(tx: Tx, state: str, ns: str) -> str:

@@ -17,6 +17,7 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Any, Final, NamedTuple
 
+from holdproof import paging
 from holdproof.crypto.keys import Signer
 from holdproof.db import Call, Read, Row, Tx, Work, Write, ask, sql
 from holdproof.errors import (
@@ -32,7 +33,7 @@ from holdproof.evidence.leaves import Projection
 from holdproof.memory.skills import proofs, skill_blocks, skill_files
 from holdproof.memory.skills.proofs import Ring
 from holdproof.memory.skills.skill_files import NotAFileError
-from holdproof.model.page import Page, cut_page
+from holdproof.model.page import Page
 from holdproof.model.skills import (
     Approval,
     Block,
@@ -42,7 +43,6 @@ from holdproof.model.skills import (
     SkillState,
 )
 from holdproof.store.context import Context
-from holdproof.validation import limited
 
 MAIN: Final = "main"
 MOST_BLOCKS: Final = 10_000
@@ -52,8 +52,10 @@ APPROVALS: Final = Projection("skill_approvals", 1, ("id", *proofs.SIGNED, "bloc
 LOCKDOWNS: Final = Projection(
     "skill_lockdowns", 1, ("id", "ns", "path", "against", "reason", "changes", "root", "locked_at")
 )
-logged_tables.register(APPROVALS, kinds=("skill",), key="id")
-logged_tables.register(LOCKDOWNS, kinds=("skill",), key="id")
+LOGGED: Final = (
+    logged_tables.describe(APPROVALS, kinds=("skill",), key="id"),
+    logged_tables.describe(LOCKDOWNS, kinds=("skill",), key="id"),
+)
 
 # --- what was said -----------------------------------------------------------------------------------------------
 
@@ -165,10 +167,10 @@ _PATHS = sql(
 
 def list(tx: Tx, *, cursor: str | None = None, limit: int = 100, ns: str = MAIN) -> Page[Skill]:
     """List every skill that was ever approved, revoked or locked, by path; no file is read."""
-    rows = tx.all(_PATHS, ns=ns, after=cursor or "", limit=limited(limit) + 1)
-    cut = cut_page([path for (path,) in rows], limit, str)
+    (after,) = paging.decode(cursor, "")
+    page = paging.page(tx.all(_PATHS, ns=ns, after=after, limit=paging.fetch(limit)), limit, tuple)
     ring = read_ring(tx)
-    return Page([standing(tx, path, ns=ns, ring=ring).skill for path in cut.items], cut.next_cursor)
+    return Page([standing(tx, path, ns=ns, ring=ring).skill for (path,) in page.items], page.next_cursor)
 
 
 # --- saying it ---------------------------------------------------------------------------------------------------

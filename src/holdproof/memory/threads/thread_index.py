@@ -4,13 +4,14 @@ import json
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from holdproof import validation
+from holdproof import paging, validation
 from holdproof.db import Tx, sql
 from holdproof.errors import NotFoundError
 from holdproof.memory.objects.tree_transaction import MAIN
 from holdproof.memory.threads import thread_states, threads
-from holdproof.model.page import Page, cut_page
+from holdproof.model.page import Page
 from holdproof.model.threads import Thread
+from holdproof.model.times import END
 
 _COLUMNS = (
     "t.n, t.thread_id, t.status, t.facts, (SELECT count(*) FROM thread_checkpoints c WHERE c.thread = t.n),"
@@ -32,7 +33,6 @@ _OF_FACTS = sql(
     " AND f.value = j.value GROUP BY f.thread HAVING count(*) = :wanted)"
     f" AND (CAST(:status AS TEXT) IS NULL OR t.status = :status){_PAGE}",
 )
-_NEVER = "9999-12-31T23:59:59.999999Z"
 
 
 class _Row(NamedTuple):
@@ -62,21 +62,20 @@ def list(
     """List threads, the last written first: all, of one status, with all these facts, or idle since a moment."""
     if status is not None:
         threads.one_of_statuses(status)
-    n, at = threads.parse_cursor(cursor, _NEVER)
-    page: dict[str, Any] = {"ns": ns, "n": n, "at": validation.moment("cursor", at)}
-    page["limit"] = validation.limited(limit) + 1
-    page["before"] = validation.moment("updated_before", _NEVER if updated_before is None else updated_before)
+    n, at = paging.decode(cursor, validation.LAST, END)
+    params: dict[str, Any] = {"ns": ns, "n": n, "at": paging.moment(at), "limit": paging.fetch(limit)}
+    params["before"] = validation.moment("updated_before", END if updated_before is None else updated_before)
     if facts:
         # Facts are compared as JSON texts, so 1 and "1" are different facts.
         texts = {key: thread_states.json_text(item) for key, item in facts.items()}
         facts_json = thread_states.json_text(texts)
-        rows = tx.all(_OF_FACTS, **page, facts=facts_json, wanted=len(facts), status=status)
+        rows = tx.all(_OF_FACTS, **params, facts=facts_json, wanted=len(facts), status=status)
     elif status is not None:
-        rows = tx.all(_OF_STATUS, **page, status=status)
+        rows = tx.all(_OF_STATUS, **params, status=status)
     else:
-        rows = tx.all(_LIST, **page)
-    cut = cut_page([_Row(*row) for row in rows], limit, lambda row: threads.format_cursor(row.n, row.updated_at))
-    return Page([_thread(row) for row in cut.items], cut.next_cursor)
+        rows = tx.all(_LIST, **params)
+    page = paging.page((_Row(*row) for row in rows), limit, lambda row: (row.n, row.updated_at))
+    return Page([*map(_thread, page.items)], page.next_cursor)
 
 
 _ONE = sql(f"SELECT {_COLUMNS} FROM threads t WHERE t.ns = :ns AND t.thread_id = :thread_id AND t.deleted_at IS NULL")  # noqa: S608

@@ -18,14 +18,14 @@ import re
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
-from holdproof import validation
+from holdproof import paging, validation
 from holdproof.db import Tx, lock_exclusive, sql
 from holdproof.errors import InvalidInputError, NotFoundError, StaleWriterError, ThreadDeletedError
 from holdproof.memory.objects.tree_transaction import MAIN
 from holdproof.memory.threads import channel_values, thread_states
 from holdproof.memory.threads.channel_values import LruCache, Ref, ThreadBlocks
 from holdproof.memory.threads.thread_states import CheckpointState, json_text, name
-from holdproof.model.page import Page, cut_page
+from holdproof.model.page import Page
 from holdproof.model.threads import Checkpoint, PendingWrite, SavedCheckpoint
 
 _CLAIM: Final = re.compile(r"([0-9]{1,18})\.([0-9a-f]+)\.(.*)", re.DOTALL)
@@ -413,32 +413,22 @@ def list_checkpoints(
 
     `before` is a checkpoint id: only older ones are listed.
     """
-    n, last = parse_cursor(cursor, "\U0010ffff")
-    page = {"ns": ns, "checkpoint_ns": checkpoint_ns, "before": before, "n": n}
-    page["limit"] = validation.limited(limit) + 1
+    # No id sorts after the last code point.
+    n, last = paging.decode(cursor, validation.LAST, "\U0010ffff")
+    params = {"ns": ns, "checkpoint_ns": checkpoint_ns, "before": before, "n": n, "limit": paging.fetch(limit)}
     query = _OF_ALL
     if thread_id is not None:
         query = _OF_THREAD
-        page |= {"thread_id": thread_id, "id": last}
-    rows = [_CheckpointRow(*row) for row in tx.all(query, **page)]
-    cut = cut_page(rows, limit, lambda row: format_cursor(row.n, row.checkpoint_id))
-    return Page([_checkpoint(tx, row, ns) for row in cut.items], cut.next_cursor)
+        params |= {"thread_id": thread_id, "id": last}
+    rows = (_CheckpointRow(*row) for row in tx.all(query, **params))
+    page = paging.page(rows, limit, lambda row: (row.n, row.checkpoint_id))
+    # Decoded only now: the row that shows whether another page follows is not.
+    return Page([_checkpoint(tx, row, ns) for row in page.items], page.next_cursor)
 
 
-def format_cursor(n: int, key: str) -> str:
-    """Return the cursor of the page after a row: its number and the key that rows are ordered by."""
-    return f"{n}.{key}"
-
-
-def parse_cursor(cursor: str | None, first: str) -> tuple[int, str]:
-    """Return number and key of the last row of the page before; without a cursor, `first` is before all keys."""
-    if cursor is None:
-        return validation.LAST, first
-    number, _, key = cursor.partition(".")
-    if not number.isdecimal():
-        raise InvalidInputError("cursor is the next_cursor of a page", field="cursor")
-    # Cut before it is converted: Python refuses to convert thousands of digits.
-    return validation.position("cursor", int(number[:20])), key
+def cursor_at(checkpoint_id: str) -> str:
+    """Return a cursor of `list_checkpoints` of a thread, whose page begins with that checkpoint."""
+    return paging.encode(validation.LAST, checkpoint_id)
 
 
 _WRITES = sql(

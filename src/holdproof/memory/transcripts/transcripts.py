@@ -14,11 +14,11 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
-from holdproof import validation
+from holdproof import paging, validation
 from holdproof.db import Row, Tx, sql
 from holdproof.errors import ConflictError, FormatError, InvalidInputError, NotFoundError
 from holdproof.memory.objects.tree_transaction import MAIN
-from holdproof.model.page import Page, cut_page
+from holdproof.model.page import Page
 from holdproof.model.transcripts import Item, Transcript
 
 _LONGEST: Final = 1000
@@ -188,11 +188,8 @@ def list_items(
     tx: Tx, name: str, *, tag: str | None = None, cursor: str | None = None, limit: int = 100, ns: str = MAIN
 ) -> Page[Item]:
     """List the items of a transcript, the newest first: all, or those with a tag."""
-    before = _ALL
-    if cursor is not None:
-        before = validation.position("cursor", int(cursor) if cursor.isdecimal() else cursor)
-    items = read_items(tx, name, tag=tag, before=before, last=validation.limited(limit) + 1, ns=ns)
-    return cut_page(items[::-1], limit, lambda item: str(item.seq))
+    items = read_items(tx, name, tag=tag, before=paging.last_id(cursor), last=paging.fetch(limit), ns=ns)
+    return paging.page(reversed(items), limit, lambda item: (item.seq,))
 
 
 def read_items(
@@ -244,8 +241,9 @@ def list(tx: Tx, *, prefix: str = "", cursor: str | None = None, limit: int = 10
     """List the transcripts whose names begin with `prefix`, by name."""
     # No name holds the last code point: it is not printable. So this is after all names that begin with the prefix.
     end = prefix + chr(0x10FFFF)
-    rows = tx.all(_LIST, ns=ns, after=cursor or "", prefix=prefix, end=end, limit=validation.limited(limit) + 1)
-    return cut_page([_transcript(row) for row in rows], limit, lambda transcript: transcript.name)
+    (after,) = paging.decode(cursor, "")
+    rows = tx.all(_LIST, ns=ns, after=after, prefix=prefix, end=end, limit=paging.fetch(limit))
+    return paging.page(map(_transcript, rows), limit, lambda transcript: (transcript.name,))
 
 
 # --- values ------------------------------------------------------------------------------------------------------

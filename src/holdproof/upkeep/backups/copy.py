@@ -301,7 +301,7 @@ def _inspect(journey: CopyPlan, moved: TransferSummary, tell: Progress) -> None:
     try:
         database.read(partial(_agree, moved=moved)).result()
         settings = config.load(paths=journey.paths, override={})
-        log = Log(keys.ensure("log"), lambda _: None, keys)
+        log = Log(keys.ensure("log"), (), keys)
         context = Context(journey.paths, settings, database, keys, log, HeadFile(journey.paths.heads))
         report = SyncExecutor(database).run(verify.kernel(context, progress=tell))
     finally:

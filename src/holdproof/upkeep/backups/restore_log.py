@@ -23,7 +23,7 @@ from holdproof.evidence.leaves import Leaf
 from holdproof.evidence.log import HEAD, Log
 from holdproof.evidence.sequencer import sequence
 from holdproof.evidence.statements import KeyStatement
-from holdproof.evidence.tree import TreeWriter
+from holdproof.evidence.tree import TreeWriter, lock
 from holdproof.model.backup import RestoreRecord
 from holdproof.model.erasure import Erasure
 from holdproof.upkeep import erase
@@ -74,7 +74,7 @@ def record_restore(
     signer = keys.ensure("log")
     heads: list[str] = []
     tree_writer = TreeWriter(moves=True)
-    log = Log(signer, heads.append, tree_writer=tree_writer)
+    log = Log(signer, [heads.append], tree_writer=tree_writer)
     if database.dialect == "sqlite":
         database.hooks.before_commit.append(log.integrate)
     database.hooks.after_commit.append(log.publish)
@@ -108,7 +108,7 @@ def _log_restore_first(tx: Tx, log: Log, tree_writer: TreeWriter) -> None:
     assert row is not None, "it was appended in this transaction"
     handle, version, text = row
     leaf: Leaf = (handle, version, text)
-    tx.note(HEAD, tree_writer.integrate(tx, [leaf], log.sign))
+    tx.note(HEAD, tree_writer.integrate(tx, lock(tx), [leaf], log.sign))
 
 
 def _admit(tx: Tx, signer: Signer, keys: KeyFolder, origin: str) -> None:

@@ -22,12 +22,13 @@ from holdproof.crypto import attest, canonical, dbom
 from holdproof.crypto.attest import LegacySigma
 from holdproof.db import Call, Tx, Work, ask, sql
 from holdproof.errors import FormatError, ProofError
-from holdproof.evidence import dbom_files, keys, logged_tables
+from holdproof.evidence import dbom_files, keys
 from holdproof.evidence.dbom_files import DueFile
 from holdproof.model.keys import Key
 from holdproof.model.verdicts import Verdict
 from holdproof.model.verify import Finding
 from holdproof.store.context import Context
+from holdproof.upkeep import kernel_tables
 from holdproof.upkeep.verification.findings import MOST, RESTORE, Findings, read
 from holdproof.upkeep.verification.row_check import page_size
 
@@ -87,7 +88,7 @@ def check(context: Context, findings: Findings) -> Work[None]:
 def _judge_page(tx: Tx, after: int, ring: dict[str, Key]) -> tuple[list[DbomRow], list[Finding], int | None]:
     """Return a page of rows, its findings, and the row id to continue after; None after the last page."""
     # The page is limited by bytes as well: results and DBOMs may be large.
-    limit = page_size(tx, logged_tables.COVERED["battles"], after, _PAGE)
+    limit = page_size(tx, kernel_tables.LOGGED["battles"], after, _PAGE)
     rows = [DbomRow(*row) for row in tx.all(_ROWS, after=after, limit=limit)]
     judged = (judge(row, ring) for row in rows)
     following = rows[-1].id if len(rows) == limit else None

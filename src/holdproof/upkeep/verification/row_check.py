@@ -26,6 +26,7 @@ from holdproof.evidence import erasures, leaves, logged_tables, prunings, tree
 from holdproof.evidence.logged_tables import COLUMNS, LoggedRow, LoggedTable
 from holdproof.model.verdicts import Verdict
 from holdproof.model.verify import Finding
+from holdproof.upkeep import kernel_tables
 from holdproof.upkeep.verification.findings import EXPLAIN, RESTORE, WAIT, Findings, HasDatabase, read
 
 _PAGE: Final = 500
@@ -42,11 +43,11 @@ def check(context: HasDatabase, findings: Findings) -> Work[None]:
     # The size is read first: records appended meanwhile count on neither side.
     size = (yield from read(context, tree.state)).size
     sums: dict[str, int] = {}
-    for table in logged_tables.tables():
+    for table in kernel_tables.LOGGED.values():
         sums[table.table] = yield from _walk_table(context, table, size, findings)
     pruned = yield from _walk_prunings(context, findings)
     logged = yield from _walk_log(context, size, findings)
-    for table in logged_tables.tables():
+    for table in kernel_tables.LOGGED.values():
         if (sums[table.table] + pruned[table.table]) % _MODULUS != logged.sums[table.table]:
             yield from _name_lost(context, table, logged.starts, findings)
             yield from _name_returned(context, table, findings)
@@ -200,7 +201,7 @@ def _walk_log(context: HasDatabase, size: int, findings: Findings) -> Work[_Logg
         if findings.checked["leaves"] >= len(starts) * _RANGE:
             starts.append(start)
         findings.tell("leaves", start, size)
-    for name in counts.keys() - logged_tables.COVERED.keys():
+    for name in counts.keys() - kernel_tables.LOGGED.keys():
         findings.checked[f"leaves of {name}"] = counts[name]
     return _Logged(defaultdict(int, {name: total % _MODULUS for name, total in sums.items()}), [*starts, size])
 

@@ -18,6 +18,7 @@ from holdproof.errors import FormatError, InvalidInputError, NotFoundError
 from holdproof.evidence import keys as ring
 from holdproof.evidence import log, logged_tables, tree
 from holdproof.evidence.key_files import KeyFolder
+from holdproof.upkeep import kernel_tables
 from holdproof.upkeep.verification import log_check
 from holdproof.upkeep.verification.log_check import LogKey
 from holdproof.upkeep.verification.row_check import judge
@@ -35,7 +36,7 @@ def log_keys(tx: Tx, folder: KeyFolder, heads: Sequence[SignedCheckpoint]) -> li
 
 def is_proven(tx: Tx, keyid: str, own: Sequence[PublicKey], heads: Sequence[SignedCheckpoint]) -> bool:
     """Whether a key's row matches its leaf, and the leaf is under a head that one of our own keys signed."""
-    table = logged_tables.COVERED["keyring"]
+    table = kernel_tables.LOGGED["keyring"]
     row = tx.one(table.one, key=keyid)
     if row is None or judge(table, row) is not None:
         return False
