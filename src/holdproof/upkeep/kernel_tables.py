@@ -41,7 +41,15 @@ OUTSIDE: Final = frozenset(
         *("resource_locks", "saga_dirty_state"),
         # Blocks that prove themselves by their hash, under the roots that refs and snapshots name, and what follows
         # from them.
-        *("objects", "object_versions", "object_index", "object_text", "object_vectors", "sealed_blocks"),
+        *(
+            "objects",
+            "object_history",
+            "object_versions",
+            "object_index",
+            "object_text",
+            "object_vectors",
+            "sealed_blocks",
+        ),
         # What frameworks store: too much of it for an entry each.
         *("threads", "thread_facts", "thread_lines", "thread_checkpoints", "thread_writes", "thread_blocks"),
         *("transcripts", "transcript_items", "notes", "note_vectors"),

@@ -42,6 +42,7 @@ def check_memory(context: HasDatabase, findings: Findings) -> Work[None]:
     for flaw in flaws:
         findings.add(_finding(flaw))
     for ns in spaces:
+        yield from _pages(context, findings, "entries of histories", partial(object_checks.history, ns=ns))
         yield from _pages(context, findings, "objects", partial(object_checks.tree, ns=ns))
         yield from _pages(context, findings, "indexed objects", partial(object_checks.index, ns=ns))
         yield from _pages(context, findings, "volatile fields", partial(object_checks.vectors, ns=ns))
