@@ -190,10 +190,10 @@ FILES: dict[str, Callable[[Path], object]] = {
 
 def rewrite(past: Past, change: str = "score = 0.99") -> None:
     """Edit a row and give it a leaf that fits."""
-    columns = ", ".join(EVALUATIONS.columns)
+    columns = ", ".join(EVALUATIONS.projection.columns)
     past.ask(f"UPDATE battles SET {change} WHERE id = 3")
     [(*row, salt, leaf_id)] = past.ask(f"SELECT {columns}, leaf_salt, leaf_id FROM battles WHERE id = 3")
-    digest = EVALUATIONS.commit(salt, dict(zip(EVALUATIONS.columns, row, strict=True)))
+    digest = EVALUATIONS.projection.commit(salt, dict(zip(EVALUATIONS.projection.columns, row, strict=True)))
     [(text,)] = past.ask("SELECT leaf FROM log_leaves WHERE id = ?", leaf_id)
     changed = f'{{"h":"{digest}"' + text[text.index(',"id"') :]
     past.ask("UPDATE log_leaves SET leaf = ? WHERE id = ?", changed, leaf_id)

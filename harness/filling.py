@@ -1,12 +1,13 @@
 """Fill stores with rows in every logged table, evaluations, and memory that has a history."""
 
 import time
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from holdproof import sync
 from holdproof.db.sql import sql_postgres
-from holdproof.evidence import evaluations, import_records, keys, trust
+from holdproof.evidence import evaluations, import_records, keys, trust, witness_disputes
 from holdproof.upkeep import unlock
 
 _PENDING = sql_postgres("SELECT 1 FROM log_pending LIMIT 1")
@@ -67,7 +68,7 @@ def approve_and_lock(store: sync.Holdproof, skill: Path) -> None:
 
 
 def fill(store: sync.Holdproof) -> None:
-    """At least two rows in every covered table but `restores`."""
+    """At least two rows in every covered table but `restores` and `witness_disputes`."""
     populate(store, 6)
     for name in ("trader", "judge"):
         store.agents.register(name, version="1.0.0", contract={"limit": 7})
@@ -95,6 +96,14 @@ def fill(store: sync.Holdproof) -> None:
         store.lockdown.lock(reason="try")
         root: Any = store.context.keys.load("root")
         store.lockdown.unlock(unlock.sign(store.lockdown.statement(reason="done").encode(), root).decode())
+    settled(store)
+
+
+def dispute(store: sync.Holdproof) -> None:
+    """Two witnesses that contradict the log; settled once a restore gives it another origin."""
+    for name in ("one", "two"):
+        url = f"https://{name}.example"
+        store.write(partial(witness_disputes.record, url=url, verdict="FORKED", what="has seen another history"))
     settled(store)
 
 

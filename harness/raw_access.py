@@ -9,7 +9,7 @@ from typing import Any
 import apsw
 import psycopg
 
-from holdproof.db.sqlite import files
+from holdproof.db.sqlite import page_checksums
 
 
 def copy(template: Path, target: Path) -> Path:
@@ -20,8 +20,8 @@ def copy(template: Path, target: Path) -> Path:
 @contextmanager
 def behind(home: Path, file: str = "kernel.db") -> Iterator[apsw.Connection]:
     """A database of a closed store as an attacker has it: any statement, page checksums written anew."""
-    assert files.checksums()
-    connection = apsw.Connection(str(home / file), vfs=files.checksums())
+    assert page_checksums.checksums()
+    connection = apsw.Connection(str(home / file), vfs=page_checksums.checksums())
     connection.pragma("foreign_keys", False)
     connection.pragma("writable_schema", True)
     connection.pragma("ignore_check_constraints", True)

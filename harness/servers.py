@@ -46,8 +46,11 @@ class Postgres:
             folder.mkdir(mode=0o700)
             if self._user is not None:
                 shutil.chown(folder, self._user)
-        self._run("initdb", "--auth=trust", "--encoding=utf8", "--username=postgres", "--no-sync")
+        self._fill()
         self._start()
+
+    def _fill(self) -> None:
+        self._run("initdb", "--auth=trust", "--encoding=utf8", "--username=postgres", "--no-sync")
 
     def _programs(self) -> Path:
         """Where the server's programs lie; copied where the other user could not reach them."""
@@ -113,9 +116,59 @@ class Postgres:
                 time.sleep(0.05)
         return None
 
-    def stop(self) -> None:
+    def crash(self) -> None:
+        """End the server without a shutdown and leave it down."""
         self._run("pg_ctl", "-w", "-m", "immediate", "stop")
+
+    def resume(self) -> None:
+        """Start the server after a crash."""
+        self._start()
+
+    def stop(self) -> None:
+        if (self._data / "postmaster.pid").exists():
+            self.crash()
         shutil.rmtree(self._folder, ignore_errors=True)
+
+    def value(self, query: str, database: str = "postgres") -> Any:
+        """The first column of the first row."""
+        with psycopg.connect(self.url(database), autocommit=True) as connection:
+            row = connection.execute(query.encode()).fetchone()
+        return row[0] if row else None
+
+
+class Standby(Postgres):
+    """A standby that streams from a primary, to be promoted."""
+
+    def __init__(self, primary: Postgres) -> None:
+        self._primary = primary
+        super().__init__()
+
+    def _fill(self) -> None:
+        host = str(Path(self._primary.socket).parent)
+        options = ("--host", host, "--username", "postgres", "--checkpoint=fast", "--no-sync")
+        self._run("pg_basebackup", "--write-recovery-conf", "--wal-method=stream", *options)
+
+    def either(self, database: str) -> str:
+        """The URL of whichever of the two is the primary."""
+        hosts = ",".join(str(Path(each.socket).parent) for each in (self._primary, self))
+        return f"postgresql://postgres@/{database}?host={hosts}&target_session_attrs=primary"
+
+    def catch_up(self) -> None:
+        """Wait until everything that the primary wrote has arrived here and was applied."""
+        end = self._primary.value("SELECT pg_current_wal_lsn()")
+        while not self.value(f"SELECT pg_last_wal_replay_lsn() >= '{end}'"):
+            time.sleep(0.01)
+
+    def cut_off(self) -> None:
+        """Stop receiving: what the primary writes from here on never arrives."""
+        self.sql("ALTER SYSTEM SET primary_conninfo = ''")
+        self.sql("SELECT pg_reload_conf()")
+        while self.value("SELECT count(*) FROM pg_stat_wal_receiver"):
+            time.sleep(0.01)
+
+    def promote(self) -> None:
+        """Make it the primary."""
+        self._run("pg_ctl", "-w", "promote")
 
 
 def _ports(count: int) -> list[int]:

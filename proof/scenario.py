@@ -82,8 +82,7 @@ class Chapter:
 def chapters(seed: int, name: str = "a", *, alone: bool = True, restores: bool = False) -> list[Chapter]:
     """The whole scenario of a seed, under a name.
 
-    Not `alone`, fresh garbage is left: others may be at work on it. `restores` makes another home of the backups, which
-    only backups of files can become.
+    Not `alone`, fresh garbage is left: others may be at work on it. `restores` makes another home of the backups.
     """
     chance = random.Random(f"{seed}/{name}")
     made = [

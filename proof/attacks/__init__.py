@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from harness.servers import Postgres
-from proof.attacks import bundles, files, history, memory, rows, skills
+from proof.attacks import bundles, files, history, memory, rows, skills, substitution
 from proof.attacks.attacked_store import Lab, Place, quiet
 from proof.attacks.matrix import Attack, Row, judge, together
 from proof.report import RUNS, Proof, Say
@@ -86,6 +86,7 @@ def catalogue(lab: Lab) -> Iterator[Attack]:
     """Every attack that is possible on the lab's database."""
     yield from rows.attacks(lab.template.past)
     yield from history.attacks(lab)
+    yield from substitution.attacks(lab)
     yield from files.attacks(lab.template.database)
     yield from memory.attacks()
     yield from skills.attacks()

@@ -12,7 +12,7 @@ from typing import Final
 
 import numpy as np
 
-from harness.filling import fill, remember, running, settled
+from harness.filling import dispute, fill, remember, running, settled
 from harness.raw_access import Past
 from harness.servers import Postgres
 from holdproof import sync
@@ -100,6 +100,20 @@ class Lab:
         self._drop(place.url)
         self._server.sql(f"CREATE DATABASE {_name(place.url)} TEMPLATE {_name(self.template.url)}")
 
+    def another_database(self) -> str:
+        """The URL of an empty database on the same server, for a store of the attacker's own."""
+        return self._new()
+
+    def lay(self, place: Place, forged: Path, url: str | None) -> None:
+        """Put the database of another store in the place of this one's."""
+        if place.url is None:
+            shutil.copy(forged / "kernel.db", place.home / "kernel.db")
+            return
+        assert self._server is not None
+        self._drop(place.url)
+        self._server.sql(f"CREATE DATABASE {_name(place.url)} TEMPLATE {_name(url)}")
+        self._drop(url)
+
     def _drop(self, url: str | None) -> None:
         if url is not None and self._server is not None:
             self._server.sql(f"DROP DATABASE IF EXISTS {_name(url)} WITH (FORCE)")
@@ -128,6 +142,7 @@ def _build(place: Place) -> None:
         with place.open() as store:
             if number == 0:
                 fill(store)
+                dispute(store)
                 remember(store)
                 furnish(store)
                 _other_namespace(place)
@@ -173,7 +188,7 @@ def _other_namespace(place: Place) -> None:
 
 def _export(store: sync.Holdproof, folder: Path) -> None:
     """What leaves a store: bundles, a trust file, an archive, a sealed one, an image."""
-    (folder / "battle.zip").write_bytes(store.bundle.export("after"))
+    (folder / "evaluation.zip").write_bytes(store.bundle.export("after"))
     (folder / "flow.zip").write_bytes(store.bundle.export(richest(store), kind="flow"))
     (folder / "trust.json").write_text(store.keys.trust().text)
     store.archive.export_car(folder / "memory.car")

@@ -22,7 +22,7 @@ from harness.filling import submit
 from harness.forged_bundles import members
 from holdproof import errors, sync
 from holdproof.config import Paths, load
-from holdproof.db.sqlite import check_file, files
+from holdproof.db.sqlite import check_file, page_checksums
 from holdproof.evidence import trust as trusts
 from holdproof.evidence.heads import HeadFile
 from holdproof.evidence.key_files import KeyFolder
@@ -103,7 +103,7 @@ def whole(home: Path) -> Told | None:
 def dump(path: Path) -> str:
     """A hash over every row of every table, and the schema, of a database with what its write-ahead log holds."""
     digest = hashlib.sha256()
-    with closing(apsw.Connection(str(path), vfs=files.checksums())) as connection:
+    with closing(apsw.Connection(str(path), vfs=page_checksums.checksums())) as connection:
         tables = [
             row[0] for row in connection.execute("SELECT name FROM sqlite_schema WHERE type = 'table' ORDER BY 1")
         ]

@@ -4,12 +4,11 @@ import asyncio
 from collections.abc import Callable, Coroutine
 from functools import wraps
 from pathlib import Path
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 from holdproof.api import Resources
 from holdproof.api.awaitable import AwaitableStore
-from holdproof.executors import AsyncExecutor
+from holdproof.executors import AsyncClosing, AsyncExecutor
 from holdproof.model.status import Check, Status
 from holdproof.storage.executors import AsyncStorageExecutor
 from holdproof.storage.open_stores import OpenStores
@@ -27,7 +26,9 @@ __all__ = [
     "doctor",
     "migrate",
     "migrate_legacy",
+    "reseal",
     "open",
+    "move",
     "restore",
     "storage",
     "verify",
@@ -37,7 +38,7 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 
-class Holdproof(AsyncExecutor, Resources[AsyncExecutor]):
+class Holdproof(AsyncExecutor, AsyncClosing, Resources[AsyncExecutor]):
     """An open store for coroutines. Close it, or use it as a context manager."""
 
     def __init__(self, core: Store, ns: str | None = None) -> None:
@@ -57,14 +58,6 @@ class Holdproof(AsyncExecutor, Resources[AsyncExecutor]):
     async def close(self) -> None:
         """Finish queued work and close; may be called twice."""
         await asyncio.to_thread(self.core.close)
-
-    async def __aenter__(self) -> "Holdproof":
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self.close()
 
 
 def connect(url: str, token: str | None = None, **options: Any) -> "AwaitableStore[Remote]":
@@ -109,5 +102,7 @@ copy = _in_thread(maintenance.copy)
 doctor = _in_thread(maintenance.doctor)
 migrate = _in_thread(maintenance.migrate)
 migrate_legacy = _in_thread(maintenance.migrate_legacy)
+move = _in_thread(maintenance.move)
+reseal = _in_thread(maintenance.reseal)
 restore = _in_thread(maintenance.restore)
 verify = _in_thread(maintenance.verify)

@@ -1,7 +1,8 @@
 """Settings: where data is stored and which backends serve it. Reads the configuration files and the environment only.
 
 1. Folders: `home` > `HOLDPROOF_HOME` > XDG variables > XDG defaults; a relative XDG value counts as unset.
-2. Database: `url` > `HOLDPROOF_DATABASE_URL` > project file > user file > none (the embedded default).
+2. Database: `url` > `HOLDPROOF_DATABASE_URL` > project file > user file > none (the embedded default). A file may give
+   the application tables another login of the same database, which the first two leave alone.
 3. Strict (the kernel): an invalid setting is a `ConfigError` that names file and key; nothing is guessed.
 4. Not strict (the storage provider): an invalid setting is ignored, each with a warning.
 5. A file is text of bounded size, with each key once; a key without a value is ignored.
@@ -21,6 +22,7 @@ from functools import cache
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NoReturn
+from urllib.parse import parse_qsl, urlsplit
 
 from holdproof import errors, folders
 from holdproof.errors import ConfigError
@@ -254,6 +256,9 @@ class _Reading:
             if value == ":memory:":
                 return value, relational
             if value.startswith(_POSTGRES):
+                # The same database under another login: what the file gives to the application tables stays theirs.
+                if relational.connection is not None and same_database(relational.connection, value):
+                    return value, relational
                 return value, replace(relational, type="postgres", connection=value)
             problem = "is no URL like postgresql://…" if value.strip() else "is set but empty"
             self.refuse(f"{name} {problem}", variable=name)
@@ -436,6 +441,19 @@ def redact(url: str) -> str:
     url = re.sub(r"(?s)^([^:/@]*://[^:@/]*):.*@", r"\1:***@", url)
     url = re.sub(r"^([^:/@]*://[^:@/\[]*):(?!\*\*\*@|\d+(?:[,/?]|$))[^/?]*", r"\1:***", url)
     return re.sub(r"(?is)(password=)[^&]*", r"\1***", url)
+
+
+def same_database(first: str, second: str) -> bool:
+    """Return whether two URLs name the same database of the same server, by whatever login."""
+    return _server_and_name(first) == _server_and_name(second)
+
+
+def _server_and_name(url: str) -> tuple[str, str, str, str]:
+    parts = urlsplit(url)
+    # libpq also takes host and port as parameters, which is how a socket's folder is named.
+    query = dict(parse_qsl(parts.query))
+    address = parts.netloc.rpartition("@")[2]
+    return address, query.get("host", ""), query.get("port", ""), parts.path
 
 
 def find_project(start: Path) -> Path | None:

@@ -7,21 +7,27 @@ Rules:
 
 import json
 import sys
-from collections.abc import Collection
+from collections.abc import Callable, Collection, Mapping
+from enum import StrEnum
 from math import inf
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from holdproof.errors import InvalidInputError
+from holdproof.model import jsontext
 from holdproof.model.times import to_micros, to_text
 
 MOST_PAGE: Final = 1_000
 LAST: Final = 2**53 - 1
 """After every row number: the largest integer that JSON carries exactly, where a listing has no upper bound."""
 _LONGEST_NAME: Final = 500
+_LONGEST_WORDS: Final = 1_000_000
 _LONGEST_WHO: Final = 200
 _LONGEST_ERROR: Final = 10_000
 _MOST_SECONDS: Final = 3e9  # about a century: added to any moment of ours it stays within what a datetime can hold
 _EXCERPT: Final = 100
+_ASCII_JSON: Final = jsontext.encoder(ascii=True)
+
+E = TypeVar("E", bound=StrEnum)
 
 # --- texts -------------------------------------------------------------------------------------------------------
 
@@ -34,7 +40,7 @@ def name(what: str, text: Any, *, most: int = _LONGEST_NAME) -> str:
     return text
 
 
-def words(what: str, text: Any, *, least: int = 1, most: int) -> str:
+def words(what: str, text: Any, *, least: int = 0, most: int = _LONGEST_WORDS) -> str:
     """Validate a text of any number of lines that both databases can store."""
     # PostgreSQL stores no NUL, and no database a lone surrogate.
     if not isinstance(text, str) or not least <= len(text) <= most or "\0" in text:
@@ -46,6 +52,11 @@ def words(what: str, text: Any, *, least: int = 1, most: int) -> str:
         except UnicodeEncodeError as error:
             raise InvalidInputError(f"{what} is not valid Unicode: {error.reason}", field=what) from error
     return text
+
+
+def optional_words(what: str, text: Any) -> str | None:
+    """Validate a text of any number of lines, or None."""
+    return None if text is None else words(what, text)
 
 
 def who(text: Any) -> str:
@@ -62,6 +73,31 @@ def one_of(what: str, value: Any, allowed: Collection[str]) -> str:
         message = f"{what} is one of {', '.join(sorted(allowed))}, not {value!r}"
         raise InvalidInputError(message, field=what, value=_excerpt(value))
     return value
+
+
+def member(what: str, kind: type[E], value: Any) -> E:
+    """Validate one of the words of an enumeration, and return it as its member."""
+    # Asked for, not looked up: an enumeration may know other words for its members.
+    try:
+        return kind(value)
+    except ValueError as error:
+        message = f"{what} is one of {', '.join(kind)}, not {value!r}"
+        raise InvalidInputError(message, field=what, value=_excerpt(value)) from error
+
+
+def to_json(what: str, value: Any, encode: Callable[[Any], str] = _ASCII_JSON) -> str:
+    """Return a value as JSON text, by default in ASCII, which every database stores."""
+    try:
+        return encode(value)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise InvalidInputError(f"{what} must be plain JSON: {error}", field=what) from error
+
+
+def to_json_object(what: str, value: Any) -> str:
+    """Return a mapping as the text of a JSON object; None is an empty one."""
+    if value is not None and not isinstance(value, Mapping):
+        raise InvalidInputError(f"{what} must be a mapping of names to plain JSON", field=what)
+    return to_json(what, dict(value or {}))
 
 
 def json_text(what: str, text: Any) -> str:

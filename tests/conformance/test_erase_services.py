@@ -1,8 +1,11 @@
 """Erasing a person from what services store: rows, bytes and files go, a record stays, and no restore undoes it."""
 
 import asyncio
+from contextlib import closing
 from pathlib import Path
 
+import apsw
+import psycopg
 import pytest
 
 import holdproof
@@ -164,6 +167,33 @@ def test_an_opening_goes_on_where_services_cannot_be_reached(
         place.open().close()
     with place.open() as store:
         assert seen(store) == OTHERS
+
+
+def test_an_erasure_that_the_database_resists_ends_and_the_store_opens(place: StoreLocation) -> None:
+    with place.open() as store:
+        fill(store)
+        for table in ("blobs", "cli_sessions", "service_subjects"):
+            _resist(place, table)
+        with pytest.raises(errors.DatabaseError, match="triggers"):
+            store.erase.subject(NAME)
+    with place.open() as store:
+        assert store.read(lambda tx: tx.all(_DUE)) != []
+        store.write(lambda tx: tx.notify("still writing"))
+
+
+def _resist(place: StoreLocation, table: str) -> None:
+    """Add a trigger that keeps every row of a table; as the owner of the database could, SQL of applications cannot."""
+    url = place.url
+    if url is None:
+        with closing(apsw.Connection(str(Path(place.home, "membrane.db")))) as connection:
+            connection.execute(f"CREATE TRIGGER keep_{table} BEFORE DELETE ON {table} BEGIN SELECT RAISE(IGNORE); END")
+        return
+    with psycopg.connect(url, autocommit=True) as owner:
+        owner.execute(
+            "CREATE OR REPLACE FUNCTION public.keep() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NULL; END'"
+        )
+        trigger = f"CREATE TRIGGER keep BEFORE DELETE ON membrane.{table} FOR EACH ROW"
+        owner.execute(f"{trigger} EXECUTE FUNCTION public.keep()".encode())
 
 
 def test_no_record_makes_another_subject_go(tmp_path: Path) -> None:

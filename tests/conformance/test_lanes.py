@@ -99,7 +99,7 @@ def test_connections_above_those_that_are_kept_are_closed(stage: Stage, token: s
         limits = httpx.Limits(max_connections=8, max_keepalive_connections=1)
         async with connect(stage.url, token, limits=limits) as store:
             await asyncio.gather(*(store.flows.start("bot") for _ in range(8)))
-            assert len(store._wire._connections._open) == 1
+            assert len(store._wire.connections._open) == 1
 
     asyncio.run(work())
 

@@ -186,6 +186,7 @@ class AuditSuite(logs.OnSqlite):
             settle(store)
             kept = [store.log.head()]
             store.write(lambda tx: _put_back(tx, before))
+            vars(store.context.log)["_seen"] = ""  # as a process that was not there before; this one would refuse
             store.write(lambda tx: [put(tx) for _ in range(20)])
             settle(store)
             assert audit.walk(store.database, []).ok
@@ -206,6 +207,7 @@ class AuditSuite(logs.OnSqlite):
                 false = checkpoint.sign(other, keys.generate("ed25519"))
                 forged = [*kept[:number], false, *kept[number + 1 :]]
                 assert audit.walk(store.database, forged).verdict is Verdict.FORKED
+                assert audit.glance(store.database, forged).verdict is Verdict.FORKED
 
     def test_a_head_of_another_log_says_nothing(self) -> None:
         with self.open() as store:

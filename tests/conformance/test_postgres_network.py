@@ -14,7 +14,7 @@ from harness.servers import Postgres
 from harness.tcp_proxy import Fault, Proxy, to_unix
 from holdproof import errors
 from holdproof.db import Database, Tx, open_database
-from holdproof.db.postgres import liveness, snapshot
+from holdproof.db.postgres import catalogue, liveness
 from holdproof.db.postgres.wire import connect as dial
 from holdproof.testing.schema import MIGRATIONS, add, value
 
@@ -90,9 +90,9 @@ def test_a_copy_whose_line_dies_without_a_word_is_a_typed_error(
     through: str, proxy: Proxy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(liveness, "SILENCE_S", 0.2)
-    with closing(snapshot.connect(through)) as connection:
+    with closing(catalogue.connect(through)) as connection:
         proxy.arm(Fault("stall up"))
-        with pytest.raises(errors.UnavailableError), snapshot.translated():
+        with pytest.raises(errors.UnavailableError), catalogue.translated():
             connection.execute("SELECT 1")
 
 

@@ -123,7 +123,7 @@ class Recovery(OnStore):
         for face, wrong, right in faces:
             with pytest.raises(errors.WrongClientError) as caught:
                 face.flow(name="x", agent="trader")(wrong)
-            assert "`async def` on the async client" in caught.value.remedy
+            assert "`async def` to the async client" in caught.value.remedy
             face.flow(name="x", agent="trader")(right)
 
     def test_a_flow_type_has_one_function(self, store: sync.Holdproof) -> None:

@@ -46,7 +46,7 @@ class _Bounded(RelationalSuite):
         self.use(test)
 
     def test_an_answer_without_end_is_refused_and_the_store_goes_on(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr("holdproof.db.tx.ANSWER_BYTES", 10_000)
+        monkeypatch.setattr("holdproof.db.tx.MOST_RESULT_BYTES", 10_000)
 
         async def test(store: RelationalStore) -> None:
             counted = "WITH RECURSIVE c (x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM c WHERE x < :n)"
@@ -94,9 +94,9 @@ class TestSqlite(_Opens, OnSqlite, _Bounded):
     def test_a_trigger_keeps_its_semicolons(self) -> None:
         async def test(store: RelationalStore) -> None:
             await store.execute(
-                "CREATE TABLE seen (id TEXT);"
-                "CREATE TRIGGER look AFTER INSERT ON agent_state BEGIN INSERT INTO seen VALUES (new.agent_id);"
-                " INSERT INTO seen VALUES ('too'); END; INSERT INTO agent_state (agent_id) VALUES ('a')"
+                "CREATE TABLE seen (id TEXT); CREATE TABLE own (id TEXT);"
+                "CREATE TRIGGER look AFTER INSERT ON own BEGIN INSERT INTO seen VALUES (new.id);"
+                " INSERT INTO seen VALUES ('too'); END; INSERT INTO own (id) VALUES ('a')"
             )
             assert await store.fetch_all("SELECT id FROM seen") == [{"id": "a"}, {"id": "too"}]
 
@@ -109,6 +109,53 @@ class TestSqlite(_Opens, OnSqlite, _Bounded):
             for text in (trap, f"CREATE TABLE a (b); {trap}", f"/* */ {trap.lower()}"):
                 with pytest.raises(errors.ForbiddenSqlError):
                     await store.execute(text)
+
+        self.use(test)
+
+    @pytest.mark.parametrize("table", sorted(MIGRATED_TABLES))
+    def test_nothing_of_applications_depends_on_a_table_of_holdproof(self, table: str) -> None:
+        dependents = (
+            f"CREATE TRIGGER t BEFORE DELETE ON {table} BEGIN SELECT RAISE(IGNORE); END",
+            f"CREATE INDEX i ON {table.upper()} (1)",
+            f'CREATE TABLE mine (x REFERENCES "{table.upper()}" ON DELETE RESTRICT)',
+            f"CREATE TABLE mine (x); ALTER TABLE mine ADD COLUMN y REFERENCES [{table}]",
+            f"CREATE VIEW v AS SELECT * FROM {table}",
+            f"CREATE VIEW v AS SELECT 1 WHERE EXISTS (SELECT 1 FROM (SELECT * FROM {table}))",
+            f"CREATE VIEW v AS SELECT * FROM w; CREATE VIEW w AS SELECT * FROM {table}",
+        )
+
+        async def test(store: RelationalStore) -> None:
+            for text in dependents:
+                with pytest.raises(errors.ForbiddenSqlError):
+                    await store.execute(text)
+            names = await store.fetch_all("SELECT name FROM sqlite_schema WHERE name IN ('t', 'i', 'v', 'w', 'mine')")
+            assert names == []
+
+        self.use(test)
+
+    def test_one_function_call_ends_however_long_its_texts_are(self) -> None:
+        async def test(store: RelationalStore) -> None:
+            long = {"text": "a" * 8_000_000, "part": "a" * 4_000_000 + "b", "set": "é" * 2_000_000 + "a"}
+            calls = "instr(:text, :part) AS found, length(replace(:text, :part, '')) AS rest, trim(:text, :set) AS bare"
+            assert await store.fetch_one(f"SELECT {calls}", long) == {"found": 0, "rest": 8_000_000, "bare": ""}
+            with pytest.raises(errors.HoldproofError):
+                await store.fetch_one("SELECT :text LIKE :part", {"text": "a" * 8_000_000, "part": "%a" * 10_000 + "b"})
+
+        self.use(test)
+
+    def test_text_functions_answer_as_sqlite_does(self) -> None:
+        values = [None, "", "a", "aé中", "  x ", 7, 1.5, 1e30, -0.0, b"", b"a", "7", "5"]
+        calls = ["instr({}, {})", "replace({}, {}, 'z')", "trim({}, {})", "ltrim({}, {})", "rtrim({}, {})"]
+        select = f"SELECT {', '.join(each.format(':a', ':b') for each in calls)}, trim(:a), ltrim(:a), rtrim(:a)"
+
+        async def test(store: RelationalStore) -> None:
+            with closing(apsw.Connection(":memory:")) as plain:
+                for a in values:
+                    for b in values:
+                        row = await store.fetch_one(select, {"a": a, "b": b})
+                        assert row is not None
+                        [expected] = plain.execute(select, {"a": a, "b": b}).fetchall()
+                        assert tuple(row.values()) == expected, (a, b)
 
         self.use(test)
 
@@ -150,7 +197,7 @@ class TestSqlite(_Opens, OnSqlite, _Bounded):
         self.use(test)
 
     def test_a_statement_without_end_is_stopped(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr("holdproof.db.sqlite.tx._ASK_LIMIT_S", 0.2)
+        monkeypatch.setattr("holdproof.db.sqlite.tx._SQL_LIMIT_S", 0.2)
         endless = "WITH RECURSIVE t(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM t) SELECT count(*) FROM t"
 
         async def test(store: RelationalStore) -> None:

@@ -377,19 +377,18 @@ def test_a_lock_that_a_dead_process_held_is_free(place: StoreLocation, tmp_path:
     assert names(place) == ["first"]
 
 
-def test_a_running_loop_is_not_blocked(place: StoreLocation, tmp_path: Path) -> None:
+def test_both_clients_restore_inside_a_running_loop(place: StoreLocation, tmp_path: Path) -> None:
     import asyncio  # noqa: PLC0415 (only this test)
 
     from holdproof import client  # noqa: PLC0415
 
     async def both() -> None:
-        with pytest.raises(errors.RunningLoopError):
-            sync.restore(tmp_path / "backup", place.home)
+        sync.restore(tmp_path / "backup", tmp_path / "first")
         await client.restore(tmp_path / "backup", place.home)
 
     asyncio.run(both())
     assert names(place) == ["first"]
-    assert os.path.exists(place.home / "kernel.db")
+    assert os.path.exists(tmp_path / "first" / "kernel.db")
 
 
 # --- on a server -------------------------------------------------------------------------------------------------
@@ -440,15 +439,6 @@ def test_a_server_s_store_that_is_open_is_not_replaced(served: StoreLocation, tm
     with elsewhere.open(), pytest.raises(errors.BusyError):
         served.restore(tmp_path / "backup")
     assert names(served) == ["first", "second"]
-
-
-def test_a_backup_of_files_does_not_go_into_a_server_nor_the_other_way(served: StoreLocation, tmp_path: Path) -> None:
-    with pytest.raises(errors.InvalidInputError):
-        StoreLocation(tmp_path / "files").restore(tmp_path / "backup")
-    filed = StoreLocation(tmp_path / "filed")
-    filed.backup(tmp_path / "of-files")
-    with pytest.raises(errors.InvalidInputError):
-        served.restore(tmp_path / "of-files")
 
 
 def dies_at(monkeypatch: pytest.MonkeyPatch, module: ModuleType, name: str, act: Callable[[], object]) -> None:

@@ -91,7 +91,7 @@ def _alone(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(
         Connector,
         "wire",
-        lambda self, name, *, reads=False, patience_s=0: patient(self, name, reads=reads, patience_s=0),
+        lambda self, name, **options: patient(self, name, **{**options, "patience_s": 0}),
     )
 
 
@@ -112,7 +112,8 @@ def test_a_password_of_a_database_is_never_told(ear: Ear, tmp_path: Path, place:
         lambda: sync.open(home, url),
         lambda: sync.migrate(home, url),
         lambda: sync.storage(home, url).open("relational"),
-        lambda: sync.copy(home, url),
+        lambda: sync.move(home, url),
+        lambda: sync.copy(url, tmp_path / "copy", home),
     ):
         ear.refused(call)
     for tolerant in (sync.check, sync.doctor, sync.verify):

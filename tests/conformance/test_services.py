@@ -228,14 +228,17 @@ def test_after_closing_every_verb_says_so() -> None:
                 call()
 
 
-def test_the_sync_nouns_refuse_to_block_a_loop() -> None:
+def test_the_sync_resources_work_inside_a_running_loop() -> None:
     with sync.open() as store:
 
-        async def inside() -> None:
-            with pytest.raises(errors.RunningLoopError):
-                store.blobs.list()
+        async def inside() -> bytes | None:
+            store.blobs.put("a", b"x")
+            with store.relational.transaction() as tables:
+                tables.execute("CREATE TABLE t (a INTEGER)")
+            assert store.relational.fetch_all("SELECT a FROM t") == []
+            return store.blobs.get("a")
 
-        asyncio.run(inside())
+        assert asyncio.run(inside()) == b"x"
 
 
 # --- no silent fallback --------------------------------------------------------------------------------------------

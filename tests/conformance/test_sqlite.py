@@ -21,8 +21,9 @@ from holdproof import errors, sync
 from holdproof.db import Database, Tx, open_database, sql
 from holdproof.db.sqlite import APPLICATION_IDS, FORMAT, check_file, snapshot
 from holdproof.db.sqlite import connection as writing
-from holdproof.db.sqlite.files import WAL_SIZE_BYTES, checksums, connect
-from holdproof.db.tx import NOTHING
+from holdproof.db.sqlite.files import WAL_SIZE_BYTES, connect
+from holdproof.db.sqlite.page_checksums import checksums
+from holdproof.db.tx import NOT_RUN
 from holdproof.executors import AsyncExecutor, SyncExecutor
 from holdproof.testing.schema import (
     ADD_ENTRY,
@@ -469,7 +470,7 @@ def test_a_flipped_bit_that_sqlite_itself_cannot_see_is_named_by_the_check(tmp_p
     page = _damage(target)
     with closing(apsw.Connection(str(target))) as plain:
         assert plain.pragma("integrity_check") == "ok"
-    assert check_file(target) == [f"page {page} is damaged (table entries)"]
+    assert check_file(target) == [f"page {page} is damaged or was written by another program (table entries)"]
 
 
 def test_the_check_of_a_whole_store_names_the_damaged_page(tmp_path: Path) -> None:
@@ -478,7 +479,9 @@ def test_the_check_of_a_whole_store_names_the_damaged_page(tmp_path: Path) -> No
         store.write(lambda tx: tx.execute(_FACT, key="note", value=_MARKER, now=tx.now))
     assert sync.check(home=tmp_path).ok
     page = _damage(path)
-    assert sync.check(home=tmp_path).findings == [f"page {page} is damaged (table store_facts)"]
+    assert sync.check(home=tmp_path).findings == [
+        f"page {page} is damaged or was written by another program (table store_facts)"
+    ]
 
 
 _FACT = sql("INSERT INTO store_facts (key, value, updated_at) VALUES (:key, :value, :now)")
@@ -492,7 +495,7 @@ def test_a_read_over_the_callers_budget_gets_the_same_answer_from_the_reader(db:
         [(count,)] = tx.all(_COUNT, most=400_000)
         return int(count)
 
-    assert db.peek(long, 0.0) is NOTHING
+    assert db.peek(long, 0.0) is NOT_RUN
     assert db.peek(long, 60) == 400_000
     assert SyncExecutor(db).read(long) == 400_000
 
@@ -523,7 +526,7 @@ def test_more_callers_than_spare_connections_are_all_served(db: Database) -> Non
         thread.start()
     for _ in threads:
         assert inside.acquire(timeout=30)
-    assert db.peek(lambda tx: value(tx, "c"), 60) is NOTHING, "every spare connection is in use"
+    assert db.peek(lambda tx: value(tx, "c"), 60) is NOT_RUN, "every spare connection is in use"
     assert SyncExecutor(db).read(lambda tx: value(tx, "c")) == 7
     go.set()
     for thread in threads:
@@ -535,7 +538,7 @@ def test_more_callers_than_spare_connections_are_all_served(db: Database) -> Non
 def test_after_the_close_a_read_is_refused_as_closed(db: Database) -> None:
     assert SyncExecutor(db).read(lambda tx: value(tx, "c")) is None
     db.close()
-    assert db.peek(lambda tx: value(tx, "c"), 60) is NOTHING
+    assert db.peek(lambda tx: value(tx, "c"), 60) is NOT_RUN
     with pytest.raises(errors.ClosedError):
         SyncExecutor(db).read(lambda tx: value(tx, "c"))
 

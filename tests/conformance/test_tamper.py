@@ -179,11 +179,13 @@ def test_nor_does_it_help_to_file_the_newer_leaf_elsewhere(home: Path) -> None:
 
 @pytest.mark.parametrize("index", [-1, 10_000])
 def test_a_row_added_with_a_fitting_leaf_outside_the_log_is_found(home: Path, index: int) -> None:
-    handle, columns = "019a0000-0000-7000-8000-000000000000", ", ".join(EVALUATIONS.columns)
+    handle, columns = "019a0000-0000-7000-8000-000000000000", ", ".join(EVALUATIONS.projection.columns)
     with behind(home) as connection:
-        row = dict(zip(EVALUATIONS.columns, next(connection.execute(f"SELECT {columns} FROM battles")), strict=True))
+        row = dict(
+            zip(EVALUATIONS.projection.columns, next(connection.execute(f"SELECT {columns} FROM battles")), strict=True)
+        )
         row |= {"id": 999, "battle_id": "forged", "dbom": None, "legacy": "{}"}
-        digest = EVALUATIONS.commit(bytes(16), row)
+        digest = EVALUATIONS.projection.commit(bytes(16), row)
         leaf = (
             f'{{"h":"{digest}","id":"{handle}","ns":"main","p":"battles/1","t":"legacy_import","ts":"","v":1,"ver":1}}'
         )
@@ -284,6 +286,7 @@ def test_nor_by_a_store_that_was_open_all_the_while(home: Path) -> None:
         submit(store, "before", 0.5)
         rewrite(Past(home), "breakdown = 'another explanation'")
         regrow(Past(home), signed_by(keys.generate("ed25519")))
+        vars(store.context.log)["_seen"] = ""  # what it remembers of its own heads would refuse it before
         with pytest.raises(errors.ProofError, match="newest head does not hold"):
             submit(store, "next", 0.5)
     forget_heads(home)
@@ -447,8 +450,9 @@ def test_a_flipped_byte_anywhere_in_the_database_file_is_found(home: Path, seed:
     data[at] ^= 1 << dice.randrange(8)
     path.write_bytes(data)
     report = verify(home)
-    assert report.verdict is Verdict.TAMPERED, at
-    assert report.findings[0].file == str(path)
+    # A page whose checksum is wrong may also be another program's: what is under the log tells.
+    assert report.verdict in (Verdict.FOREIGN_WRITER, Verdict.TAMPERED), at
+    assert str(path) in [each.file for each in report.findings]
     assert not [each.what for each in report.findings if "SELECT" in each.what]
 
 
@@ -459,13 +463,11 @@ def test_a_damaged_page_is_told_by_its_table_and_not_by_a_query(home: Path) -> N
     data[offset + 2000] ^= 1
     (home / "kernel.db").write_bytes(data)
     told = verify(home).findings
-    assert (told[0].verdict, told[0].what) == (
-        Verdict.TAMPERED,
-        f"integrity check: page {page} is damaged (table battles)",
-    )
-    cut = [each for each in told if "cannot be read to the end (a page is damaged)" in each.what]
-    assert cut
-    assert all("battles" in each.table for each in cut)
+    pages = [each.what for each in told if each.verdict is Verdict.FOREIGN_WRITER]
+    assert pages == [f"page {page} is damaged or was written by another program (table battles)"]
+    rows = [each for each in told if each.verdict is Verdict.TAMPERED]
+    assert rows
+    assert all("battles" in each.table for each in rows)
 
 
 def test_a_missing_table_is_named_and_ends_one_check_only(home: Path) -> None:

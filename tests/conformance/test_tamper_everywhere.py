@@ -9,7 +9,7 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from harness.filling import fill
+from harness.filling import dispute, fill
 from harness.raw_access import attack, behind, copy
 from holdproof import errors, sync
 from holdproof.model.verify import Report
@@ -28,6 +28,7 @@ def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
         with sync.open(home) as store:
             if number == 0:
                 fill(store)
+                dispute(store)
             store.backup.create(home.parent / f"backup{number}", keys=True)
         sync.restore(home.parent / f"backup{number}", home)
     report = sync.verify(home, full=True, lock=False)

@@ -9,6 +9,7 @@ import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ import httpx
 import pytest
 from click.testing import CliRunner
 
+from harness.filling import submit
 from harness.witnesses import NAME, made, serving
 from holdproof import errors, sync
 from holdproof.cli.app import app
@@ -27,6 +29,7 @@ from holdproof.crypto.witness import AddCheckpoint
 from holdproof.db import sql
 from holdproof.evidence import log, witness_server
 from holdproof.evidence.witness_server import Witness, WitnessState
+from holdproof.model.verdicts import Verdict
 from tests.conformance import logs
 from tests.conformance.logs import check, put, put_many, settle
 
@@ -115,6 +118,34 @@ class WitnessSuite(logs.OnSqlite):
                 store.log.witness(url, key=served.key.encode())
             assert seen.value.fields["verdict"] == "FORKED"
             assert store.log.level().witnessed == 0
+
+    def test_a_witness_that_says_forked_leaves_a_trace_and_locks_nothing(self, tmp_path: Path) -> None:
+        with self.open() as store:
+            submit(store, "decided", 0.5)
+            settle(store)
+            served = made(store, tmp_path / "witness.json")
+            said = store.log.head().checkpoint
+            with served._state.locked():
+                served._state.write({said.origin: LogCheckpoint(said.origin, said.size, b"\1" * 32)})
+            with serving(served) as url:
+                for _ in range(2):  # asked every hour, it is recorded once
+                    with pytest.raises(errors.ProofError):
+                        store.log.witness(url, key=served.key.encode())
+            settle(store)
+            [(what, leaf)] = store.read(
+                lambda tx: tx.all(
+                    sql("SELECT d.what, l.leaf FROM witness_disputes d JOIN log_leaves l ON l.id = d.leaf_id")
+                )
+            )
+            assert ("another history" in what, '"t":"audit"' in leaf) == (True, True)
+            assert store.log.level().text == "DISPUTED 1/1"
+            assert store.status().log == "DISPUTED 1/1"
+            assert any("FORKED: the witness" in each for each in store.status().degraded)
+            report = store.verify.run(lock=False)
+            assert report.verdict is Verdict.FORKED
+            disputes = [each for each in report.findings if each.verdict is Verdict.FORKED]
+            assert [each.table for each in disputes] == ["witness_disputes"]
+            assert not replace(report, findings=disputes).locks, "a witness must not be able to stop a log"
 
     def test_an_answer_of_another_key_is_not_kept(self, tmp_path: Path) -> None:
         with self.open() as store:

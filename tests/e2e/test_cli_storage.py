@@ -195,14 +195,15 @@ def test_status_shows_what_services_store_and_what_of_it_is_degraded(home: Path)
     storage = told("status")["storage"]
     assert storage["stores"]["blob"]["holds"] == {"blobs": 1, "bytes": 5}
     assert (storage["degraded"], storage["under_way"]) == ([], {})
-    assert storage["stores"]["vector"]["holds"] == {"vectors": 0, "dimensions": 0}
+    assert storage["stores"]["vector"]["holds"] == {"vectors": 0, "dimensions": 384}
     (home / "telemetry.db").unlink()
     (home / "telemetry.db").mkdir()
     [degraded] = told("status")["storage"]["degraded"]
     assert "telemetry" in degraded
     settings(home, "providers: {vector: {dimensions: 7}}\n")
-    # Looking does not fix the dimensions: they are 0 until the vectors are first used.
-    assert told("status")["storage"]["stores"]["vector"]["holds"] == {"vectors": 0, "dimensions": 0}
+    assert told("vectors", "count") == 0, "a look at the status settled nothing"
+    settings(home, "")
+    assert told("status")["storage"]["stores"]["vector"]["holds"] == {"vectors": 0, "dimensions": 7}
 
 
 # --- legacy ----------------------------------------------------------------------------------------------------------

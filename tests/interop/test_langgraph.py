@@ -107,6 +107,15 @@ def test_a_chat_goes_on_after_reopening_and_is_stored_once(tmp_path: Path) -> No
     ]
 
 
+def test_a_sync_graph_is_invoked_inside_a_running_loop(saver: HoldproofSaver) -> None:
+    """As in a cell of a notebook."""
+
+    async def cell() -> list[str]:
+        return say(chat(saver), "hi")
+
+    assert asyncio.run(cell()) == ["hi", "answer 1 yyyyyyyyyyyy"[:20]]
+
+
 def test_an_async_graph_streams_interrupts_and_resumes(tmp_path: Path) -> None:
     class State(TypedDict):
         messages: Annotated[list[Any], add_messages]

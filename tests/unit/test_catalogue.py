@@ -3,9 +3,10 @@
 import inspect
 from typing import Any
 
-from holdproof.api import Resources
-from holdproof.api.catalogue import entries
+from holdproof.api import OpenFlow, Resources
+from holdproof.api.catalogue import block_methods, entries
 from holdproof.executors import Method, Resource
+from holdproof.storage.relational import Transaction
 
 STAYS = {
     "archive.export_car",
@@ -73,3 +74,21 @@ def test_no_place_on_a_disk_can_be_given_by_a_stranger() -> None:
     named = {"dest", "src", "recovery", "folder", "dboms"}
     for entry in entries().values():
         assert not named & {each.name for each in entry.parameters if each.offered}, entry.name
+
+
+def test_every_method_inside_a_block_is_offered_remotely_but_for_those_that_are_named() -> None:
+    for kind, offered, stays in (
+        (OpenFlow, block_methods("flow"), {"step"}),  # calls a function of the caller: written by hand on both sides
+        (Transaction, block_methods("transaction"), {"close"}),
+    ):
+        declared = {name for name, each in vars(kind).items() if isinstance(each, Method)}
+        assert declared == offered.keys() | stays
+
+
+def test_a_method_inside_a_block_takes_what_its_likeness_outside_takes_but_for_the_flow() -> None:
+    for name, spec in block_methods("flow").items():
+        if spec.exposure.like is not None:
+            outside = {each.name for each in entries()[spec.exposure.like].parameters}
+            assert {each.name for each in spec.parameters} == outside - {"flow_id", "ns"}, name
+            assert [*spec.signature.parameters] == [each.name for each in spec.parameters]
+    assert {name for name, spec in block_methods("flow").items() if spec.exposure.like} == {"approve", "lock"}

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from holdproof import sync
+from holdproof import paging, sync
 from tests.unit.test_cli_memory import answer, run
 
 
@@ -30,7 +30,8 @@ def test_transcripts_are_listed_shown_and_removed() -> None:
         "c",
         "b",
     ]
-    assert [item["seq"] for item in answer("transcripts", "list-items", "chat/ada", "--cursor", "2")["items"]] == [1]
+    rest = answer("transcripts", "list-items", "chat/ada", "--cursor", paging.encode(2))
+    assert [item["seq"] for item in rest["items"]] == [1]
     assert answer("transcripts", "delete", "chat/ada") is True
     assert answer("transcripts", "delete", "chat/ada") is False
     run("transcripts", "get", "chat/ada", code=3)

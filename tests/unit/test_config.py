@@ -498,3 +498,16 @@ def test_redaction_hides_passwords_and_only_passwords(url: str, shown: str) -> N
 def test_no_password_survives_redaction_in_a_url(noise: str) -> None:
     url = f"postgresql://ada:Secret{noise}Secret@db/kernel?application_name=x"
     assert "Secret" not in config.redact(url)
+
+
+def test_a_url_leaves_the_application_tables_the_login_that_a_file_gives_them(paths: Paths) -> None:
+    services = "postgresql://services:x@db.example:5433/shop?sslmode=require"
+    paths.create()
+    paths.config_file.write_text(f'providers: {{relational: {{type: postgres, connection: "{services}"}}}}')
+    kernel = "postgresql://kernel:y@db.example:5433/shop"
+    for settings in (load(paths, url=kernel), load(paths, {"HOLDPROOF_DATABASE_URL": kernel})):
+        assert settings.database_url == kernel
+        assert settings.providers["relational"].connection == services
+    # Another database is another store: its application tables are there too.
+    elsewhere = load(paths, url="postgresql://kernel:y@db.example:5433/drill")
+    assert elsewhere.providers["relational"].connection == "postgresql://kernel:y@db.example:5433/drill"

@@ -9,7 +9,7 @@ import pytest
 from holdproof import errors
 from holdproof.config import Paths
 from holdproof.db import open_database
-from holdproof.db.sql import may_ask
+from holdproof.db.sql import is_allowed
 from holdproof.db.sqlite.authorizer import allows
 from holdproof.model.storage import STORAGE_POLYNOMIAL, StorageOp, StorageState
 from holdproof.storage import degraded
@@ -114,12 +114,12 @@ SELECT 1 INTO TEMP t
 
 @pytest.mark.parametrize("statement", ASKED.strip().split("\n"))
 def test_what_services_need_may_be_asked(statement: str) -> None:
-    assert may_ask(statement)
+    assert is_allowed(statement)
 
 
 @pytest.mark.parametrize("statement", ["", *REFUSED.strip().split("\n")])
 def test_what_is_not_theirs_may_not(statement: str) -> None:
-    assert not may_ask(statement)
+    assert not is_allowed(statement)
 
 
 def test_the_guard_of_sqlite_keeps_the_ledger_however_it_is_spelled() -> None:

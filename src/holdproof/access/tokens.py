@@ -10,13 +10,14 @@ Rules:
 """
 
 from base64 import urlsafe_b64encode
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
+from functools import partial
 from hashlib import sha256
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from holdproof import paging, validation
 from holdproof.crypto import canonical
-from holdproof.db import Tx, lock_exclusive, sql
+from holdproof.db import Database, Tx, lock_exclusive, sql
 from holdproof.errors import AgentInactiveError, AuthenticationError, InvalidInputError, NotFoundError
 from holdproof.errors import UnauthenticatedError as Unauthenticated
 from holdproof.evidence.tables import StoredRecord, Table
@@ -49,8 +50,6 @@ TOKENS: Final = Table(
 )
 # Ninety days: long enough for a dashboard, short enough that a forgotten token ends.
 TTL_S: Final = 90 * 86_400.0
-grantable: set[str] = set()
-"""The resources that a token of an agent may name: the layer above, which declares resources, adds them."""
 _PREFIX: Final = "hp_"
 _SECRET_BYTES: Final = 32
 _MOST_RESOURCES: Final = 100
@@ -60,8 +59,18 @@ _AFTER_EVERY_ID: Final = "\U0010ffff"
 _ADD = sql(TOKENS.insert())
 
 
+class TokenContext(NamedTuple):
+    """What tokens need of a store: its database, and the resources that the token of an agent may name.
+
+    Resources are declared in a layer above, which passes their names.
+    """
+
+    database: Database
+    grantable: Collection[str]
+
+
 def create(
-    tx: Tx,
+    context: TokenContext,
     name: str,
     *,
     role: str = "operator",
@@ -70,24 +79,36 @@ def create(
     ttl_s: float | None = TTL_S,
     by: str = "operator",
     ns: str = EVERY,
-) -> NewToken:
-    """Create a token and return its secret, this once; without `ttl_s` it lasts until it is revoked."""
+) -> Callable[[Tx], NewToken]:
+    """Create a token and return its secret, this once; without `ttl_s` it lasts until it is revoked.
+
+    The token of an agent may name grantable resources only.
+    """
     validation.one_of("role", role, ROLES)
     if (role == "agent") != (agent_id is not None):
         raise InvalidInputError("a token with role agent names its agent_id, and no other does", role=role)
-    secret = new_secret(tx, _PREFIX)
-    row: dict[str, Any] = {
+    columns: dict[str, Any] = {
         **dict.fromkeys(TOKENS.columns),
-        "token_id": tx.new_id(),
         "name": validation.name("name", name),
         "role": role,
         "agent_id": agent_id,
-        "nouns": _resources(role, resources),
-        "secret_hash": digest(secret),
+        "nouns": _resources(resources, context.grantable if role == "agent" else None),
         "created_by": validation.name("by", by),
+        "ns": validation.name("ns", ns),
+    }
+    lasts_s = None if ttl_s is None else validation.seconds("ttl_s", ttl_s, least=0.001)
+    return partial(_add, columns=columns, ttl_s=lasts_s)
+
+
+def _add(tx: Tx, *, columns: dict[str, Any], ttl_s: float | None) -> NewToken:
+    secret = new_secret(tx, _PREFIX)
+    agent_id = columns["agent_id"]
+    row = columns | {
+        "token_id": tx.new_id(),
+        "secret_hash": digest(secret),
         "created_at": tx.now,
-        "expires_at": None if ttl_s is None else later(tx.now, validation.seconds("ttl_s", ttl_s, least=0.001)),
-        "ns": validation.name("ns", ns) if agent_id is None else _home(tx, agent_id, ns),
+        "expires_at": None if ttl_s is None else later(tx.now, ttl_s),
+        "ns": columns["ns"] if agent_id is None else _home(tx, agent_id, columns["ns"]),
     }
     TOKENS.add(tx, _ADD, row)
     return NewToken(TOKENS.from_columns(row), secret)
@@ -103,14 +124,14 @@ def digest(secret: str) -> str:
     return sha256(secret.encode(errors="surrogatepass")).hexdigest()
 
 
-def _resources(role: str, resources: Iterable[str] | None) -> str | None:
-    """The names of resources as JSON text."""
+def _resources(resources: Iterable[str] | None, grantable: Collection[str] | None) -> str | None:
+    """Return the names of resources as JSON text; with `grantable` no others are allowed."""
     if resources is None:
         return None
     names = sorted({validation.name("a resource", each) for each in resources})
     if len(names) > _MOST_RESOURCES:
         raise InvalidInputError(f"a token names at most {_MOST_RESOURCES} resources")
-    if role == "agent" and (beyond := [each for each in names if each not in grantable]):
+    if grantable is not None and (beyond := [each for each in names if each not in grantable]):
         raise InvalidInputError(
             f"an agent may be granted {', '.join(sorted(grantable))}, not {', '.join(beyond)}", resources=beyond
         )
@@ -156,8 +177,8 @@ _LIST = sql(
 def list(tx: Tx, *, all: bool = False, cursor: str | None = None, limit: int = 100, ns: str = EVERY) -> Page[Token]:
     """List tokens that are valid, newest first; with `all` also those that are revoked or expired."""
     (before,) = paging.decode(cursor, _AFTER_EVERY_ID)
-    rows = tx.all(_LIST, ns=ns, all=int(all), now=tx.now, before=before, limit=paging.fetch(limit))
-    return paging.page(map(TOKENS.from_row, rows), limit, lambda token: (token.token_id,))
+    params = {"ns": ns, "all": int(all), "now": tx.now, "before": before, "limit": paging.fetch(limit)}
+    return paging.page(TOKENS.all(tx, _LIST, **params), limit, lambda token: (token.token_id,))
 
 
 _REVOKE = sql(TOKENS.update("revoked_at", "revoked_by", where="token_id = :token_id AND revoked_at IS NULL"))
@@ -182,8 +203,7 @@ _BY_SECRET = sql(TOKENS.select("WHERE secret_hash = :secret_hash"))
 
 def authenticate(tx: Tx, secret: str, *, ns: str = EVERY) -> Token:
     """Return the token of a secret; UnauthenticatedError where it is unknown, revoked or expired."""
-    row = tx.one(_BY_SECRET, secret_hash=digest(secret))
-    token = None if row is None else TOKENS.from_row(row)
+    token = TOKENS.find(tx, _BY_SECRET, secret_hash=digest(secret))
     if token is None or ns not in (EVERY, token.ns):
         raise Unauthenticated("this token is unknown; create one with `holdproof tokens create`")
     if token.revoked_at is not None:

@@ -6,19 +6,20 @@ from functools import wraps
 from typing import Concatenate, Generic, ParamSpec, TypeVar
 
 from holdproof.access import access_log, logins, tokens
+from holdproof.access.tokens import TokenContext
 from holdproof.db import Tx
-from holdproof.executors import Awaits, Executor, Reads, Resource, Writes
+from holdproof.executors import Awaits, Executor, Reads, Resource, Writes, WritesWith
 from holdproof.store.context import Context
 
 P = ParamSpec("P")
 T = TypeVar("T")
 
 
-def _ungated(fn: Callable[Concatenate[Tx, P], T]) -> Callable[Concatenate[Context, P], Future[T]]:
+def _ungated(fn: Callable[Concatenate[Tx, P], T]) -> Callable[Concatenate[Context | TokenContext, P], Future[T]]:
     """Let an operation write while the store is locked too: people log in to see why."""
 
     @wraps(fn)
-    def write(context: Context, /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
+    def write(context: Context | TokenContext, /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
         return context.database.write(lambda tx: fn(tx, *args, **kwargs), ungated=True)
 
     return write
@@ -29,7 +30,15 @@ class Tokens(Resource[Executor]):
 
     group = "Operate"
 
-    create = Writes(
+    grantable_names: frozenset[str] = frozenset()
+    """The resources of this store that the token of an agent may name."""
+
+    @property
+    def held(self) -> TokenContext:
+        """See Resource."""
+        return TokenContext(self._executor.database, self.grantable_names)
+
+    create = WritesWith(
         tokens.create,
         secret=True,
         delegates=True,

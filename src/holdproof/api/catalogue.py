@@ -8,11 +8,12 @@ function of the caller stays with the caller, who is called back.
 import inspect
 from collections.abc import Callable, Generator, Iterable, Mapping
 from concurrent.futures import Future
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 from types import UnionType
-from typing import Any, Union, get_args, get_origin, get_type_hints
+from typing import Any, Final, Literal, Union, get_args, get_origin, get_type_hints
 
+from holdproof.api.flow_block import OpenFlow
 from holdproof.api.parameters import CALLED_BACK, PARAMETERS
 from holdproof.api.resources import Resources
 from holdproof.api.wire import Named, Schema, WireShape, dump, shape
@@ -20,6 +21,14 @@ from holdproof.db import Refused
 from holdproof.db.effects import Give
 from holdproof.errors import MissingExtraError
 from holdproof.executors import Exposure, Method, Resource, StreamsWith
+from holdproof.storage.relational import Transaction
+
+BlockName = Literal["flow", "transaction"]
+"""The blocks that a remote client can open."""
+_BLOCKS: Final[Mapping[BlockName, type[Resource[Any]]]] = {"flow": OpenFlow, "transaction": Transaction}
+"""What declares the methods inside each of them."""
+SET_BY_BLOCK: Final = frozenset({"flow_id", "ns"})
+"""Arguments that a block sets itself: its methods act on its own flow, whatever a caller passes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,6 +143,34 @@ def resource_methods(name: str) -> Mapping[str, MethodSpec]:
     if not isinstance(resource, Resource):
         return {}
     return {spec.method: spec for spec in _specs(name, resource)}
+
+
+@cache
+def block_methods(block: BlockName) -> Mapping[str, MethodSpec]:
+    """Return the methods that remote clients are offered inside a block.
+
+    One that calls a function of the caller, a flow's `step`, is left out: most of what it takes is for that function.
+    """
+    specs: dict[str, MethodSpec] = {}
+    for method, declaration in inspect.getmembers_static(_BLOCKS[block]):
+        if isinstance(declaration, Method) and not declaration.calls:
+            spec = _spec(block, method, declaration, grantable=False)
+            like = declaration.exposure.like
+            specs[method] = spec if like is None else _with_options(spec, entries()[like])
+    return {method: spec for method, spec in specs.items() if spec.remote}
+
+
+def _with_options(spec: MethodSpec, like: MethodSpec) -> MethodSpec:
+    """Return a block's method with the parameters of the method that it is like in place of its `**options`."""
+    own = [each for each in spec.signature.parameters.values() if each.kind is not each.VAR_KEYWORD]
+    names = frozenset(each.name for each in own)
+    options = [each for each in like.parameters if each.name not in names | SET_BY_BLOCK]
+    keywords = [like.signature.parameters[each.name].replace(kind=inspect.Parameter.KEYWORD_ONLY) for each in options]
+    return replace(
+        spec,
+        parameters=(*(each for each in spec.parameters if each.name in names), *options),
+        signature=spec.signature.replace(parameters=[*own, *keywords]),
+    )
 
 
 @cache

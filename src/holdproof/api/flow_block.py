@@ -1,12 +1,11 @@
 """A flow as a block: `async with store.flows.run("trader") as flow`, or `with`."""
 
 import inspect
-from types import TracebackType
 from typing import Any
 
 from holdproof.db import Work
 from holdproof.errors import InvalidInputError
-from holdproof.executors import AsyncExecutor, Executor, Resource, RunsWith, SyncExecutor
+from holdproof.executors import ContextBlock, Executor, Resource, RunsWith
 from holdproof.runtime import runs
 from holdproof.runtime.runs import FlowRun
 
@@ -14,9 +13,9 @@ from holdproof.runtime.runs import FlowRun
 class OpenFlow(Resource[Executor]):
     """An open flow: its steps, locks and approvals."""
 
-    step = RunsWith(runs.step)
-    lock = RunsWith(runs.lock)
-    approve = RunsWith(runs.approve)
+    step = RunsWith(runs.step, calls=("fn", "compensate"))
+    lock = RunsWith(runs.lock, like=("locks", "acquire"))
+    approve = RunsWith(runs.approve, like=("escalations", "request"))
     heartbeat = RunsWith(runs.beat)
 
     def __init__(self, executor: Executor, run: FlowRun) -> None:
@@ -38,14 +37,14 @@ class OpenFlow(Resource[Executor]):
         return self._run.lease.flow_id
 
 
-class FlowBlock(Resource[Executor]):
+class FlowBlock(ContextBlock[Executor, OpenFlow[Executor]]):
     """A flow as a block: leaving it completes the flow, an exception undoes its steps and fails it."""
 
     _run: FlowRun
 
     def __init__(self, executor: Executor, entering: Work[FlowRun]) -> None:
         super().__init__(executor)
-        self._entering = entering
+        self._work = entering
 
     @classmethod
     def around(cls, executor: Executor, run: FlowRun) -> "FlowBlock[Executor]":  # type: ignore[misc]
@@ -54,45 +53,17 @@ class FlowBlock(Resource[Executor]):
         block._run = run
         return block
 
-    def _enter(self) -> Work[FlowRun]:
+    def entering(self) -> Work[OpenFlow[Executor]]:
         """Open the flow, or resume it; a block is entered once."""
         # A generator runs once: entered again, it would end at once and hand out no flow.
-        if inspect.getgeneratorstate(self._entering) != inspect.GEN_CREATED:
+        if inspect.getgeneratorstate(self._work) != inspect.GEN_CREATED:
             raise InvalidInputError("a block is entered once: `flows.run` makes another")
-        return self._entering
+        self._run = yield from self._work
+        return OpenFlow(self._runner, self._run)
 
-    def _leaving(self, error: BaseException | None) -> Work[Any] | None:
-        """What leaving the block has to do; nothing if the worker itself is being stopped."""
-        if error is None:
-            return runs.complete(self._run)
-        # KeyboardInterrupt and the like stop the worker, not the flow: its lease ends, and another worker resumes it.
-        return runs.abort(self._run, error) if isinstance(error, Exception) else None
-
-    async def __aenter__(self: "FlowBlock[AsyncExecutor]") -> OpenFlow[AsyncExecutor]:
-        self._run = await self._executor.run(self._enter())
-        return OpenFlow(self._executor, self._run)
-
-    async def __aexit__(
-        self: "FlowBlock[AsyncExecutor]",
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        if (work := self._leaving(error)) is not None:
-            await self._executor.run(work)
-
-    def __enter__(self: "FlowBlock[SyncExecutor]") -> OpenFlow[SyncExecutor]:
-        self._run = self._executor.run(self._enter())
-        return OpenFlow(self._executor, self._run)
-
-    def __exit__(
-        self: "FlowBlock[SyncExecutor]",
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        if (work := self._leaving(error)) is not None:
-            self._executor.run(work)
+    def leaving(self, error: Exception | None) -> Work[Any]:
+        """Complete the flow, or undo its steps and fail it."""
+        return runs.complete(self._run) if error is None else runs.abort(self._run, error)
 
 
 def _nothing() -> Work[FlowRun]:

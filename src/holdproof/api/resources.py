@@ -1,6 +1,5 @@
 """Everything a store has, by resource."""
 
-from holdproof.access import tokens
 from holdproof.api.access import AccessResources
 from holdproof.api.evidence import EvidenceResources
 from holdproof.api.memory import MemoryResources
@@ -24,11 +23,7 @@ class Resources(
         MemoryResources.__init__(self, executor)
         StorageResources.__init__(self, executor)
         AccessResources.__init__(self, executor)
-
-
-# Tokens are checked below this layer, where resources are not known: their declarations are told once, here.
-tokens.grantable.update(
-    name
-    for name, each in vars(Resources(None)).items()  # type: ignore[type-var]
-    if isinstance(each, Resource) and each.grantable
-)
+        # Tokens are checked in a layer below, where no resource is declared: these are the ones of this store.
+        self.tokens.grantable_names = frozenset(
+            name for name, each in vars(self).items() if isinstance(each, Resource) and each.grantable
+        )

@@ -228,7 +228,7 @@ class Idempotency(Resource[Executor]):
     group = "Run"
     grantable = True
 
-    once = Runs(idempotency.once)
+    once = Runs(idempotency.once, calls=("fn",))
     get = Reads(idempotency.get)
     # Settles a call in doubt by hand, where only a person can tell whether it happened.
     settle = Writes(idempotency.settle)
@@ -253,7 +253,7 @@ class Sagas(Resource[Executor]):
     mark_dirty = Writes(sagas.mark_dirty, agent=OWN_FLOW)
     get = Reads(sagas.get, agent=OWN_FLOW, example="0198a7c2-9c1e-7a3b-8d4e-5f6071829304")
     list = Reads(sagas.list, columns=("flow_id", "failed_step", "created_at", "partial_state"))
-    compensate = Runs(sagas.compensate)
+    compensate = Runs(sagas.compensate, calls=("fn",))
     clear = Writes(sagas.clear, example="0198a7c2-9c1e-7a3b-8d4e-5f6071829304 --by ann", exit_code=exit_absent)
 
 

@@ -107,7 +107,7 @@ class LazyRelational(LazyResource[Executor]):
         def begin() -> Any:
             return cast("Relational[Any]", self._open()).transaction(idle_s=idle_s)
 
-        return _async_block(begin) if isinstance(self._executor, AsyncExecutor) else _sync_block(self._executor, begin)
+        return _async_block(begin) if isinstance(self._executor, AsyncExecutor) else _sync_block(begin)
 
 
 @asynccontextmanager
@@ -117,9 +117,8 @@ async def _async_block(begin: Callable[[], Any]) -> AsyncIterator[Any]:
 
 
 @contextmanager
-def _sync_block(executor: SyncExecutor, begin: Callable[[], Any]) -> Iterator[Any]:
-    # `open_then` refuses to block a running event loop.
-    with executor.open_then(begin, lambda block: block) as transaction:
+def _sync_block(begin: Callable[[], Any]) -> Iterator[Any]:
+    with begin() as transaction:
         yield transaction
 
 

@@ -45,6 +45,13 @@ class CommandContext:
             yield store
 
 
+def ask_or_refuse(question: str) -> None:
+    """Ask on the terminal and abort unless the answer is yes; InvalidInputError where there is no terminal."""
+    if sys.stdin is None or not sys.stdin.isatty():
+        raise InvalidInputError(f"{question} There is no terminal to ask on: pass --yes")
+    click.confirm(question, abort=True, err=True)
+
+
 def shared_options() -> list[click.Parameter]:
     """Make the options that every command and every group takes."""
     return [

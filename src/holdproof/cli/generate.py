@@ -11,7 +11,6 @@ Rules:
 - `--out FILE` writes an answer that is a document or a stream to a file, which is whole or not there.
 """
 
-import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
@@ -28,6 +27,7 @@ from holdproof.cli.call import (
     SETTINGS,
     CommandContext,
     Described,
+    ask_or_refuse,
     find_function,
     finish,
     merge_options,
@@ -275,9 +275,7 @@ def _confirm(spec: MethodSpec, words: dict[str, Any]) -> None:
         if fact := question.rpartition(". ")[0]:
             warn(fact)
         return
-    if sys.stdin is None or not sys.stdin.isatty():
-        raise InvalidInputError(f"{question.format(**words)} There is no terminal to ask on: pass --yes")
-    click.confirm(question.format(**words), abort=True, err=True)
+    ask_or_refuse(question.format(**words))
 
 
 @contextmanager

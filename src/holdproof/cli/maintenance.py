@@ -9,15 +9,15 @@ from rich.text import Text
 
 from holdproof import config, sync
 from holdproof.cli.bar import bar, spinner
-from holdproof.cli.call import Argument, CommandContext, Option, command
+from holdproof.cli.call import Argument, CommandContext, Option, ask_or_refuse, command
 from holdproof.cli.files import read_bytes
-from holdproof.cli.render import words
+from holdproof.cli.render import warn_outside, words
 from holdproof.crypto import keys
 from holdproof.model.backup import Restored
-from holdproof.model.copy import Copied
 from holdproof.model.doctor import HealthReport
 from holdproof.model.legacy import LegacyReport
-from holdproof.model.status import Check, Migrated, Status
+from holdproof.model.status import Check, Migrated, Resealed, Status
+from holdproof.model.transfer import Copied, Moved
 from holdproof.model.verify import BundleReport, Report
 from holdproof.upkeep.verification import offline
 
@@ -104,12 +104,16 @@ def restore(
     to_time: Annotated[str | None, Option("--to-time", help="Not after this moment (ISO-8601).")] = None,
     key: Annotated[str | None, Option("--key", help="The id of the log key that must have signed it.")] = None,
     erasures: Annotated[Path | None, Option("--erasures", help="More erasures to make again (JSON lines).")] = None,
+    root_recovery: Annotated[
+        Path | None,
+        Option("--root-recovery", metavar="FILE", help="The root key's recovery code: it vouches for new keys here."),
+    ] = None,
     other: Annotated[bool, Option("--other", help="Another store than the one here is meant.")] = False,
     dry_run: Annotated[bool, Option("--dry-run", help="Verify everything, replace nothing.")] = False,
 ) -> Restored:
     """Verify a backup, then put it in the place of the store; the old state is kept aside, the log tells of it."""
     with bar() as progress:
-        return sync.restore(
+        restored = sync.restore(
             src,
             call.home,
             call.url,
@@ -117,29 +121,58 @@ def restore(
             to_time=to_time,
             key=key,
             erasures=erasures,
+            root_recovery=root_recovery,
             other=other,
             dry_run=dry_run,
             progress=progress,
         )
+    warn_outside(restored.outside)
+    return restored
 
 
 @command(
     COMMANDS,
     "copy",
-    example="holdproof copy ./store postgresql://ada@db.example.org/holdproof --dry-run",
+    example="holdproof copy ./store postgresql://ada@db.example.org/staging --to-home ./staging --dry-run",
     group="Operate",
 )
 def copy(
+    call: CommandContext,
+    src: Annotated[str, Argument(help="A home, or the URL of a database whose home is --home.")],
+    dst: Annotated[str, Argument(help="A new home, or the URL of an empty database.")],
+    *,
+    to_home: Annotated[
+        str | None, Option("--to-home", metavar="FOLDER", help="The home of a copy in a server's database.")
+    ] = None,
+    dry_run: Annotated[bool, Option("--dry-run", help="Check both ends, change nothing.")] = False,
+) -> Copied:
+    """Make a second store with everything of the first, which is left alone; its log goes on under a new origin."""
+    with bar() as progress:
+        return sync.copy(src, dst, call.home, to_home=to_home, dry_run=dry_run, progress=progress)
+
+
+@command(
+    COMMANDS,
+    "move",
+    example="holdproof move ./store postgresql://ada@db.example.org/holdproof --dry-run",
+    group="Operate",
+)
+def move(
     call: CommandContext,
     src: Annotated[str, Argument(help="A home, a URL, or sqlite for the file of the home in use.")],
     dst: Annotated[str, Argument(help="The same; must be empty.")],
     *,
     telemetry: Annotated[bool, Option("--telemetry", help="Telemetry too; else it stays in the home.")] = False,
     dry_run: Annotated[bool, Option("--dry-run", help="Check both ends, change nothing.")] = False,
-) -> Copied:
-    """Move a whole store between SQLite and PostgreSQL: same log, verified; the source is sealed and says where to."""
+    yes: Annotated[bool, Option("--yes", help="Do not ask.")] = False,
+) -> Moved:
+    """Move a whole store between SQLite and PostgreSQL: same log, verified; the source is retired and says where to."""
+    if not dry_run and not yes:
+        ask_or_refuse(
+            f"{config.redact(src)} cannot be opened again once the store is at {config.redact(dst)}. Move it?"
+        )
     with bar() as progress:
-        return sync.copy(src, dst, call.home, telemetry=telemetry, dry_run=dry_run, progress=progress)
+        return sync.move(src, dst, call.home, telemetry=telemetry, dry_run=dry_run, progress=progress)
 
 
 @command(
@@ -163,6 +196,13 @@ def migrate(
     """Apply pending migrations, each in one transaction; opening a store does the same."""
     with spinner("migrating"):
         return sync.migrate(call.home, call.url, dry_run=dry_run)
+
+
+@command(COMMANDS, "db reseal", example="holdproof db reseal", group="Operate", group_summary=_DATABASE)
+def reseal(call: CommandContext) -> Resealed:
+    """Write page checksums anew after another SQLite program wrote to the files; the content must match the log."""
+    with bar() as progress:
+        return sync.reseal(call.home, call.url, progress=progress)
 
 
 def _legacy(value: dict[str, Any]) -> Text:

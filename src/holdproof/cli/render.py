@@ -9,7 +9,7 @@ import json
 import os
 import re
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, TextIO
 
 import click
@@ -71,6 +71,12 @@ def greet(status: Status) -> None:
 def warn(reason: str) -> None:
     """Say on stderr what nobody should overlook."""
     _print(sys.stderr, Text.assemble(("warning: ", "bold yellow"), visible(reason), "\n"))
+
+
+def warn_outside(outside: Iterable[str]) -> None:
+    """Say on stderr which parts of a store a backup does not hold."""
+    for each in outside:
+        warn(f"not in the backup: {each}")
 
 
 def pour(data: bytes) -> None:

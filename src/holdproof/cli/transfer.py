@@ -410,6 +410,7 @@ def back_up(
             f"note: the keys of {backup.sealed} subjects are not in it: what is sealed opens only with this store,"
             " or with a backup made with --keys and stored apart\n"
         )
+    render.warn_outside(backup.outside)
     return backup
 
 
@@ -429,7 +430,9 @@ def check_backup(
 ) -> Backup:
     """Check a backup: signature, every file, the database, the log; needs no store."""
     with bar() as progress:
-        return backup_list.inspect(src, key=key, tell=progress or backup_list.no_progress)
+        backup = backup_list.inspect(src, key=key, tell=progress or backup_list.no_progress)
+    render.warn_outside(backup.outside)
+    return backup
 
 
 @command(COMMANDS, "flows recover", example="holdproof flows recover --register my_agents:register", group="Run")

@@ -7,11 +7,11 @@ from holdproof.db.effects import Call, Effect, Give, Read, Stream, Wait, Work, W
 from holdproof.db.group_commit import Hooks
 from holdproof.db.migrate import Migration
 from holdproof.db.sql import Query, sql
-from holdproof.db.tx import Answer, Notes, Refused, Row, Tx
+from holdproof.db.tx import Notes, Refused, Row, SqlResult, Tx
 
 __all__ = [
     "MEMORY",
-    "Answer",
+    "SqlResult",
     "Call",
     "Database",
     "Effect",

@@ -12,7 +12,7 @@ from holdproof.db.clock import Clock
 from holdproof.db.group_commit import Hooks
 from holdproof.db.sql import Dialect
 from holdproof.db.topics import Topics
-from holdproof.db.tx import NOTHING, WAKE, Notes, Nothing, Tx
+from holdproof.db.tx import NOT_RUN, WAKE, Notes, NotRun, Tx
 from holdproof.db.worker_pool import FUTURES, ONCE, READS, SERIALIZABLE, UNGATED, Job, WorkerPool
 from holdproof.errors import ForkedError
 
@@ -28,8 +28,8 @@ class Backend(Protocol):
     notifies: bool
     """Whether commits of other processes wake our waiters."""
 
-    def peek(self, fn: Callable[[Tx], T], budget_s: float) -> "T | Nothing":
-        """Run a short read on the calling thread; NOTHING if unsupported, no connection is free, or time is up."""
+    def peek(self, fn: Callable[[Tx], T], budget_s: float) -> "T | NotRun":
+        """Run a short read on the calling thread; NOT_RUN if unsupported, no connection is free, or time is up."""
         ...
 
     def facts(self) -> dict[str, Any]:
@@ -89,9 +89,9 @@ class Database:
         self.backend.reader.submit(Job(fn, FUTURES, future, READS))
         return future
 
-    def peek(self, fn: Callable[[Tx], T], budget_s: float) -> "T | Nothing":
-        """Read on the caller's own thread, without a thread switch; NOTHING if the budget does not suffice."""
-        return NOTHING if self._forked else self.backend.peek(fn, budget_s)
+    def peek(self, fn: Callable[[Tx], T], budget_s: float) -> "T | NotRun":
+        """Read on the caller's own thread, without a thread switch; NOT_RUN if the budget does not suffice."""
+        return NOT_RUN if self._forked else self.backend.peek(fn, budget_s)
 
     @property
     def progress(self) -> int:

@@ -19,7 +19,7 @@ from typing import Any, Protocol
 
 from holdproof.db.tx import Notes, Refused, Tx
 from holdproof.db.worker_pool import ONCE, SERIALIZABLE, UNGATED, Job, deliver
-from holdproof.errors import OutcomeUnknownError
+from holdproof.errors import HistoryLostError, OutcomeUnknownError
 
 _log = logging.getLogger("holdproof.db")
 
@@ -45,6 +45,8 @@ class Hooks:
     """Called once a group, inside its transaction, after all operations; raising rolls back."""
     after_commit: list[Callable[[Notes], None]] = field(default_factory=list)
     """Called once a group is durable, before its callers get their results; must not raise."""
+    history_lost: list[Callable[[HistoryLostError], None]] = field(default_factory=list)
+    """Called once, on any thread, when the database turns out to have lost acknowledged commits; must not raise."""
 
 
 class WriteConnection(Protocol):

@@ -5,7 +5,7 @@ Rules:
 - A failing migration is rolled back completely: schema and data are as before.
 - Any number of processes may start at once; each migration runs once.
 - Every version of Holdproof reads the ledger of migrations first. So a store that was moved away is marked there
-  (`moved`), and so is one that a copy is still filling (`arriving`): no version opens either, not even an older one.
+  (`moved`), and so is one that a move is still filling (`arriving`): no version opens either, not even an older one.
 
 Type tokens stand where the databases differ: `@json @time @blob @serial @real @int`. A line that begins with
 `--sqlite:` or `--postgres:` counts on that database only.
@@ -29,7 +29,7 @@ from holdproof.errors import (
     MigrationError,
     MovedError,
     NewerStoreError,
-    UnfinishedCopyError,
+    UnfinishedMoveError,
 )
 
 TOPIC = "migration"
@@ -77,8 +77,8 @@ class Migration:
         return _TOKEN.sub(lambda match: types[match[1]], script)
 
 
-COPY_IN_PROGRESS: Final = Migration("arriving", "-- Filled by a copy that has not ended.\n")
-"""The first ledger entry of a database that a copy is filling; removed once the copy is complete."""
+MOVE_IN_PROGRESS: Final = Migration("arriving", "-- Filled by a copy that has not ended.\n")
+"""The first ledger entry of a database that a move is filling; removed once the move is complete."""
 
 
 def shipped(space: str) -> list[Migration]:
@@ -138,8 +138,8 @@ def _compare(ledger: dict[str, str], migrations: Sequence[Migration]) -> list[Mi
     if unknown := sorted(ledger.keys() - by_name.keys()):
         if MOVED in unknown:
             raise MovedError(f"this store was moved to {ledger[MOVED]}", to=ledger[MOVED])
-        if COPY_IN_PROGRESS.name in unknown:
-            raise UnfinishedCopyError("a copy into this database was not finished; run `holdproof copy` again")
+        if MOVE_IN_PROGRESS.name in unknown:
+            raise UnfinishedMoveError("a move into this database was not finished; run `holdproof move` again")
         raise NewerStoreError(f"the store has migration {unknown[-1]}, unknown to this version; upgrade holdproof")
     for name, digest in ledger.items():
         if by_name[name].sha256 != digest:
@@ -147,18 +147,16 @@ def _compare(ledger: dict[str, str], migrations: Sequence[Migration]) -> list[Mi
     return [migration for migration in migrations if migration.name not in ledger]
 
 
-# A migration may take longer than the usual lock timeout: processes that wait for it wait without one.
-_LOCK = sql(
-    "SELECT 1",
-    postgres="SELECT pg_advisory_xact_lock(hashtext('holdproof migrations'))"
-    " FROM set_config('lock_timeout', '0', true)",
-)
+# A migration may take longer than the usual lock timeout: processes that wait for it wait without one. The lock is on
+# a table, not advisory: advisory locks are open to everybody who is connected to the database.
+_LOCK_POSTGRES: Final = "SET LOCAL lock_timeout = 0; LOCK TABLE commit_marks IN SHARE UPDATE EXCLUSIVE MODE"
 _RECORD = sql("INSERT INTO schema_migrations (name, sha256, applied_at) VALUES (:name, :sha256, :now)")
 
 
 def _apply(tx: Tx, migration: Migration) -> bool:
     """Apply one migration; False if another process was faster."""
-    tx.all(_LOCK)
+    if tx.dialect == "postgres":
+        tx.script(_LOCK_POSTGRES)
     try:
         tx.script(_LEDGER.render(tx.dialect))
         if migration.name in applied(tx):

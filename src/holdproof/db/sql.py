@@ -134,7 +134,7 @@ def first_word(text: str) -> str:
     return word[0].upper() if word else ""
 
 
-def may_ask(statement: str) -> bool:
+def is_allowed(statement: str) -> bool:
     """Return whether SQL of an application may begin like this; what is not listed is refused."""
     return first_word(statement) in _ALLOWED and not _TEMPORARY.search(_QUOTED.sub("''", statement))
 

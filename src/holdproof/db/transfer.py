@@ -1,13 +1,17 @@
-"""Transfer the spaces of a store from one database to another, SQLite or PostgreSQL on either side.
+"""One stream for backup, restore, copy and move: a `TableSnapshot` of a store's tables fills a `Target`.
+
+A snapshot is a database at one moment (SQLite files, schemas of a server) or a backup on disk. A target is a database,
+or the files of a backup. A *space* is one database of a store: `kernel`, `membrane` (application tables), `telemetry`.
 
 Rules:
-- The source is locked exclusively from the first read to the seal. Killed at any moment before the seal, it is
-  unchanged; what was read is its final state.
-- The target is marked in its ledger before anything else is in it, and the mark is removed last.
-- Rows are streamed as plain tuples that are the same on every database; no table is loaded into memory.
+- Rows are streamed as plain tuples that are the same on every database, or as COPY text where both ends have it; no
+  table is loaded into memory.
+- The source of a move is locked exclusively from the first read to the seal. Killed at any moment before the seal, it
+  is unchanged; what was read is its final state.
+- The target of a move is marked in its ledger before anything else is in it, and the mark is removed last.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager
 from pathlib import Path
 from types import ModuleType
@@ -15,27 +19,24 @@ from typing import Protocol
 
 from holdproof.db.backends import is_url, open_database
 from holdproof.db.database import Database
-from holdproof.db.migrate import COPY_IN_PROGRESS, shipped
+from holdproof.db.migrate import MOVE_IN_PROGRESS, shipped
+from holdproof.db.row_stream import RowStream
 from holdproof.db.sqlite import transfer as files
-from holdproof.db.tx import Row, Tx
+from holdproof.db.tx import Tx
 from holdproof.errors import MissingExtraError
 
 Columns = Mapping[str, list[str]]
 """The columns of each table."""
 
 
-class TransferSource(Protocol):
-    """A database to read from; locked exclusively until it is sealed, or released unchanged."""
+class TableSnapshot(Protocol):
+    """The tables of a store at one moment."""
 
     spaces: list[str]
-    """The requested spaces that exist, the kernel first."""
+    """The spaces that it holds, the kernel first."""
 
     def ledger(self, space: str) -> dict[str, str]:
-        """Return name and digest of every ledger entry of a space."""
-        ...
-
-    def tx(self, space: str) -> Tx:
-        """Return a transaction for reading."""
+        """Return name and digest of every migration of a space."""
         ...
 
     def tables(self, space: str) -> dict[str, list[str]]:
@@ -43,15 +44,23 @@ class TransferSource(Protocol):
         ...
 
     def count(self, space: str, table: str) -> int:
-        """Return how many rows a table has."""
+        """Return how many rows a table has; 0 if only reading them would tell."""
         ...
 
-    def rows(self, space: str, table: str, columns: list[str]) -> Iterator[Row]:
-        """Stream every row, in no particular order."""
+    def rows(self, space: str, table: str, columns: list[str]) -> RowStream:
+        """Return every row, in no particular order."""
         ...
 
     def counters(self, space: str) -> dict[str, int]:
         """Return the last generated number of each table that numbers its rows."""
+        ...
+
+
+class LockedSource(TableSnapshot, Protocol):
+    """A database that is moved: locked exclusively until it is sealed, or released unchanged."""
+
+    def tx(self, space: str) -> Tx:
+        """Return a transaction for reading."""
         ...
 
     def seal(self, to: str) -> None:
@@ -59,7 +68,15 @@ class TransferSource(Protocol):
         ...
 
 
-class TransferTarget(Protocol):
+class Target(Protocol):
+    """Where the tables of a snapshot go."""
+
+    def fill(self, space: str, tables: Columns, rows: Mapping[str, RowStream], counters: Mapping[str, int]) -> None:
+        """Replace all rows of these tables atomically. MUST be durable when it returns."""
+        ...
+
+
+class DatabaseTarget(Target, Protocol):
     """A database to fill; not locked: the marks in its ledgers keep others from opening it."""
 
     def ledger(self, space: str) -> dict[str, str] | None:
@@ -67,19 +84,15 @@ class TransferTarget(Protocol):
         ...
 
     def discard(self, space: str) -> None:
-        """Remove a space that a copy was filling; AlreadyExistsError for any other. MAY be called if there is none."""
+        """Remove a space that a move was filling; AlreadyExistsError for any other. MAY be called if there is none."""
         ...
 
-    def fill(self, space: str, tables: Columns, rows: Mapping[str, Iterable[Row]], counters: Mapping[str, int]) -> None:
-        """Replace all rows of these tables atomically; the mark stays. MUST be durable when it returns."""
-        ...
-
-    def rows(self, space: str, tables: Columns) -> Iterator[tuple[str, Iterator[Row]]]:
-        """Stream each table with its rows, in no particular order."""
+    def rows(self, space: str, tables: Columns) -> Iterator[tuple[str, RowStream]]:
+        """Return each table with its rows, in no particular order."""
         ...
 
     def tables(self, space: str) -> dict[str, list[str]]:
-        """See TransferSource."""
+        """See TableSnapshot."""
         ...
 
     def remove_mark(self, space: str) -> None:
@@ -87,36 +100,37 @@ class TransferTarget(Protocol):
         ...
 
 
-def open_source(target: str | Path, spaces: Mapping[str, Path]) -> AbstractContextManager[TransferSource]:
+def open_source(target: str | Path, spaces: Mapping[str, Path]) -> AbstractContextManager[LockedSource]:
     """Lock a database exclusively for reading; `spaces` names those to look for and the files they would be in."""
     if not is_url(target):
         return files.open_source(spaces)
-    source: AbstractContextManager[TransferSource] = _server().open_source(str(target), list(spaces))
+    source: AbstractContextManager[LockedSource] = server("snapshot").open_source(str(target), list(spaces))
     return source
 
 
-def open_target(target: str | Path, spaces: Mapping[str, Path]) -> TransferTarget:
+def open_target(target: str | Path, spaces: Mapping[str, Path]) -> DatabaseTarget:
     """Return a database to be filled."""
     if not is_url(target):
         return files.SqliteTarget(spaces)
-    server: TransferTarget = _server().PostgresTarget(str(target))
-    return server
+    database: DatabaseTarget = server("transfer").PostgresTarget(str(target))
+    return database
 
 
 def create_marked(target: str | Path, space: str) -> None:
     """Create a space that is marked before anything else is in it, then apply all migrations."""
-    open_database(target, space=space, migrations=[COPY_IN_PROGRESS]).close()
+    open_database(target, space=space, migrations=[MOVE_IN_PROGRESS]).close()
     open_marked(target, space).close()
 
 
 def open_marked(target: str | Path, space: str) -> Database:
     """Open a space that is still marked as being filled."""
-    return open_database(target, space=space, migrations=[COPY_IN_PROGRESS, *shipped(space)], read_limit_s=3600.0)
+    return open_database(target, space=space, migrations=[MOVE_IN_PROGRESS, *shipped(space)], read_limit_s=3600.0)
 
 
-def _server() -> ModuleType:
+def server(module: str) -> ModuleType:
+    """Return a module of `db.postgres`, which is an optional extra; MissingExtraError without its driver."""
     try:
-        from holdproof.db.postgres import transfer  # noqa: PLC0415 (an optional extra)
+        from holdproof.db.postgres import snapshot, transfer  # noqa: PLC0415 (an optional extra)
     except ImportError as error:
         raise MissingExtraError("PostgreSQL needs its driver: pip install 'holdproof[postgres]'") from error
-    return transfer
+    return {"snapshot": snapshot, "transfer": transfer}[module]

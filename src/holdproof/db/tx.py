@@ -15,7 +15,7 @@ from itertools import islice
 from typing import Any, ClassVar, Final, NamedTuple
 
 from holdproof.db.clock import Clock, Ids, Random
-from holdproof.db.sql import Dialect, Query, first_word, may_ask
+from holdproof.db.sql import Dialect, Query, first_word, is_allowed
 from holdproof.errors import ForbiddenSqlError, HoldproofError, ReadLimitError
 from holdproof.model.times import to_text
 
@@ -29,7 +29,7 @@ RESERVED_TABLES: Final = frozenset({"schema_migrations"})
 """Tables that SQL of applications may read, but never change."""
 SECRET_TABLES: Final = frozenset({"subject_facts"})
 """Tables that SQL of applications may not even read: they hold secrets."""
-ANSWER_BYTES: Final = 64 << 20
+MOST_RESULT_BYTES: Final = 64 << 20
 """The largest result of application SQL, in bytes; more must be read in pages."""
 _ROWS_AT_A_TIME: Final = 1_000
 MIGRATED_TABLES: Final = RESERVED_TABLES | {
@@ -40,13 +40,15 @@ MIGRATED_TABLES: Final = RESERVED_TABLES | {
     *("vector_facts", "vector_moves", "vectors"),
 }
 """Application tables that Holdproof's migrations created: SQL of applications can neither alter nor drop them."""
+DERIVED_TABLES: Final = frozenset({"membrane_login", "vector_index", "vector_index_mark"})
+"""Tables beside them that hold what belongs to one server, or follows from other rows: never transferred."""
 
 # Random bytes are drawn in blocks: a system call costs more than the few bytes of a salt.
 _POOL = 1024
 
 
 def bounded_rows(rows: Iterable[Row]) -> list[Row]:
-    """Return the rows of application SQL; ReadLimitError once they are larger than `ANSWER_BYTES`."""
+    """Return the rows of application SQL; ReadLimitError once they are larger than `MOST_RESULT_BYTES`."""
     result: list[Row] = []
     size = 0
     source = iter(rows)
@@ -54,20 +56,20 @@ def bounded_rows(rows: Iterable[Row]) -> list[Row]:
     while page := [*islice(source, _ROWS_AT_A_TIME)]:
         result += page
         size += sum(len(cell) for row in page for cell in row if isinstance(cell, str | bytes)) + 8 * len(page)
-        if size > ANSWER_BYTES:
+        if size > MOST_RESULT_BYTES:
             raise ReadLimitError(
-                f"a result has at most {ANSWER_BYTES} bytes; read it in pages with LIMIT", most=ANSWER_BYTES
+                f"a result has at most {MOST_RESULT_BYTES} bytes; read it in pages with LIMIT", most=MOST_RESULT_BYTES
             )
     return result
 
 
-class Nothing(Enum):
+class NotRun(Enum):
     """The absence of a result, where None is a possible one."""
 
-    NOTHING = 0
+    NOT_RUN = 0
 
 
-NOTHING: Final = Nothing.NOTHING
+NOT_RUN: Final = NotRun.NOT_RUN
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +79,7 @@ class Refused:
     error: Exception
 
 
-class Answer(NamedTuple):
+class SqlResult(NamedTuple):
     """The result of application SQL: columns and rows of its last statement, and how many rows all changed."""
 
     columns: tuple[str, ...]
@@ -89,8 +91,13 @@ class Tx(ABC):
     """One transaction on one connection."""
 
     dialect: ClassVar[Dialect]
+    lock_seed: int
+    """Hashed into the keys of advisory locks; see `advisory_locks`."""
 
-    __slots__ = ("_clock", "_ids", "_micros", "_new_notes", "_now", "_pool", "_pool_used", "_random", "broken", "notes")
+    __slots__ = (
+        *("_clock", "_ids", "_micros", "_new_notes", "_now", "_pool", "_pool_used", "_random"),
+        *("broken", "lock_seed", "notes"),
+    )
 
     def __init__(self, clock: Clock, random: Random, ids: Ids | None = None) -> None:
         self._clock = clock
@@ -105,6 +112,7 @@ class Tx(ABC):
         self._new_notes: list[tuple[str, Any]] = []
         self.notes: Notes = {}
         self.broken: HoldproofError | None = None
+        self.lock_seed = 0
 
     @abstractmethod
     def execute(self, query: Query, /, *, expect: int | None = None, **params: Any) -> None:
@@ -129,28 +137,28 @@ class Tx(ABC):
     def script(self, text: str, /) -> None:
         """Run several statements without parameters: migrations only."""
 
-    def ask(self, text: str, params: Mapping[str, Any], /) -> Answer:
+    def run_sql(self, text: str, params: Mapping[str, Any], /) -> SqlResult:
         """Run SQL of an application, one statement or several; a parameter that is missing is NULL.
 
         Limits: it stays in its database, changes no `RESERVED_TABLES`, no setting and no transaction; it reads no
-        `SECRET_TABLES` and returns at most `ANSWER_BYTES` (ReadLimitError). Else ForbiddenSqlError.
+        `SECRET_TABLES` and returns at most `MOST_RESULT_BYTES` (ReadLimitError). Else ForbiddenSqlError.
         """
-        answer = Answer((), [], 0)
+        result = SqlResult((), [], 0)
         for statement in self.split(text):
-            if not may_ask(statement):
+            if not is_allowed(statement):
                 message = f"{first_word(statement) or statement[:20]} is not allowed in SQL of applications"
                 raise ForbiddenSqlError(message, statement=first_word(statement))
-            last = self.ask_one(statement, params)
-            answer = last._replace(touched=answer.touched + last.touched)
-        return answer
+            last = self.run_statement(statement, params)
+            result = last._replace(touched=result.touched + last.touched)
+        return result
 
     @abstractmethod
     def split(self, text: str, /) -> Iterable[str]:
         """Split SQL of an application into its statements."""
 
     @abstractmethod
-    def ask_one(self, statement: str, params: Mapping[str, Any], /) -> Answer:
-        """Run one statement of `ask`."""
+    def run_statement(self, statement: str, params: Mapping[str, Any], /) -> SqlResult:
+        """Run one statement of `run_sql`."""
 
     @abstractmethod
     def fetch(self, query: Query, params: Mapping[str, Any], /) -> list[Row]:

@@ -33,6 +33,12 @@ class UnavailableError(DatabaseError):
     status = 503
 
 
+class MissingPrivilegeError(DatabaseError):
+    """Grant the login `holdproof_kernel` (or `holdproof_membrane`, `holdproof_telemetry`), or use the owner once."""
+
+    code = "database.privilege"
+
+
 class ConnectionLostError(UnavailableError):
     """The connection to the server broke before the commit; nothing was stored, try again."""
 
@@ -59,7 +65,7 @@ class ReadOnlyError(UnavailableError):
 
 
 class CorruptError(DatabaseError):
-    """The database file is damaged: stop writing, copy it, run `holdproof db check`, then restore a backup."""
+    """The database file is damaged, or another program wrote it: run `holdproof verify`, then reseal or restore it."""
 
     code = "database.corrupt"
     exit_code = 8
@@ -77,6 +83,14 @@ class OutcomeUnknownError(DatabaseError):
 
     code = "database.outcome_unknown"
     status = 503
+
+
+class HistoryLostError(DatabaseError):
+    """Acknowledged commits are gone, as after a failover to a standby behind: find the newer server, then reopen."""
+
+    code = "database.history_lost"
+    status = 503
+    exit_code = 21
 
 
 class WriterDeadError(DatabaseError):
@@ -122,10 +136,10 @@ class MovedError(DatabaseError):
     exit_code = 8
 
 
-class UnfinishedCopyError(DatabaseError):
-    """A copy to this place was interrupted: run `holdproof copy` again, and use the source until then."""
+class UnfinishedMoveError(DatabaseError):
+    """A move to this place was interrupted: run `holdproof move` again, and use the source until then."""
 
-    code = "database.unfinished_copy"
+    code = "database.unfinished_move"
     status = 503
     exit_code = 8
 

@@ -104,13 +104,6 @@ class MissingExtraError(HoldproofError):
     exit_code = 7
 
 
-class RunningLoopError(HoldproofError):
-    """Inside a running event loop use the async client: `async with holdproof.open() as store`."""
-
-    code = "use.running_loop"
-    exit_code = 2
-
-
 class NestedCallError(HoldproofError):
     """Inside a function of a transaction call operations with its `tx`; a call of the store would wait for itself."""
 
@@ -127,7 +120,7 @@ class RemoteError(HoldproofError):
 
 
 class WrongClientError(InvalidInputError):
-    """Decorate an `async def` on the async client (`holdproof.open`), a `def` on the sync client (`holdproof.sync`)."""
+    """Pass an `async def` to the async client (`holdproof.open`), a `def` to the sync client (`holdproof.sync`)."""
 
     code = "use.wrong_client"
 

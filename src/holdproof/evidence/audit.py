@@ -71,39 +71,29 @@ def _read(tx: Tx, heads: Sequence[SignedCheckpoint]) -> _LogSnapshot:
     # Keys count by the size and origin that the head itself claims: the state beside it may be what was edited.
     signed = head.checkpoint if head else None
     names = {"size": signed.size, "origin": signed.origin} if signed else {}
-    counted = [log.relevance(tx, each) for each in heads]
+    counted = log.relevances(tx, heads)
     stuck = [index for (index,) in tx.all(_STUCK)] if tx.dialect == "postgres" else []
     stray = [index for (index,) in tx.all(_STRAY, size=state.size)]
     return _LogSnapshot(state, head, log.verifiers(tx, **names), counted, log.pending(tx), stuck, stray)  # type: ignore[arg-type]
 
 
 def glance(database: Database, heads: Sequence[SignedCheckpoint], progress: Progress | None = None) -> Audited:
-    """Compare state, frontier, head and signature with each other, and the log with the largest kept heads.
+    """Compare state, frontier, head and signature with each other, and the log with every kept head.
 
-    Reads a few rows only: a leaf that was edited together with its tile is found by `walk`.
+    Reads a few rows for each head: a leaf that was edited together with its tile is found by `walk`.
     """
     del progress  # the signature is that of `walk`
 
-    def look(tx: Tx) -> tuple[_LogSnapshot, list[SignedCheckpoint], list[Verdict]]:
-        telling = _telling(tx, heads)
-        return _read(tx, telling), telling, [log.continuity(tx, head) for head in telling]
+    def look(tx: Tx) -> tuple[_LogSnapshot, list[Verdict]]:
+        return _read(tx, heads), log.continuities(tx, heads)
 
-    state, telling, verdicts = database.read(look).result()
+    state, verdicts = database.read(look).result()
     flaws = Flaws()
     _check_state(state, flaws)
-    for head, verdict in zip(telling, verdicts, strict=True):
+    for head, verdict in zip(heads, verdicts, strict=True):
         if not verdict.sound:
             flaws.add(None, f"the log does not continue the head of size {head.checkpoint.size} kept here", verdict)
-    return flaws.outcome(full=False, size=state.state.size, pending=state.pending, heads=len(telling))
-
-
-def _telling(tx: Tx, heads: Sequence[SignedCheckpoint]) -> list[SignedCheckpoint]:
-    """Return the largest kept head of each origin that must be a head of this tree; not those a restore abandoned."""
-    largest: dict[str, SignedCheckpoint] = {}
-    for head in sorted(heads, key=lambda head: head.checkpoint.size, reverse=True):
-        if head.checkpoint.origin not in largest and log.relevance(tx, head) is not None:
-            largest[head.checkpoint.origin] = head
-    return list(largest.values())
+    return flaws.outcome(full=False, size=state.state.size, pending=state.pending, heads=len(heads))
 
 
 def walk(database: Database, heads: Sequence[SignedCheckpoint], progress: Progress | None = None) -> Audited:

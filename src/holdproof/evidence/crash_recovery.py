@@ -22,7 +22,11 @@ _log = logging.getLogger("holdproof")
 def at_opening(context: Context) -> None:
     """Finish rotations, register the log key, and write missing DBOM files; failures are logged, not raised."""
     _try(context, keys.finish_rotations(context), "a key rotation could not be finished")
-    _try(context, keys.use(context, "log"), "the log key of this machine is not in the keyring")
+    # A key that introduced itself to a store which was put in the place of another would sign for it from then on.
+    if context.log.familiar:
+        _try(context, keys.use(context, "log"), "the log key of this machine is not in the keyring")
+    else:
+        _log.warning("nothing in this home vouches for the store's log: run `holdproof verify`")
     _try(context, dbom.repair(context), "DBOM files could not be repaired")
 
 

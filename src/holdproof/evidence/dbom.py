@@ -195,7 +195,7 @@ def logged(tx: Tx, row: Evaluation, kind: str) -> tuple[Verdict, str, int | None
     salt = tx.one(_SALT, id=row.id)
     assert salt is not None, "the row was just read"
     content = evaluations.columns_of(row)
-    if leaf["t"] != kind or leaf["h"] != EVALUATIONS.commit(bytes(salt[0] or b""), content):
+    if leaf["t"] != kind or leaf["h"] != EVALUATIONS.projection.commit(bytes(salt[0] or b""), content):
         return Verdict.TAMPERED, "the row is not the one its leaf commits to", proof.index
     head = proof.head.checkpoint
     able = log.verifiers(tx, size=head.size, origin=head.origin)

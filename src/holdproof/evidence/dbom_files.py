@@ -30,7 +30,7 @@ from typing import Any, Final, NamedTuple, TypeVar
 from holdproof import folders
 from holdproof.content import disk
 from holdproof.db import Database, Query, Tx, sql
-from holdproof.db.tx import NOTHING
+from holdproof.db.tx import NOT_RUN
 from holdproof.errors import DiskFullError, HoldproofError, InvalidInputError, UnavailableError
 from holdproof.evidence import tree
 from holdproof.model.evaluations import Repaired
@@ -217,7 +217,7 @@ class DbomFolder:
 
     def _ask(self, fn: Callable[[Tx], T]) -> T:
         result = self._database.peek(fn, _PEEK_S)
-        return self._database.read(fn).result() if result is NOTHING else result
+        return self._database.read(fn).result() if result is NOT_RUN else result
 
     @contextmanager
     def _turn(self, bucket: str) -> Iterator[Path]:

@@ -20,33 +20,34 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
-from holdproof import paging
 from holdproof.content import encryption
 from holdproof.crypto import attest, dbom
 from holdproof.crypto.dbom import Fields
 from holdproof.crypto.keys import Signer
-from holdproof.db import Call, Row, Tx, Work, Write, ask, sql
+from holdproof.db import Call, Tx, Work, Write, ask, sql
 from holdproof.errors import AlreadyExistsError, InvalidInputError, NotFoundError, UnavailableError
-from holdproof.evidence import dbom_files, erasable, keys, leaves, logged_tables, submissions
+from holdproof.evidence import dbom_files, erasable, keys, submissions
 from holdproof.evidence.dbom_files import MAIN, DbomFolder
 from holdproof.evidence.erasable import Erasable, Removed
-from holdproof.evidence.leaves import Projection
 from holdproof.evidence.submissions import SEALED, Draft
+from holdproof.evidence.tables import Table
 from holdproof.model.evaluations import Evaluation
 from holdproof.model.page import Page
 from holdproof.model.times import utc
-from holdproof.model.value import by_attribute
 from holdproof.store.context import Context
 
-EVALUATIONS: Final = Projection(
+EVALUATIONS: Final = Table(
     "battles",
-    1,
-    (
+    Evaluation,
+    kind="dbom",
+    key="id",
+    logged=(
         *("id", "battle_id", "timestamp", "score", "breakdown", "raw_result", "dbom_hash"),
         *("ns", "dbom", "subject", "legacy", "legacy_key"),
     ),
+    # SQLite may give a REAL column back as an integer, which would hash differently.
+    loads={"score": float},
 )
-LOGGED: Final = (logged_tables.describe(EVALUATIONS, kinds=("dbom", "legacy_import"), key="id", first=-1),)
 
 
 _NUMBERED = re.compile(r"(.+)\.([0-9]{1,18})")
@@ -148,21 +149,15 @@ def _record(tx: Tx, draft: Draft, signed: str, keyid: str) -> Evaluation | None:
     )
 
 
-_ADD = sql(
-    "INSERT INTO battles (id, battle_id, timestamp, score, breakdown, raw_result, dbom_hash, ns, dbom, subject, legacy,"
-    " legacy_key, leaf_id, leaf_ver, leaf_salt)"
-    " VALUES (:id, :battle_id, :timestamp, :score, :breakdown, :raw_result, :dbom_hash, :ns, :dbom, :subject, :legacy,"
-    " :legacy_key, :leaf_id, :leaf_ver, :leaf_salt)"
-)
+_ADD = sql(EVALUATIONS.insert())
 
 
 def add(tx: Tx, kind: str, row: dict[str, Any]) -> Evaluation:
     """Write a row with its leaf; `row` has every column but the id."""
     # The id is part of what the leaf commits to, so it is chosen before the row is written.
     whole = {"id": _new_id(tx, row["ns"], row["battle_id"]), **row}
-    mark = leaves.stamp(tx, kind, EVALUATIONS, whole, ns=row["ns"])
-    tx.execute(_ADD, **whole, **mark._asdict(), expect=1)
-    return Evaluation(**by_attribute(whole), leaf_id=mark.leaf_id, leaf_ver=mark.leaf_ver)
+    mark = EVALUATIONS.add(tx, _ADD, whole, kind=kind)
+    return EVALUATIONS.from_columns({**whole, **mark._asdict()})
 
 
 # The id stands in the leaf, so it is known before the row is written. Not one that makes the name of an earlier DBOM
@@ -202,15 +197,16 @@ def _check_free(tx: Tx, ns: str, evaluation_id: str) -> None:
 # --- reading -----------------------------------------------------------------------------------------------------
 
 _LIST = sql(
-    "SELECT id, battle_id, timestamp, score, breakdown, raw_result, dbom_hash, ns, dbom, subject, legacy, legacy_key,"
-    " leaf_id, leaf_ver FROM battles WHERE id < :before AND (CAST(:ns AS TEXT) IS NULL OR ns = :ns)"
-    " AND (CAST(:battle_id AS TEXT) IS NULL OR battle_id = :battle_id)"
-    " AND (CAST(:since AS TEXT) IS NULL OR timestamp >= :since)"
-    " AND (CAST(:until AS TEXT) IS NULL OR timestamp < :until)"
-    " AND (CAST(:low AS DOUBLE PRECISION) IS NULL OR score >= :low)"
-    " AND (CAST(:high AS DOUBLE PRECISION) IS NULL OR score <= :high)"
-    " AND (:imported = -1 OR (legacy IS NOT NULL) = (:imported = 1))"
-    " ORDER BY id DESC LIMIT :limit"
+    EVALUATIONS.select(
+        "WHERE id < :before AND (CAST(:ns AS TEXT) IS NULL OR ns = :ns)"
+        " AND (CAST(:battle_id AS TEXT) IS NULL OR battle_id = :battle_id)"
+        " AND (CAST(:since AS TEXT) IS NULL OR timestamp >= :since)"
+        " AND (CAST(:until AS TEXT) IS NULL OR timestamp < :until)"
+        " AND (CAST(:low AS DOUBLE PRECISION) IS NULL OR score >= :low)"
+        " AND (CAST(:high AS DOUBLE PRECISION) IS NULL OR score <= :high)"
+        " AND (:imported = -1 OR (legacy IS NOT NULL) = (:imported = 1))"
+        " ORDER BY id DESC LIMIT :limit"
+    )
 )
 
 
@@ -231,9 +227,11 @@ def list(
 
     `since` and `until` compare with the evaluation's own timestamp: a date or a time, `until` excluded.
     """
-    rows = tx.all(
+    return EVALUATIONS.page(
+        tx,
         _LIST,
-        before=paging.last_id(cursor),
+        cursor,
+        limit,
         ns=ns,
         battle_id=evaluation_id,
         since=_moment("since", since),
@@ -241,19 +239,14 @@ def list(
         low=min_score,
         high=max_score,
         imported=-1 if imported is None else int(imported),
-        limit=paging.fetch(limit),
     )
-    return paging.page(map(from_row, rows), limit, _sort_key)
-
-
-def _sort_key(evaluation: Evaluation) -> tuple[int]:
-    return (evaluation.id,)
 
 
 _WALK = sql(
-    "SELECT id, battle_id, timestamp, score, breakdown, raw_result, dbom_hash, ns, dbom, subject, legacy, legacy_key,"
-    " leaf_id, leaf_ver FROM battles WHERE id > :after AND ns = :ns"
-    " AND (CAST(:battle_id AS TEXT) IS NULL OR battle_id = :battle_id) ORDER BY id LIMIT :limit"
+    EVALUATIONS.select(
+        "WHERE id > :after AND ns = :ns"
+        " AND (CAST(:battle_id AS TEXT) IS NULL OR battle_id = :battle_id) ORDER BY id LIMIT :limit"
+    )
 )
 
 
@@ -261,8 +254,7 @@ def walk(
     tx: Tx, *, after: int = 0, limit: int, evaluation_id: str | None = None, ns: str = MAIN
 ) -> builtins.list[Evaluation]:
     """Return the next evaluations after a row id, the oldest first: for work that passes over all of them."""
-    rows = tx.all(_WALK, after=after, ns=ns, battle_id=evaluation_id, limit=limit)
-    return [from_row(row) for row in rows]
+    return EVALUATIONS.all(tx, _WALK, after=after, ns=ns, battle_id=evaluation_id, limit=limit)
 
 
 def _moment(name: str, text: str | None) -> str | None:
@@ -273,36 +265,24 @@ def _moment(name: str, text: str | None) -> str | None:
         raise InvalidInputError(f"{name} is a date or a time, as in 2026-01-31T12:00:00Z", **{name: text}) from error
 
 
-_NEWEST = sql(
-    "SELECT id, battle_id, timestamp, score, breakdown, raw_result, dbom_hash, ns, dbom, subject, legacy, legacy_key,"
-    " leaf_id, leaf_ver FROM battles WHERE ns = :ns AND battle_id = :battle_id ORDER BY id DESC LIMIT 1"
-)
-_GET = sql(
-    "SELECT id, battle_id, timestamp, score, breakdown, raw_result, dbom_hash, ns, dbom, subject, legacy, legacy_key,"
-    " leaf_id, leaf_ver FROM battles WHERE ns = :ns AND battle_id = :battle_id AND id = :id"
-)
+_NEWEST = sql(EVALUATIONS.select("WHERE ns = :ns AND battle_id = :battle_id ORDER BY id DESC LIMIT 1"))
+_GET = sql(EVALUATIONS.select("WHERE ns = :ns AND battle_id = :battle_id AND id = :id"))
 
 
 def get(tx: Tx, evaluation_id: str, *, id: int | None = None, ns: str = MAIN) -> Evaluation:
     """Return the newest row of an evaluation, or the one with that row id; NotFoundError if there is none."""
     columns = {"ns": ns, "battle_id": evaluation_id}
-    row = tx.one(_NEWEST, **columns) if id is None else tx.one(_GET, **columns, id=id)
-    if row is None:
+    query = _NEWEST if id is None else _GET
+    evaluation = EVALUATIONS.find(tx, query, **columns, id=id)
+    if evaluation is None:
         raise NotFoundError(f"there is no evaluation {evaluation_id!r}", evaluation_id=evaluation_id, id=id)
-    return from_row(row)
-
-
-def from_row(row: Row) -> Evaluation:
-    """Return an evaluation from its columns."""
-    # SQLite may give a REAL column back as an integer, which would hash differently.
-    id, evaluation_id, timestamp, score, *rest = row
-    return Evaluation(id, evaluation_id, timestamp, None if score is None else float(score), *rest)
+    return evaluation
 
 
 def columns_of(evaluation: Evaluation) -> dict[str, Any]:
     """Return the columns that an evaluation's leaf commits to; the table calls the id `battle_id`."""
     names = {"battle_id": "evaluation_id"}
-    return {column: getattr(evaluation, names.get(column, column)) for column in EVALUATIONS.columns}
+    return {column: getattr(evaluation, names.get(column, column)) for column in EVALUATIONS.projection.columns}
 
 
 def reveal(tx: Tx, evaluation_id: str, *, id: int | None = None, ns: str = MAIN) -> Any:

@@ -7,6 +7,7 @@ Rules:
 - Only durable heads are written; an incomplete line does not count. Each line carries its own digest, because a flipped
   bit must not pass for a fork; a line without one, added by hand, counts as it is. The signature is not checked here:
   the keyring is in the database, which is what this file guards against.
+- Each line says for which database of this home it was kept (`at`): one laid in the place of another is noticed.
 - The largest head of every log stays; of the others, once the file has grown, a thinned selection.
 - Any number of processes may append to it, and thin it, at once.
 """
@@ -37,8 +38,9 @@ _OLDER = 256
 class HeadFile:
     """The head file of one home; any number of threads and processes may use it at once."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, at: str = "") -> None:
         self.path = path
+        self._at = at
         self._lock = threading.Lock()
         self._written = -1e9
         self._waiting = ""
@@ -58,7 +60,8 @@ class HeadFile:
     def _flush(self) -> None:
         if not self._waiting:
             return
-        line = json.dumps({"head": self._waiting, "sha256": sha256_hex(self._waiting.encode())}) + "\n"
+        fields = {"head": self._waiting, "sha256": sha256_hex(self._waiting.encode())}
+        line = json.dumps({**fields, "at": self._at} if self._at else fields) + "\n"
         try:
             folders.make(self.path.parent)
             with self._opened() as file:
@@ -113,6 +116,10 @@ class HeadFile:
         """Return every head in the file, oldest first; damaged lines are left out."""
         return [head for line in self._lines() if (head := _parse(line)) is not None]
 
+    def kept_here(self) -> list[SignedCheckpoint]:
+        """Return the heads kept for this database, oldest first; lines that do not say for which count for any."""
+        return [head for line in self._lines() if (head := _parse(line)) is not None and _at(line) in ("", self._at)]
+
     def unreadable(self) -> int:
         """Return how many lines are no head: torn by a crash or damaged."""
         return sum(line != "" and _parse(line) is None for line in self._lines())
@@ -163,6 +170,10 @@ def _largest(lines: list[str]) -> dict[str, tuple[int, str]]:
         except (ValueError, KeyError, TypeError, AttributeError):
             continue
     return largest
+
+
+def _at(line: str) -> str:
+    return str(json.loads(line).get("at", ""))
 
 
 def _parse(line: str) -> SignedCheckpoint | None:

@@ -3,7 +3,6 @@
 import json
 from typing import Any, Final
 
-from holdproof import paging
 from holdproof.db import Tx, sql
 from holdproof.evidence.tables import IMPORTED, Table, numbered
 from holdproof.model import jsontext
@@ -67,10 +66,4 @@ def list(
     ns: str = MAIN,
 ) -> Page[ImportRecord]:
     """List what was imported row by row, the newest first: its verdict, and the values its row here cannot hold."""
-    before = paging.last_id(cursor)
-    rows = tx.all(_LIST, verdict=verdict, table=table, ns=ns, before=before, limit=paging.fetch(limit))
-    return paging.page(map(IMPORTED_ROWS.from_row, rows), limit, _sort_key)
-
-
-def _sort_key(record: ImportRecord) -> tuple[int]:
-    return (record.id,)
+    return IMPORTED_ROWS.page(tx, _LIST, cursor, limit, verdict=verdict, table=table, ns=ns)

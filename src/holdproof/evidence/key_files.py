@@ -21,7 +21,7 @@ from typing import Final, Protocol
 from holdproof import folders
 from holdproof.content import disk
 from holdproof.crypto import keys
-from holdproof.crypto.keys import ALGS, Alg, PrivateKey, Signer
+from holdproof.crypto.keys import ALGS, Alg, PrivateKey, PublicKey, Signer
 from holdproof.errors import BadKeyError, DiskFullError, HoldproofError, NotFoundError, ReadOnlyError, UnavailableError
 from holdproof.model.keys import Role
 
@@ -220,6 +220,16 @@ class KeyFolder:
 
     def _sync(self) -> None:
         folders.sync(self.folder)
+
+
+def own_keys(keys: Keys) -> list[PublicKey]:
+    """Return the public log keys that a home holds: of a folder also earlier ones, of another place the current one."""
+    if isinstance(keys, KeyFolder):
+        return [key.public for key in keys.every("log")]
+    try:
+        return [keys.load("log").public]
+    except NotFoundError:
+        return []
 
 
 def _mark(status: os.stat_result) -> tuple[int, ...]:

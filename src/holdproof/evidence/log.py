@@ -8,9 +8,11 @@ Rules:
 - Every process notices at its next head that the keyring has changed (`Log.look`): a successor signs from there on, a
   revoked key signs nothing.
 - A log that does not contain a head kept outside the database is never continued as the same log (`continuity`).
+- A running process remembers the newest head it has seen, and signs nothing that does not continue it: a standby that
+  was promoted without the end of the log, or a tail that was cut, would otherwise become a second history.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Final
 
@@ -23,11 +25,11 @@ from holdproof.crypto.tlog_proof import TlogProof
 from holdproof.crypto.vkey import ED25519, VerifierKey
 from holdproof.db import Notes, Tx, sql
 from holdproof.db.sql import sql_postgres, sql_sqlite
-from holdproof.errors import BadKeyError, FormatError, NotFoundError
+from holdproof.errors import BadKeyError, FormatError, HistoryLostError, NotFoundError
 from holdproof.evidence import leaves, restores
 from holdproof.evidence import tree as trees
 from holdproof.evidence.key_files import Keys
-from holdproof.evidence.tree import TreeWriter
+from holdproof.evidence.tree import LogState, TreeWriter
 from holdproof.model.verdicts import Verdict
 
 HEAD: Final = "head"
@@ -74,6 +76,11 @@ class Log:
         """Whether the log continues the heads kept outside the database, as the opening found."""
         self.stop: Callable[[], None] = lambda: None
         """Stops the background sequencer; called before the database closes."""
+        self.on_lost: Callable[[HistoryLostError], None] = lambda _: None
+        """Called before every refusal of a log that does not continue the newest head seen here."""
+        self.familiar = True
+        """Whether this home vouches for the log; the heads of any other are kept only if they were signed here."""
+        self._seen = ""
 
     @property
     def signs(self) -> bool:
@@ -117,16 +124,55 @@ class Log:
             row = tx.one(_BEFORE)
             assert row is not None, "a log is begun when its store is opened"
             *state, keyring = row
+            before = trees.LogState(*state)
+            self.refuse_lost(tx, before)
             if keyring != self._keyring_text:
                 self.look(tx)
                 self._keyring_text = keyring if self._keyring else ""
-            tx.note(HEAD, self._tree_writer.integrate(tx, trees.LogState(*state), fresh, self.sign))
+            tx.note(HEAD, self._tree_writer.integrate(tx, before, fresh, self.sign))
 
     def publish(self, notes: Notes) -> None:
         """After commit: publish the head, which is durable now."""
         for head in notes.get(HEAD, ()):
-            for listener in self.listeners:
-                listener(head)
+            self._seen = head
+            if self.familiar or self.signs:
+                for listener in self.listeners:
+                    listener(head)
+
+    def refuse_lost(self, tx: Tx, now: LogState) -> None:
+        """Raise HistoryLostError if the log does not continue the newest head that this process has seen."""
+        if not self._seen or now.head == self._seen:
+            return
+        seen = checkpoint.parse(self._seen.encode())
+        verdict = continuity(tx, seen)
+        if not verdict.sound:
+            size = seen.checkpoint.size
+            what = f"the log has {now.size} entries and does not continue the head of size {size} that was seen here"
+            error = HistoryLostError(what, verdict=verdict.word, seen=size, size=now.size)
+            self.on_lost(error)
+            raise error
+
+    def observe(self, tx: Tx) -> str | None:
+        """Remember the newest head, whoever signed it, and return it; HistoryLostError as `refuse_lost`.
+
+        None while there is no head that a log key signed.
+        """
+        now = trees.state(tx)
+        if now.head == self._seen:
+            return self._seen
+        self.refuse_lost(tx, now)
+        head = newest_valid_head(tx)
+        # A head that no key signed is not remembered: a forged one would make the true ones look like a fork.
+        if head is not None:
+            self._seen = head
+        return head
+
+    def restored_elsewhere(self, tx: Tx) -> bool:
+        """Whether a restore has moved the log to another origin since, and it continues what was seen here."""
+        if not self._seen:
+            return False
+        seen = checkpoint.parse(self._seen.encode())
+        return seen.checkpoint.origin != trees.state(tx).origin and continuity(tx, seen).sound
 
 
 def _newest(keys: Keys) -> Iterator[Signer]:
@@ -235,19 +281,32 @@ def continuity(tx: Tx, kept_head: SignedCheckpoint) -> Verdict:
     that size, TAMPERED if it is not even intact. A head of another log, or of a history that a restore abandoned,
     proves nothing: VALID.
     """
+    [verdict] = continuities(tx, [kept_head])
+    return verdict
+
+
+def continuities(tx: Tx, kept_heads: Sequence[SignedCheckpoint]) -> list[Verdict]:
+    """Check the same for many heads; each tile is read once."""
     if not trees.exists(tx):
-        return Verdict.VALID
-    then = kept_head.checkpoint
-    counts = relevance(tx, kept_head)
+        return [Verdict.VALID] * len(kept_heads)
+    now = trees.state(tx)
+    root_at = trees.roots(tx)
+    pairs = zip(kept_heads, relevances(tx, kept_heads), strict=True)
+    return [_continuity(head, counts, now, root_at) for head, counts in pairs]
+
+
+def _continuity(
+    kept_head: SignedCheckpoint, counts: Verdict | None, now: LogState, root_at: Callable[[int], bytes]
+) -> Verdict:
     if counts is not Verdict.VALID:
         return counts or Verdict.VALID
-    now = trees.state(tx)
+    then = kept_head.checkpoint
     if then.size > now.size:
         return Verdict.ROLLED_BACK
     try:
-        if trees.root_at(tx, then.size) == then.root:
+        if root_at(then.size) == then.root:
             return Verdict.VALID
-        whole = trees.root_at(tx, now.size) == frontier.from_bytes(now.frontier).root()
+        whole = root_at(now.size) == frontier.from_bytes(now.frontier).root()
     except (NotFoundError, FormatError):
         return Verdict.TAMPERED
     return Verdict.FORKED if whole else Verdict.TAMPERED
@@ -255,9 +314,18 @@ def continuity(tx: Tx, kept_head: SignedCheckpoint) -> Verdict:
 
 def relevance(tx: Tx, kept_head: SignedCheckpoint) -> Verdict | None:
     """Return VALID if a kept head must be one of this tree, None if it proves nothing, ROLLED_BACK by its origin."""
-    then = kept_head.checkpoint
+    [verdict] = relevances(tx, [kept_head])
+    return verdict
+
+
+def relevances(tx: Tx, kept_heads: Sequence[SignedCheckpoint]) -> list[Verdict | None]:
+    """Return the same for many heads."""
     reach = restores.reach(tx)
     store, restored = generation(trees.state(tx).origin)
+    return [_relevance(head.checkpoint, reach, store, restored) for head in kept_heads]
+
+
+def _relevance(then: LogCheckpoint, reach: Mapping[str, int | None], store: str, restored: int) -> Verdict | None:
     if then.origin in reach:
         end = reach[then.origin]
         return Verdict.VALID if end is None or then.size <= end else None

@@ -112,7 +112,7 @@ def describe(
 def _coverage(
     projection: Projection, kinds: tuple[str, ...], columns: tuple[str, ...], further: Columns
 ) -> dict[str, Coverage]:
-    words = " or ".join(f"`{kind}`" for kind in kinds)
+    words = " or ".join(f"`{kind}`" for kind in dict.fromkeys(kinds))
     by_entry = coverage.columns(columns, Cover.ENTRY, f"the row's entry: type {words}, projection `{projection.name}`")
     ties = coverage.columns("leaf_id leaf_ver leaf_salt", Cover.ENTRY, "they lead to the entry, and are in it")
     return {**by_entry, **further, **ties}

@@ -6,12 +6,15 @@ Rules:
 - The first leaf under a new origin is of type `restore`; its row cites the last trusted head (the one restored to) and
   the newest head known of what was given up.
 - Heads of an earlier origin count up to the size at which the log left it; later ones belong to the abandoned history.
+- A row counts only if it agrees with its own entry and with the head it trusts: the entry is the first one after that
+  head, and the tree had that head's root. Otherwise anybody could give up the heads that were kept.
 """
 
 from typing import Final
 
 from holdproof.crypto import checkpoint
 from holdproof.db import Tx, sql
+from holdproof.errors import FormatError, InvalidInputError, NotFoundError
 from holdproof.evidence import leaves, logged_tables, tree
 from holdproof.evidence.leaves import Projection
 from holdproof.model.backup import RestoreRecord
@@ -62,9 +65,35 @@ def history(tx: Tx) -> list[RestoreRecord]:
     return [RestoreRecord(*row) for row in tx.all(_ALL)]
 
 
+_ENTRIES = sql("SELECT r.n, l.idx FROM restores r LEFT JOIN log_leaves l ON l.id = r.leaf_id AND l.ver = 1")
+
+
+def disagreeing(tx: Tx) -> list[RestoreRecord]:
+    """Return the restores that do not agree with their own entry or with the head they trust."""
+    records = history(tx)
+    if not records:
+        return []
+    indexes: dict[int, int | None] = dict(tx.all(_ENTRIES))
+    return [each for each in records if not _agrees(tx, each, indexes[each.n])]
+
+
+def _agrees(tx: Tx, restore: RestoreRecord, index: int | None) -> bool:
+    # On PostgreSQL the entry is in the tree before the record is committed, so it always has an index.
+    if index != restore.size:
+        return False
+    try:
+        trusted = checkpoint.parse(restore.trusted.encode()).checkpoint
+        root = tree.root_at(tx, restore.size)
+    except (FormatError, InvalidInputError, NotFoundError):
+        return False
+    return (trusted.origin, trusted.size, trusted.root) == (restore.previous, restore.size, root)
+
+
 def reach(tx: Tx) -> dict[str, int | None]:
     """Return up to which size the heads of each origin count: where the log left it, None for the current one."""
-    sizes: dict[str, int | None] = {each.previous: each.size for each in history(tx)}
+    forged = {each.n for each in disagreeing(tx)}
+    # A forged restore gives up nothing: all heads of the origin before count.
+    sizes: dict[str, int | None] = {each.previous: None if each.n in forged else each.size for each in history(tx)}
     sizes[tree.state(tx).origin] = None
     return sizes
 

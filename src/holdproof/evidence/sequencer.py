@@ -7,11 +7,12 @@ Rules:
 - It takes every committed pending row, whatever its number: a transaction may commit after one that began later.
 - Moving leaves, sealing tiles, signing the head and deleting the pending rows are one transaction: killed at any
   moment, nothing is lost and nothing stands twice; another process goes on.
-- One at a time: an advisory lock of that transaction elects; a process without it leaves the work to its holder.
+- One at a time: the lock of the log's state row elects; a process without it leaves the work to its holder.
 - A head is published only after that transaction is durable.
 - A process without a log key of the store does not sequence; it notifies those that have one.
 - A failure is logged and retried; it never harms the store.
 - A clean close leaves nothing of this process pending.
+- Each turn looks at the newest head, whoever signed it: this process signs nothing that does not continue it.
 """
 
 import logging
@@ -22,9 +23,9 @@ from typing import Final
 
 from holdproof.db import Database, Notes, Tx
 from holdproof.db.sql import sql_postgres
-from holdproof.errors import ClosedError, ForkedError, HoldproofError
+from holdproof.errors import ClosedError, ForkedError, HistoryLostError, HoldproofError
 from holdproof.evidence import leaves
-from holdproof.evidence.log import HEAD, Log, newest_valid_head
+from holdproof.evidence.log import HEAD, Log
 from holdproof.evidence.tree import TreeWriter, lock
 
 _log = logging.getLogger("holdproof.evidence")
@@ -37,8 +38,8 @@ _NUDGE_S = 0.02
 _LIVELY_S = 5.0
 _CLOSE_S = 10.0
 
-# Of this database and schema: stores side by side on one server do not know of each other.
-_ELECT = sql_postgres("SELECT pg_try_advisory_xact_lock(hashtext('holdproof sequencer'), hashtext(current_schema()))")
+# A row lock, not an advisory one: anybody who is connected to the database could hold that, and the log would stop.
+_ELECT = sql_postgres("SELECT 1 FROM log_state WHERE id = 1 FOR UPDATE SKIP LOCKED")
 # A leaf that is in the tree already can never be moved; it is left for the audit to name, and blocks nobody.
 _MOVE = sql_postgres(
     "WITH taken AS (DELETE FROM log_pending WHERE seq IN (SELECT p.seq FROM log_pending p WHERE NOT EXISTS"
@@ -56,6 +57,7 @@ def sequence(tx: Tx, log: Log, tree_writer: TreeWriter, *, most: int = _MOST) ->
     if tx.one(_ELECT) != (1,):
         return None
     before = lock(tx)
+    log.refuse_lost(tx, before)
     texts = [leaf.encode() for (leaf,) in tx.all(_MOVE, most=most, size=before.size)]
     if texts:
         log.look(tx)  # after the move: a key whose revocation is among these leaves does not sign them
@@ -105,7 +107,7 @@ class Sequencer:
             while self._log.signs and self._turn() is None and time.monotonic() < deadline:
                 time.sleep(0.005)
             # The last head may have been signed by another process; ours must still keep it.
-            if (head := self._database.read(newest_valid_head).result()) is not None:
+            if (head := self._database.read(self._log.observe).result()) is not None:
                 self._log.publish({HEAD: [head]})  # by whomever it was sequenced, it was seen here
         except HoldproofError as error:
             _log.debug("the last leaves were left to the next sequencer: %s", error)
@@ -119,7 +121,7 @@ class Sequencer:
             try:
                 self._look()
                 trouble = 0
-            except (ClosedError, ForkedError):
+            except (ClosedError, ForkedError, HistoryLostError):
                 return
             except Exception as error:  # leaves are safe in log_pending whatever happened, and a retry may succeed
                 trouble = min(trouble + 1, 6)
@@ -141,13 +143,23 @@ class Sequencer:
         rung = self._bell.is_set()
         self._seen = self._database.topics.epoch
         self._bell.clear()
+        if rung and self._log.signs:
+            return self._turn_or_observe()
+        waiting = self._database.read(self._observe).result()
         if not self._log.signs:
             return self._nudge() if rung else None
-        if not rung and self._database.read(lambda tx: tx.one(_WAITING)).result() is None:
-            return None
+        return self._turn_or_observe() if waiting else None
+
+    def _turn_or_observe(self) -> None:
+        """Sequence what is pending; where another process does that, look at the head it signed."""
         if self._turn() is None:
             self._lively_until = time.monotonic() + _LIVELY_S  # its holder may be killed: look again soon
-        return None
+            self._database.read(self._observe).result()
+
+    def _observe(self, tx: Tx) -> bool:
+        """Look at the newest head, which another process may have signed; return whether leaves are pending."""
+        self._log.observe(tx)
+        return tx.one(_WAITING) is not None
 
     def _nudge(self) -> None:
         """Notify processes that can sign, at most every few hundredths of a second."""

@@ -10,11 +10,11 @@ from holdproof.crypto.checkpoint import SignedCheckpoint
 from holdproof.crypto.keys import PublicKey
 from holdproof.db import Database, Migration, Tx, sql
 from holdproof.db.migrate import TOPIC as MIGRATED
-from holdproof.errors import CorruptError, FormatError
+from holdproof.errors import CorruptError, FormatError, HistoryLostError
 from holdproof.evidence import erasures, leaves, logged_tables, tree
 from holdproof.evidence.key_files import Keys
 from holdproof.evidence.leaves import Projection
-from holdproof.evidence.log import HEAD, Log, continuity, generation, log_keys_in_ring, newest_valid_head
+from holdproof.evidence.log import HEAD, Log, continuity, generation, log_keys_in_ring
 from holdproof.evidence.sequencer import Sequencer
 from holdproof.model.verdicts import worst
 
@@ -34,15 +34,19 @@ def start(
     store_id: str,
     listeners: Sequence[Callable[[str], None]],
     heads: Collection[SignedCheckpoint] = (),
+    *,
+    is_familiar: Callable[[Database], bool] = lambda _: True,
 ) -> Log:
     """Register the log's hooks; a new store's first leaves are its log key and its schema.
 
+    `is_familiar` tells whether this home knows the log; it is asked where the home has no key that signs for it.
     If the log does not continue the heads `kept` elsewhere, nothing is written and `continuity` says so. A log that is
     gone altogether is a CorruptError: begun anew under its old name it would be a second history.
     """
     signer = keys.ensure("log")
     origin = f"holdproof/{store_id}"
     log = Log(signer, listeners, keys)
+    log.on_lost = partial(_report_lost, database)
     own_heads = [each.checkpoint for each in heads if generation(each.checkpoint.origin)[0] == origin]
     if own_heads and not database.read(tree.exists).result():
         size = max(each.size for each in own_heads)
@@ -59,7 +63,9 @@ def start(
     database.write(partial(_begin, log=log, key=signer.public, origin=origin), ungated=True).result()
     if not log.signs:
         _log.warning("the log key of this home is not in the store's keyring: this process signs no heads")
-    head = database.read(newest_valid_head).result()
+    head = database.read(log.observe).result()
+    # The head of a strange log is not kept beside those of the one that was here: it would look familiar next time.
+    log.familiar = log.signs or is_familiar(database)
     # The newest head may have been signed by a process that died before it kept it.
     if head is not None and head not in [each.encode().decode() for each in heads]:
         log.publish({HEAD: [head]})
@@ -68,6 +74,11 @@ def start(
         sequencer.start()
         log.stop = sequencer.close
     return log
+
+
+def _report_lost(database: Database, error: HistoryLostError) -> None:
+    for hook in database.hooks.history_lost:
+        hook(error)
 
 
 _UNLOGGED = sql("SELECT name, sha256, applied_at FROM schema_migrations WHERE leaf_id IS NULL ORDER BY name")

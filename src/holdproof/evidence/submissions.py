@@ -10,11 +10,13 @@ Rules:
 import base64
 import json
 import math
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final
 
+from holdproof import validation
 from holdproof.content import encryption
 from holdproof.crypto import dbom
 from holdproof.crypto.canonical import sha256_hex
@@ -28,6 +30,8 @@ from holdproof.store.context import Context
 SEALED: Final = "sealed:"
 _TASKS: Final = ("intent", "task", "task_description", "description")
 _MOST_NUMBERS: Final = 65_536
+# The spaces and the order are part of the format: what is hashed is this text.
+_RAW_JSON: Final = partial(json.dumps, sort_keys=True, allow_nan=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,9 +67,9 @@ def draft(
     """Check the input of a submit, and embed the task unless the caller gave a vector."""
     dbom_files.check_name(evaluation_id, "evaluation_id")
     dbom_files.check_name(ns, "ns")
-    number = _number(score, "score")
+    number = validation.number("score", score)
     text = _text_of(breakdown)
-    raw = _dump(result, "result")
+    raw = validation.to_json("result", result, _RAW_JSON)
     moment = to_text(context.database.clock()) if timestamp is None else timestamp
     vector = to_vector((yield from _embed(context, result, intent)), context.dimensions)
     checked = Draft(evaluation_id, ns, number, text, raw, moment, vector)
@@ -73,34 +77,12 @@ def draft(
     return checked
 
 
-def _dump(value: Any, what: str) -> str:
-    try:
-        return json.dumps(value, sort_keys=True, allow_nan=False)
-    except (TypeError, ValueError, RecursionError) as error:
-        raise InvalidInputError(f"{what} has no JSON: {error}", field=what) from error
-
-
 def _text_of(breakdown: Any) -> str | None:
     """Return the breakdown as text: a text as it is, anything else as JSON."""
-    # Both databases must take it: PostgreSQL refuses NUL, UTF-8 refuses lone surrogates.
-    text = breakdown if isinstance(breakdown, str) or breakdown is None else _dump(breakdown, "breakdown")
-    try:
-        (text or "").encode()
-    except UnicodeEncodeError as error:
-        raise InvalidInputError("breakdown holds a lone surrogate", field="breakdown") from error
-    if text and "\0" in text:
-        raise InvalidInputError("breakdown holds a NUL character", field="breakdown")
-    return text
-
-
-def _number(value: Any, what: str) -> float:
-    try:
-        number = float(value) if isinstance(value, int | float) and not isinstance(value, bool) else math.nan
-    except OverflowError:
-        number = math.nan
-    if not math.isfinite(number):
-        raise InvalidInputError(f"{what} is not a finite number", field=what)
-    return number
+    if breakdown is None:
+        return None
+    text = breakdown if isinstance(breakdown, str) else validation.to_json("breakdown", breakdown, _RAW_JSON)
+    return validation.words("breakdown", text, most=sys.maxsize)
 
 
 def _embed(context: Context, result: Any, intent: Any) -> Work[Any]:
@@ -132,7 +114,7 @@ def to_vector(vector: Any, dimensions: int | None = None) -> tuple[float, ...]:
         raise InvalidInputError(f"intent has {len(numbers)} numbers, not {expected}", field="intent", dim=len(numbers))
     # The common case, all floats, is checked without a Python call per number.
     if {*map(type, numbers)} - {float}:
-        numbers = tuple(_number(number, "intent") for number in numbers)
+        numbers = tuple(validation.number("intent", number) for number in numbers)
     elif not all(map(math.isfinite, numbers)):
         raise InvalidInputError("intent holds NaN or infinity", field="intent")
     return numbers
@@ -142,7 +124,7 @@ def seal(tx: Tx, draft: Draft, subject: str) -> Draft:
     """Return the same draft with everything about its subject inside an encrypted envelope."""
     handle = encryption.label(tx, subject, ns=draft.ns)
     inside = {"breakdown": draft.breakdown, "result": json.loads(draft.raw_result), "v_intent": draft.vector}
-    envelope = encryption.seal_for(tx, handle, _dump(inside, "result").encode())
+    envelope = encryption.seal_for(tx, handle, validation.to_json("result", inside, _RAW_JSON).encode())
     text = SEALED + base64.b64encode(envelope).decode()
     return Draft(draft.evaluation_id, draft.ns, draft.score, None, text, draft.timestamp, (), handle)
 

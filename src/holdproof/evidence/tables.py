@@ -20,10 +20,12 @@ from dataclasses import dataclass, fields
 from operator import attrgetter
 from typing import Any, Final, Generic, TypeVar
 
+from holdproof import paging
 from holdproof.db import Query, Row, Tx, sql
 from holdproof.evidence import leaves, logged_tables
-from holdproof.evidence.leaves import Projection
+from holdproof.evidence.leaves import Projection, Stamp
 from holdproof.model.coverage import Columns
+from holdproof.model.page import Page
 from holdproof.model.value import column_of
 
 T = TypeVar("T")
@@ -31,6 +33,10 @@ T = TypeVar("T")
 IMPORTED: Final = "legacy_import"
 """The leaf type of an imported row: the log saw it arrive, not happen."""
 _LEAF: Final = ("leaf_id", "leaf_ver", "leaf_salt")
+
+
+def _id_of(value: Any) -> tuple[int]:
+    return (value.id,)
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,12 +138,29 @@ class Table(Generic[T]):
         *cells, leaf_id, leaf_ver = row
         return StoredRecord(self.from_row(row), dict(zip(self.columns, cells, strict=True)), leaf_id, leaf_ver)
 
+    # --- reading ---
+
+    def find(self, tx: Tx, query: Query, **params: Any) -> T | None:
+        """Return the value of the only row of a query of this table, or None."""
+        row = tx.one(query, **params)
+        return None if row is None else self.from_row(row)
+
+    def all(self, tx: Tx, query: Query, **params: Any) -> list[T]:
+        """Return the values of every row of a query of this table."""
+        return [*map(self.from_row, tx.fetch(query, params))]
+
+    def page(self, tx: Tx, query: Query, cursor: str | None, limit: int, **params: Any) -> Page[T]:
+        """Return a page of a listing by `id`, the newest first; the query takes `:before` and `:limit` too."""
+        values = self.all(tx, query, **params, before=paging.last_id(cursor), limit=paging.fetch(limit))
+        return paging.page(values, limit, _id_of)
+
     # --- writing ---
 
-    def add(self, tx: Tx, query: Query, row: Mapping[str, Any], *, kind: str | None = None) -> None:
+    def add(self, tx: Tx, query: Query, row: Mapping[str, Any], *, kind: str | None = None) -> Stamp:
         """Write the first version of a record, with its leaf; `row` holds every logged column."""
         mark = leaves.stamp(tx, kind or self.kind, self.projection, row, ns=row["ns"])
         tx.execute(query, **row, leaf_id=mark.leaf_id, leaf_ver=mark.leaf_ver, leaf_salt=mark.leaf_salt, expect=1)
+        return mark
 
     def change(self, tx: Tx, query: Query, record: StoredRecord[T], changes: Mapping[str, Any]) -> T:
         """Write the next version of a record, with its leaf, and return its value.

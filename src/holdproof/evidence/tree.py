@@ -259,7 +259,26 @@ def prove_consistency(tx: Tx, old: int, new: int) -> tuple[bytes, ...]:
 
 def root_at(tx: Tx, size: int) -> bytes:
     """Return the root that the tree had at a size, computed from its tiles."""
+    return roots(tx)(size)
+
+
+def roots(tx: Tx) -> Callable[[int], bytes]:
+    """Return a function from a size to the root that the tree had then; full tiles are read once for all sizes."""
     most = state(tx).size
-    if not 0 <= size <= most:
-        raise InvalidInputError(f"the log of {most} leaves never had the size {size} yet", size=size)
-    return tiles.root_at(size, lambda tile: fetch(tx, tile))
+    full_tiles: dict[tuple[int, int], bytes] = {}
+
+    def hashes(tile: Tile) -> bytes:
+        place = (tile.level, tile.index)
+        if place not in full_tiles:
+            row = tx.one(_TILE, level=tile.level, idx=tile.index)
+            if row is None:  # still open: its width differs from size to size
+                return _loose(tx, tile)
+            (full_tiles[place],) = row
+        return bytes(full_tiles[place][: tile.width * tiles.HASH])
+
+    def root(size: int) -> bytes:
+        if not 0 <= size <= most:
+            raise InvalidInputError(f"the log of {most} leaves never had the size {size} yet", size=size)
+        return tiles.root_at(size, hashes)
+
+    return root

@@ -4,10 +4,11 @@ Rules:
 - A witness's answer is verified under the key that was given for it before it is stored.
 - It gets a consistency proof from the head it cosigned last; where it reports another size (409), from that one.
 - A witness that has cosigned more of this log than there is, or another history, proves a rollback or a fork:
-  ProofError, never a retry.
+  ProofError, never a retry, and an entry in the log (witness_disputes.py).
 - No network call inside a transaction; answers are bounded in time and size, redirects refused.
 """
 
+import logging
 import time
 from dataclasses import asdict, dataclass
 from functools import partial
@@ -24,12 +25,13 @@ from holdproof.db import Call, Read, Tx, Work, Write, ask, sql
 from holdproof.errors import (
     CorruptError,
     FormatError,
+    HoldproofError,
     InvalidInputError,
     NotFoundError,
     ProofError,
     UnreachableError,
 )
-from holdproof.evidence import log, tree
+from holdproof.evidence import log, tree, witness_disputes
 from holdproof.lazy import lazy_module
 from holdproof.model.log import Level
 from holdproof.model.verdicts import Verdict
@@ -39,6 +41,8 @@ if TYPE_CHECKING:
     import httpx
 else:  # loaded at the first request: it costs more than all the rest at start
     httpx = lazy_module("httpx")
+
+_log = logging.getLogger("holdproof.evidence")
 
 _MOST_BYTES: Final = 1 << 20
 _TRIES = 3
@@ -69,6 +73,25 @@ def witness(context: Context, url: str, *, key: str | None = None, timeout_s: fl
         parsed_key = _parse_key(key)
         yield from ask(Write(partial(_register, url=address, key=parsed_key)))
     verifier = yield from ask(Read(partial(_key, url=address)))
+    try:
+        return (yield from _cosign(address, verifier, opens, timeout_s))
+    except ProofError as error:
+        if "disputes" in error.fields:
+            yield from _dispute(error)
+        raise
+
+
+def _dispute(error: ProofError) -> Work[None]:
+    """Record what a witness said; where even that is refused, its error still reaches the caller."""
+    url, verdict, what = (str(error.fields[name]) for name in ("url", "verdict", "disputes"))
+    try:
+        yield from ask(Write(partial(witness_disputes.record, url=url, verdict=verdict, what=what)))
+    except HoldproofError as trouble:
+        _log.error("the answer of the witness %s could not be recorded: %s", url, trouble)
+
+
+def _cosign(address: str, verifier: VerifierKey, opens: Credentials | None, timeout_s: float) -> Work[CosignedHead]:
+    """Have the newest head cosigned; repeated while the witness names another size to prove from."""
     size: int | None = None
     for _ in range(_TRIES):
         request = yield from ask(Read(partial(_request, url=address, size=size)))
@@ -175,7 +198,7 @@ def _other_size(url: str, request: AddCheckpoint, answer: _Reply) -> int:
 
 
 def _rewritten(url: str, verdict: Verdict, what: str) -> ProofError:
-    return ProofError(f"{verdict}: the witness {url} {what}", url=url, verdict=verdict.word)
+    return ProofError(f"{verdict}: the witness {url} {what}", url=url, verdict=verdict.word, disputes=what)
 
 
 _KEEP = sql(
@@ -215,7 +238,8 @@ def level_of(tx: Tx, largest: dict[str, SignedCheckpoint]) -> Level:
     mark = largest.get(state.origin)
     kept_size = mark.checkpoint.size if mark is not None else 0
     name = "WITNESSED" if sizes else "KEPT" if kept_size else "LOCAL"
-    return Level(name, state.size, kept_size, len(sizes), len(rows), max(sizes, default=0))
+    disputed = len({each.url for each in witness_disputes.open_disputes(tx)})
+    return Level(name, state.size, kept_size, len(sizes), len(rows), max(sizes, default=0), disputed)
 
 
 def _is_head_of_tree(tx: Tx, key: str, head: str) -> bool:

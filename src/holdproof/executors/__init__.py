@@ -5,6 +5,8 @@ that answers item by item (`stream`). A `Resource` declares its methods once for
 """
 
 from holdproof.executors.async_executor import AsyncExecutor
+from holdproof.executors.blocks import AsyncClosing, ContextBlock, SyncClosing
+from holdproof.executors.driver import AsyncRunner, SyncRunner
 from holdproof.executors.exposure import OWN_AGENT, OWN_ESCALATION, OWN_FLOW, AgentRule, Exposure, owns
 from holdproof.executors.methods import (
     Awaits,
@@ -23,7 +25,7 @@ from holdproof.executors.methods import (
     with_namespace,
     wrap_methods,
 )
-from holdproof.executors.sync_executor import SyncExecutor, refuse_running_loop
+from holdproof.executors.sync_executor import SyncExecutor
 
 __all__ = [
     "OWN_AGENT",
@@ -32,7 +34,10 @@ __all__ = [
     "AgentRule",
     "Exposure",
     "owns",
+    "AsyncClosing",
     "AsyncExecutor",
+    "AsyncRunner",
+    "ContextBlock",
     "BoundMethod",
     "Executor",
     "Awaits",
@@ -41,11 +46,12 @@ __all__ = [
     "Runs",
     "RunsWith",
     "StreamsWith",
+    "SyncClosing",
     "SyncExecutor",
+    "SyncRunner",
     "Method",
     "Writes",
     "WritesWith",
-    "refuse_running_loop",
     "require_whole_store",
     "unwrap_methods",
     "with_namespace",

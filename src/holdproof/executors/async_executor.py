@@ -1,7 +1,6 @@
 """Run operations for coroutines."""
 
 import asyncio
-import inspect
 from asyncio import get_running_loop
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from concurrent.futures import Future
@@ -9,19 +8,20 @@ from contextlib import aclosing
 from typing import Any, TypeVar
 
 from holdproof.db.database import Database
-from holdproof.db.effects import Call, Effect, Read, Stream, Wait, Work, Write
+from holdproof.db.effects import Call, Effect, Read, Wait, Write
 from holdproof.db.sql import Query
 from holdproof.db.tx import Refused, Row, Tx
 from holdproof.db.worker_pool import SERIALIZABLE
 from holdproof.errors import HoldproofError
-from holdproof.executors.driver import Driver, drive, drive_stream, scan_rows
+from holdproof.executors.database_performer import DatabasePerformer, scan_rows
+from holdproof.executors.driver import AsyncRunner
 from holdproof.executors.loop_delivery import LoopDelivery
 
 S = TypeVar("S")
 T = TypeVar("T")
 
 
-class AsyncExecutor:
+class AsyncExecutor(AsyncRunner):
     """Runs operations for coroutines; one per database serves any number of event loops."""
 
     def __init__(self, database: Database, ns: str | None = None) -> None:
@@ -57,13 +57,13 @@ class AsyncExecutor:
         """Iterate over any number of rows in pages of `:limit` past `:after`; no snapshot is open between pages."""
         return self.stream(scan_rows(query, by=by, after=after, page=page, params=params))
 
-    async def run(self, work: Work[T]) -> T:
-        """Drive work that spans transactions and return its result."""
-        return await drive(work, self.database, self._perform)
+    def performer(self) -> DatabasePerformer:
+        """See AsyncRunner."""
+        return _AsyncPerformer(self)
 
-    def stream(self, work: Stream[T]) -> AsyncGenerator[T, None]:
-        """Drive a stream, as fast as its values are requested."""
-        return drive_stream(work, self.database, self._perform)
+    def call_in_thread(self, fn: Callable[[], T]) -> "asyncio.Future[T]":
+        """Call a function that may block, in one of the running loop's own threads."""
+        return self._delivery().call(fn)
 
     async def open_then(self, opening: Callable[[], S], then: Callable[[S], Awaitable[T]]) -> T:
         """Open something in a thread, since that may block; then await what `then` does with it."""
@@ -87,21 +87,12 @@ class AsyncExecutor:
         loop = get_running_loop()
         return alive.setdefault(loop, LoopDelivery(loop, self.database))
 
-    async def _perform(self, effect: Effect, driver: Driver[Any]) -> Any:
-        match effect:
-            case Write(fn):
-                return await self.write(fn)
-            case Read(fn, long):
-                # Through `read` where possible: subclasses count and refuse operations there.
-                return await (self._delivery().read(fn, inline=False) if long else self.read(fn))
-            case Call(call):
-                result = await (call() if inspect.iscoroutinefunction(call) else self._delivery().call(call))
-                # A plain function may still have returned an awaitable, made in the thread: it runs here.
-                return await result if inspect.isawaitable(result) else result
-            case Wait(topic):
-                return await self._wait(topic, driver.since, driver.wait_s(effect))
+    def read_on_reader(self, fn: Callable[[Tx], T]) -> "asyncio.Future[T]":
+        """Run a reading function on a reader thread, however short it is."""
+        return self._delivery().read(fn, inline=False)
 
-    async def _wait(self, topic: str, since: int, seconds: float) -> bool:
+    async def wait(self, topic: str, since: int, seconds: float) -> bool:
+        """Sleep until the topic is signalled, if it was not since the epoch `since`; return whether it was."""
         loop = get_running_loop()
         woken = asyncio.Event()
 
@@ -118,3 +109,26 @@ class AsyncExecutor:
         finally:
             self.database.topics.unsubscribe(topic, wake)
         return True
+
+
+class _AsyncPerformer(DatabasePerformer):
+    """Awaits the effects of one run."""
+
+    def __init__(self, executor: AsyncExecutor) -> None:
+        super().__init__(executor.database)
+        self._executor = executor
+
+    async def perform(self, effect: Effect) -> Any:
+        """See Performer."""
+        match effect:
+            case Write(fn):
+                self.look()
+                return await self._executor.write(fn)
+            case Read(fn, long):
+                self.look()
+                # Through `read` where possible: subclasses count and refuse operations there.
+                return await (self._executor.read_on_reader(fn) if long else self._executor.read(fn))
+            case Call(call):
+                return await self._executor.call(call)
+            case Wait(topic):
+                return await self._executor.wait(topic, self.since, self.wait_s(effect))

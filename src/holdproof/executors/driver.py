@@ -1,109 +1,204 @@
-"""The part of an executor that sync and async have in common: driving a generator of effects to its end.
+"""The rim of every client: resuming generators of effects, for coroutines and for threads.
 
-`db/effects.py` explains what a generator of effects is. `drive` and `drive_stream` below are the only loops that resume
-one. They are coroutines, and the executor passes in `perform`, an async function that carries out a single effect:
+`db/effects.py` explains what a generator of effects is. The embedded clients run such generators on a database
+(`AsyncExecutor`, `SyncExecutor`), the remote ones over HTTP (`AsyncTransport`, `SyncTransport`); all four are runners
+of this module, and `Run` below is the only loop that resumes a generator. It is written with coroutines:
 
-- `AsyncExecutor.perform` awaits, and the coroutine is awaited by the caller as usual.
-- `SyncExecutor.perform` blocks and never suspends. A coroutine that never suspends runs to its end in one step, so
-  `complete` can execute it without an event loop.
+- For an `AsyncRunner` effects are awaited, and so is the coroutine, as usual.
+- For a `SyncRunner` effects block and never suspend. A coroutine that never suspends runs to its end in one step, so
+  `complete` can execute it without an event loop, and inside of one.
 
-So there is one loop for both, and no generated or hand-kept twin.
+So nothing that spans several effects is written twice; a runner only says how a single effect is carried out.
 """
 
-import random
-from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Generator
-from typing import Any, Generic, Protocol, TypeVar
+import asyncio
+import inspect
+from abc import ABC, abstractmethod
+from collections.abc import AsyncGenerator, Callable, Coroutine, Generator, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextvars import copy_context
+from typing import Any, Generic, TypeVar
 
-from holdproof.db.database import Database
-from holdproof.db.effects import Effect, Give, Read, Stream, Wait, Work, Write, ask
-from holdproof.db.sql import Query
-from holdproof.db.tx import Row, Tx
-from holdproof.model.times import to_micros
+from holdproof.db.effects import Give
+from holdproof.errors import WrongClientError
 
 T = TypeVar("T")
+Effects = Generator[Any, Any, T]
+"""A generator of effects that returns a `T`; which effects there are is between it and its runner."""
 
-# Seconds between two looks while waiting: (first step, longest step). A database that notifies across processes is
-# looked at rarely, since the look is only a safety net there.
-_STEPS_NOTIFIED_S = (1.0, 5.0)
-_STEPS_POLLED_S = (0.005, 1.0)
-_MOST_DOUBLINGS = 10
+_CALL_THREADS = 32
 
 
-class Driver(Generic[T]):
-    """One run of a generator of effects and what must be remembered between its effects."""
+class Performer(ABC):
+    """Carries out the effects of one run; made for each run, so that it may remember things between effects."""
 
-    def __init__(self, work: Work[T] | Stream[Any], database: Database) -> None:
-        self._work: Generator[Any, Any, Any] = work
-        self._database = database
-        self._waits = 0
-        self.since = database.topics.epoch
-        """The epoch of the topics before the last look at the database; a Wait compares with it."""
+    @abstractmethod
+    async def perform(self, effect: Any) -> Any:
+        """Carry out one effect and return its result."""
+
+    async def end(self) -> None:  # noqa: B027 (most leave nothing open)
+        """Release what the effects of the run left open; called once, however the run ended."""
+
+
+class Run(Generic[T]):
+    """One run of a generator of effects."""
+
+    def __init__(self, effects: Effects[T], performer: Performer) -> None:
+        self._effects = effects
+        self._performer = performer
+        # What the generator is resumed with: the outcome of its last effect.
+        self._value: Any = None
+        self._error: BaseException | None = None
         self.result: T | None = None
 
-    def resume(self, value: Any = None, error: BaseException | None = None) -> Any:
-        """Resume the generator with a value or an error; return its next effect, or None when it has returned.
+    async def advance(self) -> Give[Any] | None:
+        """Run to the next value of a stream; None once the generator has returned its `result`.
 
-        Raises what the generator raises.
+        An effect's error is raised inside the generator first; raises what the generator raises.
         """
+        while True:
+            effect = self._resume()
+            if effect is None or isinstance(effect, Give):
+                return effect
+            try:
+                self._value = await self._performer.perform(effect)
+            # Everything, also a cancellation: the generator has `finally` blocks, and may turn one error into another.
+            except BaseException as error:
+                self._error = error
+
+    def _resume(self) -> Any:
+        value = self._value
+        error = self._error
+        self._value = None
+        self._error = None
         try:
-            effect = self._work.throw(error) if error is not None else self._work.send(value)
+            return self._effects.send(value) if error is None else self._effects.throw(error)
         except StopIteration as stop:
             self.result = stop.value
             return None
-        # Taken before the effect is performed: what is notified while it runs must end the next Wait at once.
-        if isinstance(effect, Write | Read):
-            self.since = self._database.topics.epoch
-        return effect
+        finally:
+            # The error's traceback has this frame: without this they would keep each other alive.
+            del error
 
-    def wait_s(self, wait: Wait) -> float:
-        """Return how many seconds to wait at most: a growing step with jitter, cut at the deadline."""
-        first, longest = _STEPS_NOTIFIED_S if self._database.backend.notifies else _STEPS_POLLED_S
-        step = min(longest, first * 2.0 ** min(self._waits, _MOST_DOUBLINGS)) * random.uniform(0.75, 1.25)  # noqa: S311
-        self._waits += 1
-        if wait.until is None:
-            return step
-        return max(0.0, min(step, (to_micros(wait.until) - self._database.clock()) / 1e6))
+    async def end(self) -> None:
+        """Close the generator, which runs its `finally` blocks, and release what its effects left open."""
+        try:
+            self._effects.close()
+        finally:
+            await self._performer.end()
 
 
-class Perform(Protocol):
-    """Carry out one effect and return its result."""
+class CallThreads:
+    """Threads for blocking functions of the caller; they exist from the first call on."""
 
-    def __call__(self, effect: Effect, driver: Driver[Any], /) -> Awaitable[Any]:
-        """See the class."""
-        ...
+    def __init__(self) -> None:
+        self._pool: ThreadPoolExecutor | None = None
 
+    def call(self, fn: Callable[[], T]) -> "asyncio.Future[T]":
+        """Call a function in a thread, with the caller's context variables.
 
-async def drive(work: Work[T], database: Database, perform: Perform) -> T:
-    """Run work to its end and return its result; an effect's error is raised inside the work first."""
-    driver = Driver(work, database)
-    effect = driver.resume()
-    while effect is not None:
-        effect = await _step(effect, driver, perform)
-    return driver.result  # type: ignore[return-value]
+        The loop's default executor is left to the program: it has six threads on two cores.
+        """
+        if self._pool is None:
+            self._pool = ThreadPoolExecutor(_CALL_THREADS, thread_name_prefix="holdproof-call")
+        return asyncio.get_running_loop().run_in_executor(self._pool, copy_context().run, fn)
 
-
-async def drive_stream(work: Stream[T], database: Database, perform: Perform) -> AsyncGenerator[T, None]:
-    """Run a stream, yielding the values it gives; the work is closed when the consumer stops early."""
-    driver: Driver[None] = Driver(work, database)
-    try:
-        effect = driver.resume()
-        while effect is not None:
-            if isinstance(effect, Give):
-                yield effect.value
-                effect = driver.resume()
-            else:
-                effect = await _step(effect, driver, perform)
-    finally:
-        work.close()
+    def close(self) -> None:
+        """Let the threads end when their functions have."""
+        if self._pool is not None:
+            self._pool.shutdown(wait=False)
 
 
-async def _step(effect: Effect, driver: Driver[Any], perform: Perform) -> Any:
-    """Perform an effect and resume the work with its outcome; return the next effect."""
-    try:
-        value = await perform(effect, driver)
-    except BaseException as error:
-        return driver.resume(error=error)
-    return driver.resume(value)
+class AsyncRunner(ABC):
+    """Runs generators of effects for coroutines."""
+
+    @abstractmethod
+    def performer(self) -> Performer:
+        """Return what carries out the effects of one run."""
+
+    @abstractmethod
+    def call_in_thread(self, fn: Callable[[], T]) -> "asyncio.Future[T]":
+        """Call a function that may block."""
+
+    async def run(self, work: Effects[T]) -> T:
+        """Drive work that spans several effects and return its result."""
+        run = Run(work, self.performer())
+        try:
+            await run.advance()
+        finally:
+            await run.end()
+        return run.result  # type: ignore[return-value]
+
+    async def stream(self, work: Effects[None]) -> AsyncGenerator[Any, None]:
+        """Drive a stream, as fast as its values are requested."""
+        run = Run(work, self.performer())
+        try:
+            while (item := await run.advance()) is not None:
+                yield item.value
+        finally:
+            await run.end()
+
+    def check_functions(self, *functions: Callable[..., Any] | None) -> None:  # noqa: B027 (any function will do)
+        """Refuse functions that `call` could not call; here there are none."""
+
+    async def call(self, fn: Callable[[], Any]) -> Any:
+        """Call a function of the caller: await an `async def`, run any other in a thread, since it may block."""
+        result = await (fn() if inspect.iscoroutinefunction(fn) else self.call_in_thread(fn))
+        # A plain function may still have returned an awaitable, made in the thread: it runs here.
+        return await result if inspect.isawaitable(result) else result
+
+
+class SyncRunner(ABC):
+    """Runs generators of effects for threads, also for one that runs an event loop, which waits meanwhile."""
+
+    @abstractmethod
+    def performer(self) -> Performer:
+        """Return what carries out the effects of one run; nothing in it may suspend."""
+
+    def run(self, work: Effects[T]) -> T:
+        """Drive work that spans several effects and return its result."""
+        run = Run(work, self.performer())
+        try:
+            complete(run.advance())
+        finally:
+            complete(run.end())
+        return run.result  # type: ignore[return-value]
+
+    # A plain generator. An async one would be registered with the event loop that runs on this thread, if one does, and
+    # be closed together with it.
+    def stream(self, work: Effects[None]) -> Iterator[Any]:
+        """Drive a stream, as fast as its values are requested."""
+        run = Run(work, self.performer())
+        try:
+            while (item := complete(run.advance())) is not None:
+                yield item.value
+        finally:
+            complete(run.end())
+
+    def check_functions(self, *functions: Callable[..., Any] | None) -> None:
+        """Raise WrongClientError for an `async def`, which the sync clients cannot await.
+
+        They do not run it in a loop of their own either: what it shares with the caller's loop (sessions, locks, tasks)
+        would fail there, or wait forever for a loop that waits for this call.
+        """
+        for fn in functions:
+            if inspect.iscoroutinefunction(fn):
+                raise _wrong_client(fn)
+
+    def call_plain(self, fn: Callable[[], Any]) -> Any:
+        """Call a function of the caller on its own thread; WrongClientError if it returns a coroutine."""
+        result = fn()
+        # Nothing of it has run yet, as nobody awaited it; so there is no need to look at the function beforehand.
+        if inspect.iscoroutine(result):
+            result.close()
+            raise _wrong_client(fn)
+        return result
+
+
+def _wrong_client(fn: Callable[..., Any] | None) -> WrongClientError:
+    name = getattr(inspect.unwrap(getattr(fn, "func", fn)), "__name__", "the function")  # type: ignore[arg-type]
+    text = f"{name} is async, and the sync client cannot await it: pass a plain function, or use the async client"
+    return WrongClientError(text, name=name)
 
 
 def complete(coroutine: Coroutine[Any, Any, T]) -> T:
@@ -113,19 +208,4 @@ def complete(coroutine: Coroutine[Any, Any, T]) -> T:
     except StopIteration as stop:
         result: T = stop.value
         return result
-    raise AssertionError("an effect of a sync executor suspended")
-
-
-def scan_rows(query: Query, *, by: Callable[[Row], Any], after: Any, page: int, params: dict[str, Any]) -> Stream[Row]:
-    """Give every row of a query in pages of `:limit` past `:after`; no snapshot is open between pages."""
-    while True:
-
-        def one_page(tx: Tx, position: Any = after) -> list[Row]:
-            return tx.all(query, after=position, limit=page, **params)
-
-        rows = yield from ask(Read(one_page))
-        for row in rows:
-            yield Give(row)
-        if len(rows) < page:
-            return
-        after = by(rows[-1])
+    raise AssertionError("an effect of a sync runner suspended")

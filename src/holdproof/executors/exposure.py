@@ -56,6 +56,9 @@ class Exposure:
     """The arguments with which a method that writes changes nothing: auditors and read-only tools may call it so."""
     from_caller: tuple[str, ...] = ()
     """Parameters that the server fills with the caller's own fact of that name, whatever was passed."""
+    like: tuple[str, str] | None = None
+    """Of a method of a block: the method of the store, as (resource, method), that does the same outside a block. Its
+    permissions apply, and `**options` are its parameters."""
 
     # --- where it is offered ---
     local: bool = False

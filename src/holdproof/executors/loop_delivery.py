@@ -4,13 +4,12 @@ import asyncio
 import threading
 import time
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
-from contextvars import copy_context
 from typing import Any, TypeVar
 
 from holdproof.db.database import Database
-from holdproof.db.tx import NOTHING, Tx
+from holdproof.db.tx import NOT_RUN, Tx
 from holdproof.db.worker_pool import READS, Job
+from holdproof.executors.driver import CallThreads
 
 T = TypeVar("T")
 
@@ -20,7 +19,6 @@ _YIELD_S = 0.0002
 _MOST_YIELDS = 100
 # Time that inline reads may take in one tick of the loop; more would make other coroutines late.
 _INLINE_BUDGET_S = 0.001
-_CALL_THREADS = 32
 
 
 def raisable(error: BaseException) -> BaseException:
@@ -49,7 +47,7 @@ class LoopDelivery:
         self._yielding = False
         self._inline_budget_s = _INLINE_BUDGET_S
         self._refill_scheduled = False
-        self._threads: ThreadPoolExecutor | None = None
+        self._threads = CallThreads()
 
     def write(self, fn: Callable[[Tx], Any], flags: int) -> "asyncio.Future[Any]":
         """Queue a writing function and return the future of its result."""
@@ -77,7 +75,7 @@ class LoopDelivery:
         except Exception as error:
             future.set_exception(raisable(error))
         else:
-            if result is not NOTHING:
+            if result is not NOT_RUN:
                 future.set_result(result)
         self._inline_budget_s -= time.perf_counter() - began
         if not self._refill_scheduled:
@@ -90,13 +88,12 @@ class LoopDelivery:
         self._refill_scheduled = False
 
     def call(self, fn: Callable[[], T]) -> "asyncio.Future[T]":
-        """Call a function that may block, in one of this loop's own threads, with the caller's context variables.
+        """Call a function that may block, in a thread.
 
-        The loop's default executor is left to the program: it has six threads on two cores.
+        The threads are this loop's own: were they shared, functions that run a loop of their own could take all of
+        them, and wait for ever for one more.
         """
-        if self._threads is None:
-            self._threads = ThreadPoolExecutor(_CALL_THREADS, thread_name_prefix="holdproof-call")
-        return self.loop.run_in_executor(self._threads, copy_context().run, fn)
+        return self._threads.call(fn)
 
     def claim(self, future: "asyncio.Future[Any]") -> bool:
         """See ResultSink."""

@@ -24,6 +24,7 @@ from holdproof.db.effects import Stream, Work
 from holdproof.db.tx import Refused, Tx
 from holdproof.errors import HoldproofError, NamespaceError
 from holdproof.executors.async_executor import AsyncExecutor
+from holdproof.executors.driver import SyncRunner
 from holdproof.executors.exposure import Exposure
 from holdproof.executors.sync_executor import SyncExecutor
 
@@ -72,16 +73,26 @@ class Method(ABC, Generic[P, T]):
     """A declared operation; bound to a store it looks like the operation without its hidden first parameters.
 
     One that `reads` changes nothing; one that gives a `secret` is answered once, and its answer is stored nowhere.
-    All other keywords are the facts of `Exposure`.
+    `calls` names parameters that are functions, which the executor calls. All other keywords are the facts of
+    `Exposure`.
     """
 
     hidden = 0
     """How many parameters of the function are not the caller's: the transaction, or what the resource holds."""
 
-    def __init__(self, fn: Callable[..., Any], *, reads: bool = False, secret: bool = False, **exposure: Any) -> None:
+    def __init__(
+        self,
+        fn: Callable[..., Any],
+        *,
+        reads: bool = False,
+        secret: bool = False,
+        calls: tuple[str, ...] = (),
+        **exposure: Any,
+    ) -> None:
         self.fn = fn
         self.reads = reads
         self.secret = secret
+        self.calls = calls
         self.exposure = Exposure(**exposure)
 
     def __set_name__(self, owner: type, name: str) -> None:
@@ -111,6 +122,29 @@ class Method(ABC, Generic[P, T]):
         # At each call: the caller may pass the namespace itself, and is refused if it is another.
         return lambda *args, **kwargs: fn(*args, **with_namespace(resource._executor, kwargs))
 
+    def checked(self, resource: Any, call: Callable[..., Any]) -> Callable[..., Any]:
+        """The call, which refuses functions that its executor could never call before anything has begun.
+
+        A compensation, for one, would else be refused when its step has to be undone.
+        """
+        if not self.calls or not isinstance(resource._executor, SyncRunner):
+            return call
+        executor = resource._executor
+        signature = _visible_signature(self)
+
+        def check(*args: Any, **kwargs: Any) -> Any:
+            arguments = signature.bind(*args, **kwargs).arguments
+            executor.check_functions(*(arguments.get(name) for name in self.calls))
+            return call(*args, **kwargs)
+
+        return check
+
+
+def _visible_signature(method: Method[Any, Any]) -> inspect.Signature:
+    """The signature of the operation without its hidden first parameters."""
+    signature = inspect.signature(method.fn)
+    return signature.replace(parameters=list(signature.parameters.values())[method.hidden :])
+
 
 def _refuse(ns: str, *_: Any, **__: Any) -> Any:
     raise NamespaceError(f"this concerns the whole store, which is open for the namespace {ns} only", ns=ns)
@@ -131,28 +165,27 @@ class BoundMethod(partial[Any]):
     def __new__(cls, method: Method[Any, Any], call: Callable[..., Any]) -> "BoundMethod":
         """Bind a declared method to the call that runs it on a store."""
         bound = super().__new__(cls, call)
-        bound._fn = method.fn
-        bound._hidden = method.hidden
+        bound._method = method
         bound.reads = method.reads
         return bound
 
-    _fn: Callable[..., Any]
-    _hidden: int
+    _method: Any  # a Method; as a descriptor, its type would be that of what it gives on a resource
     reads: bool
 
     # Computed when they are asked for: methods are bound on the way to a call, which needs none of these.
     @property
     def __signature__(self) -> inspect.Signature:
-        signature = inspect.signature(self._fn)
-        return signature.replace(parameters=list(signature.parameters.values())[self._hidden :])
+        return _visible_signature(self._method)
 
     @property
     def __name__(self) -> str:
-        return self._fn.__name__
+        name: str = self._method.fn.__name__
+        return name
 
     @property
     def __doc__(self) -> str | None:  # type: ignore[override]
-        return self._fn.__doc__
+        text: str | None = self._method.fn.__doc__
+        return text
 
 
 class Writes(Method[P, T]):
@@ -222,7 +255,7 @@ class Runs(Method[P, T]):
         """Return a function whose every call drives the work to its end."""
         fn = self.scoped(resource)
         run = resource._executor.run
-        return lambda *args, **kwargs: run(fn(*args, **kwargs))
+        return self.checked(resource, lambda *args, **kwargs: run(fn(*args, **kwargs)))
 
 
 class Awaits(Method[P, T]):
@@ -252,7 +285,7 @@ class RunsWith(Method[P, T]):
         """Return a function whose every call drives the work to its end."""
         fn = self.scoped(resource)
         run = resource._executor.run
-        return lambda *args, **kwargs: run(fn(resource.held, *args, **kwargs))
+        return self.checked(resource, lambda *args, **kwargs: run(fn(resource.held, *args, **kwargs)))
 
 
 MethodWrapper = Callable[[str, Callable[..., Any]], Callable[..., Any]]

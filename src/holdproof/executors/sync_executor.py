@@ -1,29 +1,35 @@
 """Run operations for threads."""
 
 import asyncio
-import inspect
 import threading
+import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from typing import Any, NoReturn, TypeVar
 
 from holdproof.db.database import Database
-from holdproof.db.effects import Call, Effect, Read, Stream, Wait, Work, Write
+from holdproof.db.effects import Call, Effect, Read, Wait, Write
 from holdproof.db.sql import Query
-from holdproof.db.tx import NOTHING, Refused, Row, Tx
+from holdproof.db.tx import NOT_RUN, Refused, Row, Tx
 from holdproof.db.worker_pool import WorkerPool
-from holdproof.errors import HoldproofError, InvalidInputError, NestedCallError, RunningLoopError
-from holdproof.executors.driver import Driver, complete, drive, drive_stream, scan_rows
+from holdproof.errors import HoldproofError, NestedCallError
+from holdproof.executors.database_performer import DatabasePerformer, scan_rows
+from holdproof.executors.driver import SyncRunner
 
 S = TypeVar("S")
 T = TypeVar("T")
 
 _INLINE_READ_S = 0.02
 """How long a read may take on the caller's thread before a reader thread takes it over."""
+_CANCEL_CHECK_S = 0.2
+"""How often a wait inside a task looks whether the task was cancelled."""
 
 
-class SyncExecutor:
-    """Runs operations for threads; refuses to block a running event loop."""
+class SyncExecutor(SyncRunner):
+    """Runs operations for threads: the store's own threads do the work, and the caller's waits.
+
+    It may run an event loop, as in a notebook: nothing that a call waits for needs that loop.
+    """
 
     def __init__(self, database: Database, ns: str | None = None) -> None:
         self.database = database
@@ -31,21 +37,20 @@ class SyncExecutor:
 
     def write(self, fn: Callable[[Tx], T | Refused], *, serializable: bool = False) -> T:
         """Run a function of a transaction; returns once its work is durable."""
-        refuse_running_loop()
         _refuse_nested(self.database.backend.writer)
         future: Future[Any] = self.database.write(fn, serializable=serializable)
         return future.result()  # type: ignore[no-any-return]
 
     def read(self, fn: Callable[[Tx], T]) -> T:
         """Run a reading function on a snapshot that includes everything acknowledged before this call."""
-        refuse_running_loop()
         # Most reads are short: on this thread they cost no switch to another.
         result = self.database.peek(fn, _INLINE_READ_S)
-        if result is not NOTHING:
+        if result is not NOT_RUN:
             return result
-        return self._read_on_reader(fn)
+        return self.read_on_reader(fn)
 
-    def _read_on_reader(self, fn: Callable[[Tx], T]) -> T:
+    def read_on_reader(self, fn: Callable[[Tx], T]) -> T:
+        """Run a reading function on a reader thread, however short it is."""
         _refuse_nested(self.database.backend.reader)
         return self.database.read(fn).result()
 
@@ -55,11 +60,10 @@ class SyncExecutor:
 
     def start_once(self, fn: Callable[[Tx], T]) -> "Future[T]":
         """Start a writing function that is never re-run and may be fed from outside; pass the future to `wait_for`."""
-        refuse_running_loop()
         return self.database.write(fn, once=True)
 
     def wait_for(self, future: "Future[T]") -> T:
-        """Block until another thread has completed the future and return its result."""
+        """ContextBlock until another thread has completed the future and return its result."""
         return future.result()
 
     def scan(
@@ -68,74 +72,77 @@ class SyncExecutor:
         """Iterate over any number of rows in pages of `:limit` past `:after`; no snapshot is open between pages."""
         return self.stream(scan_rows(query, by=by, after=after, page=page, params=params))
 
-    def run(self, work: Work[T]) -> T:
-        """Drive work that spans transactions and return its result."""
-        refuse_running_loop()
-        return complete(drive(work, self.database, self._perform))
-
-    def stream(self, work: Stream[T]) -> Iterator[T]:
-        """Drive a stream, as fast as its values are requested."""
-        refuse_running_loop()
-        values = drive_stream(work, self.database, self._perform)
-        try:
-            while True:
-                try:
-                    value = complete(values.__anext__())
-                except StopAsyncIteration:
-                    return
-                yield value
-        finally:
-            # Also when the consumer stops early: the work must run its `finally` blocks now.
-            complete(values.aclose())
+    def performer(self) -> DatabasePerformer:
+        """See SyncRunner."""
+        return _SyncPerformer(self)
 
     def open_then(self, opening: Callable[[], S], then: Callable[[S], T]) -> T:
         """Open something; then return what `then` does with it."""
-        refuse_running_loop()
         return then(opening())
 
     def open_then_stream(self, opening: Callable[[], S], then: Callable[[S], Iterator[T]]) -> Iterator[T]:
         """Open something; then yield the values of the stream that `then` makes of it."""
-        refuse_running_loop()
         yield from then(opening())
 
-    async def _perform(self, effect: Effect, driver: Driver[Any]) -> Any:
-        """Carry out one effect; `async` only in form: nothing here suspends (see driver.py)."""
-        match effect:
-            case Write(fn):
-                return self.write(fn)
-            case Read(fn, long):
-                return self._read_on_reader(fn) if long else self.read(fn)
-            case Call(call):
-                result = call()
-                if inspect.iscoroutine(result):
-                    result.close()
-                    raise InvalidInputError("the sync client cannot run an async function; pass a plain one")
-                return result
-            case Wait(topic):
-                return self._wait(topic, driver.since, driver.wait_s(effect))
-
-    def _wait(self, topic: str, since: int, seconds: float) -> bool:
+    def wait(self, topic: str, since: int, seconds: float) -> bool:
+        """Sleep until the topic is signalled, if it was not since the epoch `since`; return whether it was."""
         woken = threading.Event()
         if not self.database.topics.subscribe(topic, since, woken.set):
             return True
         try:
-            return woken.wait(seconds)
+            return _wait_cancellable(woken, seconds)
         finally:
             self.database.topics.unsubscribe(topic, woken.set)
+
+
+class _SyncPerformer(DatabasePerformer):
+    """Blocks on the effects of one run."""
+
+    def __init__(self, executor: SyncExecutor) -> None:
+        super().__init__(executor.database)
+        self._executor = executor
+
+    async def perform(self, effect: Effect) -> Any:
+        """See Performer; `async` only in form: nothing here suspends (see driver.py)."""
+        match effect:
+            case Write(fn):
+                self.look()
+                return self._executor.write(fn)
+            case Read(fn, long):
+                self.look()
+                return self._executor.read_on_reader(fn) if long else self._executor.read(fn)
+            case Call(call):
+                return self._executor.call_plain(call)
+            case Wait(topic):
+                return self._executor.wait(topic, self.since, self.wait_s(effect))
+
+
+def _wait_cancellable(woken: threading.Event, seconds: float) -> bool:
+    """Wait for the event; return whether it came. CancelledError if the task that waits is cancelled meanwhile.
+
+    `asyncio.run` turns the first Ctrl-C into a cancellation of its task, which a thread that blocks would never hear.
+    """
+    task = _current_task()
+    if task is None:
+        return woken.wait(seconds)
+    end = time.monotonic() + seconds
+    while not woken.wait(max(0.0, min(_CANCEL_CHECK_S, end - time.monotonic()))):
+        # Requested, and not delivered yet. `cancelling()` also counts those that the task is already cleaning up after.
+        if getattr(task, "_must_cancel", False):
+            raise asyncio.CancelledError
+        if time.monotonic() >= end:
+            return False
+    return True
+
+
+def _current_task() -> "asyncio.Task[Any] | None":
+    try:
+        return asyncio.current_task()
+    except RuntimeError:  # the usual case: this thread runs no loop
+        return None
 
 
 def _refuse_nested(pool: WorkerPool) -> None:
     """Raise NestedCallError on a worker's own thread, which would wait for itself forever."""
     if threading.get_ident() in pool.thread_ids:
         raise NestedCallError("the store was called inside a function of one of its own transactions; use its tx")
-
-
-def refuse_running_loop() -> None:
-    """Raise RunningLoopError inside a running event loop, which a sync call would freeze."""
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:  # the usual case: this thread runs no loop
-        return
-    raise RunningLoopError(
-        "the sync client was called inside a running event loop, which it would block; use holdproof.open and await"
-    )

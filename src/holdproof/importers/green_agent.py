@@ -261,7 +261,7 @@ def _complete(tx: Tx, plan: BattlePlan, battle_id: str, id: int, ns: str) -> boo
     row = evaluations.columns_of(battle)
     row |= {"dbom": plan.bom.data.decode(), "legacy": _legacy_json(plan)}
     mark = leaves.stamp(
-        tx, "legacy_import", EVALUATIONS, row, leaf_id=battle.leaf_id, leaf_ver=battle.leaf_ver + 1, ns=ns
+        tx, "legacy_import", EVALUATIONS.projection, row, leaf_id=battle.leaf_id, leaf_ver=battle.leaf_ver + 1, ns=ns
     )
     changed = {"dbom": row["dbom"], "legacy": row["legacy"], "leaf_ver": mark.leaf_ver, "leaf_salt": mark.leaf_salt}
     tx.execute(_COMPLETE, id=battle.id, seen=battle.leaf_ver, **changed, expect=1)

@@ -27,17 +27,24 @@ class Manifest:
     size: int
     root: str
     head: str
-    migrations: Mapping[str, str]
+    migrations: Mapping[str, Mapping[str, str]]
+    """By space: name and digest of each."""
     keys: bool
     sealed: int
     files: Mapping[str, Entry]
-    tables: Mapping[str, list[str]] = field(default_factory=dict)
-    sequences: Mapping[str, int] = field(default_factory=dict)
+    tables: Mapping[str, Mapping[str, list[list[str]]]] = field(default_factory=dict)
+    """By space and table: name and type of each column; only of a server."""
+    sequences: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    outside: list[str] = field(default_factory=list)
+    """What belongs to the store and is not in the backup: a bucket, another server, another folder."""
 
 
 @dataclass(frozen=True, slots=True)
 class Backup(Value):
-    """A backup on disk; `trust` says against what its signature was checked."""
+    """A backup on disk.
+
+    `trust` says against what its signature was checked, `outside` what belongs to the store and is not in it.
+    """
 
     path: str
     store_id: str
@@ -51,6 +58,7 @@ class Backup(Value):
     sealed: int
     signer: str
     trust: str
+    outside: list[str] = field(default_factory=list)
 
     def to_dict(self) -> dict[str, Any]:
         """The backup as every client prints it."""
@@ -73,7 +81,7 @@ class RestoreRecord:
 
 @dataclass(frozen=True, slots=True)
 class Restored:
-    """What a restore did, or with `dry_run` would do."""
+    """What a restore did, or with `dry_run` would do; `outside` is what the backup does not hold of the store."""
 
     source: str
     store_id: str
@@ -85,6 +93,7 @@ class Restored:
     erasures: int
     keyless: int
     dry_run: bool
+    outside: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
 
     def to_dict(self) -> dict[str, Any]:

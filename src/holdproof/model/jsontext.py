@@ -20,6 +20,32 @@ def encoder(*, ascii: bool) -> Callable[[Any], str]:
     return lambda value: "".join(encode(value, 0))
 
 
+_PLAIN = encoder(ascii=False)
+_ESCAPED = encoder(ascii=True)
+
+
+def readable(value: Any) -> str:
+    """Encode a value as JSON that people can read; a lone surrogate, which no database stores, is written escaped."""
+    text = _PLAIN(value)
+    # Most texts are: then there is no surrogate to look for.
+    if text.isascii():
+        return text
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return _ESCAPED(value)
+    return text
+
+
+def load_object(text: str | None) -> dict[str, Any]:
+    """Return the mapping in a column; another value, left there by another program, becomes `{"text": value}`."""
+    try:
+        value = json.loads(text or "{}")
+    except ValueError:
+        value = text
+    return value if isinstance(value, dict) else {"text": value}
+
+
 def load(text: str | None) -> Any:
     """Return the value of a JSON column; None for NULL."""
     return None if text is None else json.loads(text)

@@ -46,7 +46,10 @@ class Audited:
 
 @dataclass(frozen=True, slots=True)
 class Level:
-    """Who else could tell if the log were rewritten: nobody (LOCAL), the state folder (KEPT), witnesses."""
+    """Who else could tell if the log were rewritten: nobody (LOCAL), the state folder (KEPT), witnesses.
+
+    A witness that contradicts the log makes it DISPUTED, whatever the others say.
+    """
 
     name: str
     size: int
@@ -55,10 +58,14 @@ class Level:
     witnessed: int = 0
     witnesses: int = 0
     witnessed_size: int = 0
+    disputed: int = 0
+    """How many witnesses say that this log is rolled back or forked."""
 
     @property
     def text(self) -> str:
-        """The level on one line: `WITNESSED 2/3`."""
+        """The level on one line: `WITNESSED 2/3`, `DISPUTED 1/3`."""
+        if self.disputed:
+            return f"DISPUTED {self.disputed}/{self.witnesses}"
         return f"{self.name} {self.witnessed}/{self.witnesses}" if self.witnesses else self.name
 
     def __str__(self) -> str:

@@ -51,3 +51,14 @@ class Migrated:
     def to_dict(self) -> dict[str, Any]:
         """The outcome as every client prints it."""
         return asdict(self)
+
+
+@dataclass(frozen=True, slots=True)
+class Resealed:
+    """How many pages of each database file got their checksum anew."""
+
+    pages: dict[str, int]
+
+    def to_dict(self) -> dict[str, Any]:
+        """The outcome as every client prints it."""
+        return asdict(self)

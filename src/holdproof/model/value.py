@@ -1,6 +1,5 @@
 """What all frozen values share."""
 
-from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any, Final
 
@@ -11,17 +10,11 @@ _COLUMNS: Final = {
     "parent_flow_id": "dfid_parent",
     "evaluation_id": "battle_id",
 }
-_ATTRIBUTES: Final = {column: attribute for attribute, column in _COLUMNS.items()}
 
 
 def column_of(attribute: str) -> str:
     """Return the column that an attribute of a value is stored in."""
     return _COLUMNS.get(attribute, attribute)
-
-
-def by_attribute(row: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a row keyed by column as the keyword arguments of its value."""
-    return {_ATTRIBUTES.get(column, column): value for column, value in row.items()}
 
 
 class Value:

@@ -10,7 +10,7 @@ from holdproof.model.verdicts import Verdict
 class Finding:
     """One thing that is not as it should be: where, what, and what to do about it.
 
-    `outside` is what services store: it counts like any other, but does not lock the kernel.
+    `outside` is what services store or a witness says: it counts like any other, but does not lock the kernel.
     """
 
     verdict: Verdict
@@ -87,6 +87,8 @@ class BundleReport:
     trusted: bool = False
     head: dict[str, Any] = field(default_factory=dict)
     findings: list[Finding] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    """What the reader must know beside the verdict: what no bundle proves, and a page that is not the usual one."""
 
     def to_dict(self) -> dict[str, Any]:
         """The outcome as every client prints it."""

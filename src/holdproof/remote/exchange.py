@@ -1,21 +1,25 @@
-"""What a call over the wire does, for the sync and the async client: a generator of requests, lines and callbacks.
+"""What a call over the wire does, for the sync and the async client: a generator of effects (db/effects.py).
 
-Two drivers perform it (transport.py). The lines are those of server/exchange.py.
+Its effects are requests and lines, `Call` for functions of the caller, and `Give` for the values of a stream;
+transport.py carries them out. The lines are those of server/exchange.py.
 """
 
 from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass
-from typing import Any, Final, Generic, TypeVar
+from functools import partial
+from typing import Any, Final, TypeVar
 
 from holdproof import validation
 from holdproof.api import problems, wire
 from holdproof.api.catalogue import MethodSpec
+from holdproof.db.effects import Call, Give
 from holdproof.errors import ConnectionLostError, InvalidInputError, OutcomeUnknownError, RemoteError
 
 T = TypeVar("T")
 Functions = Mapping[str, Callable[..., Any]]
 """Functions of the caller, by the name the server calls them."""
 Loads = Callable[[Any], Any]
+Check = Callable[..., None]
 LAST: Final = frozenset({"done", "raised", "failed"})
 """What the last line of an answer says."""
 
@@ -36,31 +40,22 @@ class ReadLine:
     """The next line of the answer."""
 
 
-@dataclass(frozen=True, slots=True)
-class Local:
-    """Call a function of the caller."""
-
-    fn: Callable[..., Any]
-    args: list[Any]
-    kwargs: dict[str, Any]
+Exchange = Generator[Send | ReadLine | Call[Any] | Give[Any], Any, T]
 
 
-@dataclass(frozen=True, slots=True)
-class StreamItem(Generic[T]):
-    """Hand one of many answers to the caller."""
+def call(
+    entry: MethodSpec, args: tuple[Any, ...], kwargs: dict[str, Any], check: Check, *, block: str | None = None
+) -> Exchange[Any]:
+    """Call a method with the caller's arguments: one of a resource, or one of an open block.
 
-    value: T
-
-
-Act = Send | ReadLine | Local | StreamItem[Any]
-Exchange = Generator[Act, Any, T]
-
-
-def call(entry: MethodSpec, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Exchange[Any]:
-    """Call a method with the caller's arguments."""
+    `check` refuses functions that this client could not call when the server asks for it.
+    """
     body, functions = _body(entry, entry.signature.bind(*args, **kwargs).arguments)
-    lines = entry.streams or bool(functions)
-    answer = yield Send(f"/v1/{entry.resource}/{entry.method}", body, lines, entry.reads)
+    check(*functions.values())
+    # Inside a block every answer comes line by line: it may call back, and it may wait for a person.
+    lines = entry.streams or bool(functions) or block is not None
+    path = f"/v1/{entry.resource}/{entry.method}" if block is None else f"/v1/blocks/{block}/{entry.method}"
+    answer = yield Send(path, body, lines, entry.reads)
     if lines:
         return (yield from converse(functions, _loading(entry), reads=entry.reads))
     return answer if isinstance(answer, bytes) else entry.answer.load(answer, "")
@@ -101,7 +96,7 @@ def converse(functions: Functions, load: Loads, *, reads: bool = False) -> Excha
         if "progress" in line:
             functions["progress"](*wire.shape(Any).load(line["progress"], "progress"))
         elif "give" in line:
-            yield StreamItem(load(line["give"]))
+            yield Give(load(line["give"]))
         elif "call" in line:
             yield from _called(functions, line["call"], raised)
         elif "done" in line:
@@ -119,7 +114,7 @@ def _called(functions: Functions, request: Mapping[str, Any], raised: dict[str, 
     args = anything.load(request["args"], "args")
     kwargs = anything.load(request.get("kwargs", {}), "kwargs")
     try:
-        value = yield Local(functions[request["fn"]], args, kwargs)
+        value = yield Call(partial(functions[request["fn"]], *args, **kwargs))
     except Exception as error:
         # Kept until the server says which failure ended the call: it may have handled this one.
         raised[request["id"]] = error

@@ -5,15 +5,17 @@ The rules are those of an open store (api/flow_functions.py, runtime/functions.p
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Generic
 
 from holdproof import validation
 from holdproof.api import wire
 from holdproof.api.flow_functions import FlowFunction, enlist
+from holdproof.db.effects import Call
 from holdproof.model.flows import Flow, Recovery, Rerun
 from holdproof.model.namespaces import MAIN
-from holdproof.remote.exchange import Exchange, Local, Send
-from holdproof.remote.remote_contexts import FLOW, Inside, Wire
+from holdproof.remote.exchange import Exchange, Send
+from holdproof.remote.remote_contexts import Inside, Wire
 from holdproof.remote.transport import AsyncTransport
 from holdproof.runtime import calls
 from holdproof.runtime.calls import FunctionCall
@@ -36,10 +38,10 @@ def _decide(wired: Any, of: RemoteFunction, called: FunctionCall, opening: Mappi
 
 def _conduct(wired: Any, of: RemoteFunction, opened: dict[str, Any], called: FunctionCall) -> Exchange[Any]:
     """Run the function in a leased flow, and end the flow as it ends."""
-    inside: Inside[Any] = Inside(wired, opened, FLOW)
+    inside: Inside[Any] = Inside(wired, opened, "flow")
     args, kwargs = calls.arguments(called)
     try:
-        result = yield Local(of.fn, [inside, *args], kwargs)
+        result = yield Call(partial(of.fn, inside, *args, **kwargs))
     except Exception as error:
         yield from inside.leave(error)
         raise

@@ -7,14 +7,15 @@ as in one process, the functions that undo being called here too.
 from collections.abc import Callable
 from contextvars import ContextVar
 from functools import partial
-from types import TracebackType
+from inspect import Signature
 from typing import Any, Final, Generic, TypeVar
 
 from holdproof import validation
 from holdproof.api import problems, wire
+from holdproof.api.catalogue import BlockName, MethodSpec, block_methods
 from holdproof.errors import HoldproofError, InvalidInputError
-from holdproof.model.coordination import Escalation, Lock
-from holdproof.remote.exchange import Exchange, Loads, Send, converse
+from holdproof.executors import ContextBlock
+from holdproof.remote.exchange import Exchange, Send, call, converse
 from holdproof.remote.transport import AsyncTransport, SyncTransport
 
 Wire = TypeVar("Wire", bound=AsyncTransport | SyncTransport, covariant=True)  # noqa: PLC0105
@@ -27,31 +28,35 @@ def _anything(value: Any) -> Any:
     return wire.shape(Any).load(value, "")
 
 
-def _loads(kind: Any) -> Loads:
-    return lambda value: wire.shape(kind).load(value, "")
+class RemoteMethod(Generic[Wire]):
+    """A method that is called over the wire: one of a resource, or one of an open block."""
 
+    def __init__(self, wired: Wire, entry: MethodSpec, block: str | None = None) -> None:
+        self._wire = wired
+        self._entry = entry
+        self._block = block
 
-FLOW: Final[dict[str, Loads]] = {
-    "lock": _loads(tuple[Lock, ...]),
-    "approve": _loads(Escalation),
-    "heartbeat": _loads(None),
-}
-"""The methods of a leased flow beside `step`, and how their answers are read."""
-TRANSACTION: Final[dict[str, Loads]] = {
-    **dict.fromkeys(("execute", "executemany"), _loads(int)),
-    "fetch_all": _loads(list[dict[str, Any]]),
-    "fetch_one": _loads(dict[str, Any] | None),
-}
-"""The same of a transaction."""
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Run the method on the server."""
+        perform = self._wire.stream if self._entry.streams else self._wire.run
+        return perform(call(self._entry, args, kwargs, self._wire.check_functions, block=self._block))
+
+    @property
+    def __signature__(self) -> Signature:
+        return self._entry.signature
+
+    @property
+    def __doc__(self) -> str:  # type: ignore[override]
+        return self._entry.summary
 
 
 class Inside(Generic[Wire]):
     """What a block offers while it is open: its methods, and for a flow its id."""
 
-    def __init__(self, wired: Wire, opened: dict[str, Any], answers: dict[str, Loads]) -> None:
+    def __init__(self, wired: Wire, opened: dict[str, Any], block: BlockName) -> None:
         self._wire = wired
-        self._block = opened["block"]
-        self._answers = answers
+        self._block: str = opened["block"]
+        self._methods = block_methods(block)
         self.flow_id: str | None = opened["flow_id"]
         self.undoing: dict[str, Callable[..., Any]] = {}
 
@@ -71,6 +76,7 @@ class Inside(Generic[Wire]):
     def _step(
         self, name: str, fn: Callable[[], Any], compensate: Callable[[Any], Any] | None, on_unknown: str
     ) -> Exchange[Any]:
+        self._wire.check_functions(fn, compensate)
         # A context variable and not a flag: other tasks may use the same block at the same time.
         outside = _INSIDE.get()
         if self._block in outside:
@@ -87,23 +93,13 @@ class Inside(Generic[Wire]):
         finally:
             _INSIDE.set(outside)
 
-    def __getattr__(self, method: str) -> Callable[..., Any]:
+    def __getattr__(self, method: str) -> RemoteMethod[Wire]:
         """Return another method of the block."""
-        if method not in self._answers:
+        # copy and pickle probe for dunder names, also before there are methods to look in.
+        entry = None if method.startswith("_") else self._methods.get(method)
+        if entry is None:
             raise AttributeError(method)
-        load = self._answers[method]
-
-        def call(first: Any = None, second: Any = None, /, **arguments: Any) -> Any:
-            named = dict(zip(_FIRST.get(method, ()), (first, second), strict=False))
-            return self._wire.run(
-                self._call(method, {k: v for k, v in named.items() if v is not None} | arguments, load)
-            )
-
-        return call
-
-    def _call(self, method: str, arguments: dict[str, Any], load: Loads) -> Exchange[Any]:
-        yield Send(f"/v1/blocks/{self._block}/{method}", wire.dump(arguments), lines=True)
-        return (yield from converse({}, load))
+        return RemoteMethod(self._wire, entry, self._block)
 
     def leave(self, error: BaseException | None) -> Exchange[None]:
         """Leave the block, as it should be left or by an exception."""
@@ -118,52 +114,23 @@ class Inside(Generic[Wire]):
         yield from converse(self.undoing, _anything)
 
 
-_FIRST: Final = {
-    "lock": ("resources",),
-    "approve": ("reason",),
-    **dict.fromkeys(("execute", "executemany", "fetch_all", "fetch_one"), ("query", "params")),
-    "executemany": ("query", "rows"),
-}
-"""The parameters that are given by their place."""
-
-
-class RemoteBlock(Generic[Wire]):
+class RemoteBlock(ContextBlock[Wire, Inside[Wire]]):
     """A block about to be entered."""
 
-    _inside: "Inside[Wire]"
+    _inside: Inside[Wire]
 
-    def __init__(self, wired: Wire, path: str, arguments: dict[str, Any], answers: dict[str, Loads]) -> None:
-        self._wire = wired
+    def __init__(self, wired: Wire, path: str, arguments: dict[str, Any], block: BlockName) -> None:
+        super().__init__(wired)
         self._path = path
         self._arguments = arguments
-        self._answers = answers
+        self._block = block
 
-    def _open(self) -> Exchange[dict[str, Any]]:
+    def entering(self) -> Exchange[Inside[Wire]]:
+        """Open the block on the server."""
         opened: dict[str, Any] = yield Send(self._path, wire.dump(self._arguments))
-        return opened
-
-    async def __aenter__(self: "RemoteBlock[AsyncTransport]") -> "Inside[AsyncTransport]":
-        self._inside = Inside(self._wire, await self._wire.run(self._open()), self._answers)
+        self._inside = Inside(self._runner, opened, self._block)
         return self._inside
 
-    async def __aexit__(
-        self: "RemoteBlock[AsyncTransport]",
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        if error is None or isinstance(error, Exception):  # else the worker itself is being stopped
-            await self._wire.run(self._inside.leave(error))
-
-    def __enter__(self: "RemoteBlock[SyncTransport]") -> "Inside[SyncTransport]":
-        self._inside = Inside(self._wire, self._wire.run(self._open()), self._answers)
-        return self._inside
-
-    def __exit__(
-        self: "RemoteBlock[SyncTransport]",
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        if error is None or isinstance(error, Exception):
-            self._wire.run(self._inside.leave(error))
+    def leaving(self, error: Exception | None) -> Exchange[None]:
+        """Leave the block on the server."""
+        return self._inside.leave(error)

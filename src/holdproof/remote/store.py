@@ -5,44 +5,21 @@ They have the resources and methods of an embedded store. What belongs to the pr
 """
 
 from collections.abc import Callable
-from inspect import Signature
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic
 
 from holdproof.api import wire
 from holdproof.api.awaitable import AwaitableStore
-from holdproof.api.catalogue import MethodSpec, entries
+from holdproof.api.catalogue import entries
 from holdproof.api.flow_functions import FlowFunction
 from holdproof.errors import RemoteError
-from holdproof.executors import AsyncExecutor, SyncExecutor
+from holdproof.executors import AsyncClosing, AsyncExecutor, SyncClosing, SyncExecutor
 from holdproof.model.namespaces import MAIN
 from holdproof.model.status import Check, Status
-from holdproof.remote.exchange import Exchange, Send, call
+from holdproof.remote.exchange import Exchange, Send
 from holdproof.remote.flow_functions import Registry, RemoteFunction
-from holdproof.remote.remote_contexts import FLOW, TRANSACTION, RemoteBlock, Wire
+from holdproof.remote.remote_contexts import RemoteBlock, RemoteMethod, Wire
 from holdproof.remote.transport import AsyncTransport, SyncTransport
 from holdproof.runtime.leases import LEASE_S
-
-
-class RemoteMethod(Generic[Wire]):
-    """A method of a resource, called over the wire."""
-
-    def __init__(self, wired: Wire, entry: MethodSpec) -> None:
-        self._wire = wired
-        self._entry = entry
-
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Run the method on the server."""
-        perform = self._wire.stream if self._entry.streams else self._wire.run
-        return perform(call(self._entry, args, kwargs))
-
-    @property
-    def __signature__(self) -> Signature:
-        return self._entry.signature
-
-    @property
-    def __doc__(self) -> str:  # type: ignore[override]
-        return self._entry.summary
 
 
 class RemoteResource(Generic[Wire]):
@@ -77,7 +54,8 @@ class RemoteFlows(RemoteResource[Wire]):
     def run(self, agent_id: str | None = None, *, resume: str | None = None, **opening: Any) -> RemoteBlock[Wire]:
         """A new flow of an agent as a block, or one to resume; `opening` is what `flows.start` takes, and `lease_s`."""
         arguments = {"agent_id": agent_id, "resume": resume, **opening}
-        return RemoteBlock(self._wire, "/v1/flows/run", {k: v for k, v in arguments.items() if v is not None}, FLOW)
+        passed = {name: value for name, value in arguments.items() if value is not None}
+        return RemoteBlock(self._wire, "/v1/flows/run", passed, "flow")
 
 
 class RemoteTables(RemoteResource[Wire]):
@@ -85,7 +63,7 @@ class RemoteTables(RemoteResource[Wire]):
 
     def transaction(self, **options: Any) -> RemoteBlock[Wire]:
         """Several calls as one: committed at the end, rolled back by an exception."""
-        return RemoteBlock(self._wire, "/v1/relational/transaction", options, TRANSACTION)
+        return RemoteBlock(self._wire, "/v1/relational/transaction", options, "transaction")
 
 
 class RemoteResources(Generic[Wire]):
@@ -129,11 +107,14 @@ class RemoteResources(Generic[Wire]):
 if TYPE_CHECKING:
     from holdproof.api import Resources as Embedded
 
-    class _Async(RemoteResources[AsyncTransport], Embedded[AsyncExecutor]): ...  # type: ignore[misc]
+    class _Async(RemoteResources[AsyncTransport], Embedded[AsyncExecutor], AsyncClosing): ...  # type: ignore[misc]
 
-    class _Sync(RemoteResources[SyncTransport], Embedded[SyncExecutor]): ...  # type: ignore[misc]
+    class _Sync(RemoteResources[SyncTransport], Embedded[SyncExecutor], SyncClosing): ...  # type: ignore[misc]
 else:
-    _Async = _Sync = RemoteResources
+
+    class _Async(RemoteResources, AsyncClosing): ...
+
+    class _Sync(RemoteResources, SyncClosing): ...
 
 
 class Remote(_Async):
@@ -153,14 +134,6 @@ class Remote(_Async):
         """Close the connections; the store stays open where it is."""
         await self._wire.close()
 
-    async def __aenter__(self) -> "Remote":
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self.close()
-
 
 class SyncRemote(_Sync):
     """A store on a server, for threads. Close it, or use it as a context manager."""
@@ -178,14 +151,6 @@ class SyncRemote(_Sync):
     def close(self) -> None:
         """Close the connections; the store stays open where it is."""
         self._wire.close()
-
-    def __enter__(self) -> "SyncRemote":
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
 
 def connect(url: str, token: str | None = None, **httpx_options: Any) -> AwaitableStore[Remote]:

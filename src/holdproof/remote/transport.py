@@ -1,32 +1,31 @@
-"""The two ways to perform an exchange: for coroutines and for threads.
+"""How exchanges are performed over HTTP, by coroutines and by threads.
+
+`Transport` and `ExchangePerformer` are the whole of it, written once (executors/driver.py says how). `AsyncTransport`
+and `SyncTransport` add what a single call of the HTTP client looks like on their side.
 
 Both speak HTTP/1.1 over pooled connections (connection_pool.py). A connection that breaks before the answer has come
 raises: a call that only reads can be repeated, of a change nobody knows whether it happened.
 """
 
 import asyncio
-import inspect
 import json
 import threading
-from collections.abc import AsyncGenerator, Callable, Generator
-from concurrent.futures import ThreadPoolExecutor
-from contextvars import copy_context
-from functools import partial
+from abc import ABC, abstractmethod
+from collections.abc import Callable
 from typing import Any, Final, Generic, TypeVar
 
 import httpx
 
 from holdproof.api import problems
+from holdproof.db.effects import Call
 from holdproof.errors import ConnectionLostError, HoldproofError, OutcomeUnknownError, UnreachableError
-from holdproof.executors import refuse_running_loop
+from holdproof.executors.driver import AsyncRunner, CallThreads, Performer, SyncRunner, complete
 from holdproof.remote.connection_pool import TIMEOUT, C, ConnectionPool
-from holdproof.remote.exchange import LAST, Act, Exchange, Local, ReadLine, Send, StreamItem
+from holdproof.remote.exchange import LAST, ReadLine, Send
 
 T = TypeVar("T")
 
 _BAD: Final = 400
-# Threads for blocking functions of the caller.
-_CALLS: Final = 32
 _JSON: Final = {"Content-Type": "application/json"}
 
 
@@ -60,270 +59,221 @@ def _answered(response: httpx.Response) -> Any:
         raise UnreachableError("that is no Holdproof server: its answer is not JSON") from error
 
 
-# Waiting for a free connection has a limit: a caller with too many streams open would otherwise wait for itself.
-def _crowded(most: int) -> UnreachableError:
-    return UnreachableError(f"all {most} connections are in use", connections=most)
+class Transport(ABC, Generic[C]):
+    """The connections to a server, and the calls of an HTTP client that need a form for coroutines and for threads.
+
+    Those of `SyncTransport` are `async` only in form: they block and never suspend.
+    """
+
+    _room: asyncio.Semaphore | threading.Semaphore
+    """Counts the connections that may still be taken."""
+
+    def __init__(self, connections: ConnectionPool[C]) -> None:
+        self.connections = connections
+
+    async def acquire(self) -> C:
+        """Return a connection that nobody uses."""
+        # Waiting for one has a limit: a caller with too many streams open would otherwise wait for itself.
+        if not await self.wait_for_room():
+            most = self.connections.most
+            raise UnreachableError(f"all {most} connections are in use", connections=most)
+        return self.connections.take()
+
+    async def release(self, connection: C) -> None:
+        """Give a connection back."""
+        self._room.release()
+        if (spare := self.connections.give(connection)) is not None:
+            await self.close_http(spare)
+
+    async def close_all(self) -> None:
+        """Close the connections."""
+        for connection in self.connections.end():
+            await self.close_http(connection)
+
+    @abstractmethod
+    async def wait_for_room(self) -> bool:
+        """Wait until fewer connections are in use than there may be; False if that takes too long."""
+
+    @abstractmethod
+    async def call(self, fn: Callable[[], Any]) -> Any:
+        """Call a function of the caller."""
+
+    @abstractmethod
+    async def send(self, connection: C, request: httpx.Request, *, stream: bool) -> httpx.Response:
+        """Send a request; the answer's body is read too unless it comes line by line and is no error."""
+
+    @abstractmethod
+    def lines(self, response: httpx.Response) -> Any:
+        """Return an iterator over the lines of an answer."""
+
+    @abstractmethod
+    async def next_line(self, lines: Any) -> str | None:
+        """Return the next line; None after the last."""
+
+    @abstractmethod
+    async def close_http(self, closing: Any) -> None:
+        """Close a response or a client."""
 
 
-class ExchangeState(Generic[C]):
-    """One exchange under way: what comes next, and the answer that is read line by line, with its connection."""
+class ExchangePerformer(Performer, Generic[C]):
+    """One exchange under way: its connection while an answer is read line by line."""
 
-    def __init__(self, exchange: Exchange[Any]) -> None:
-        self._exchange = exchange
-        self.request: Send | None = None
-        self.lane: C | None = None
-        self.response: httpx.Response | None = None
-        self.lines: Any = None
-        self.result: Any = None
+    def __init__(self, transport: Transport[C]) -> None:
+        self._transport = transport
+        self._request: Send | None = None
+        self._connection: C | None = None
+        self._response: httpx.Response | None = None
+        self._lines: Any = None
 
-    def next(self, answer: Any, error: BaseException | None) -> Act | None:
-        """The next thing to do, or None when the exchange is over."""
-        try:
-            return self._exchange.throw(error) if error is not None else self._exchange.send(answer)
-        except StopIteration as stop:
-            self.result = stop.value
-            return None
-
-    def opened(self, send: Send, lane: C, response: httpx.Response, lines: Any) -> None:
-        """The answer comes line by line."""
-        self.request = send
-        self.lane = lane
-        self.response = response
-        self.lines = lines
-
-    def close(self) -> None:
-        """Nothing more is asked."""
-        self._exchange.close()
-
-
-class AsyncTransport:
-    """Exchanges for coroutines."""
-
-    def __init__(self, url: str, token: str | None, **httpx_options: Any) -> None:
-        self._connections = ConnectionPool(httpx.AsyncClient, url, token, httpx_options)
-        self._room = asyncio.Semaphore(self._connections.most)
-        self._threads: ThreadPoolExecutor | None = None
-
-    async def run(self, exchange: Exchange[T]) -> T:
-        """Perform an exchange to its end."""
-        talk = ExchangeState[httpx.AsyncClient](exchange)
-        try:
-            act = talk.next(None, None)
-            while act is not None:
-                act = await self._step(act, talk)
-        finally:
-            await self._end(talk)
-        return talk.result  # type: ignore[no-any-return]
-
-    async def stream(self, exchange: Exchange[Any]) -> AsyncGenerator[Any, None]:
-        """Perform an exchange that gives many answers."""
-        talk = ExchangeState[httpx.AsyncClient](exchange)
-        try:
-            act = talk.next(None, None)
-            while act is not None:
-                if isinstance(act, StreamItem):
-                    yield act.value
-                    act = talk.next(None, None)
-                else:
-                    act = await self._step(act, talk)
-        finally:
-            await self._end(talk)
-
-    async def _step(self, act: Act, talk: ExchangeState[httpx.AsyncClient]) -> Act | None:
-        try:
-            answer = await self._perform(act, talk)
-        except Exception as raised:
-            return talk.next(None, raised)
-        return talk.next(answer, None)
-
-    async def _perform(self, act: Act, talk: ExchangeState[httpx.AsyncClient]) -> Any:
-        match act:
-            case Local(fn, args, kwargs):
-                called = partial(fn, *args, **kwargs)
-                # A plain function may block, and a lambda may return a coroutine: thread first, then await its result.
-                answer = await (called() if inspect.iscoroutinefunction(fn) else self._apart(called))
-                return await answer if inspect.isawaitable(answer) else answer
+    async def perform(self, effect: Any) -> Any:
+        """See Performer."""
+        match effect:
+            case Call(fn):
+                return await self._transport.call(fn)
             case ReadLine():
-                return await self._line(talk)
+                return await self._read_line()
             case Send():
-                return await self._send(act, talk)
+                return await self._send(effect)
 
-    def _apart(self, fn: Callable[[], T]) -> "asyncio.Future[T]":
-        """Call a blocking function of the caller in a thread, as an open store does (executors/loop_delivery.py)."""
-        if self._threads is None:
-            self._threads = ThreadPoolExecutor(_CALLS, thread_name_prefix="holdproof-call")
-        return asyncio.get_running_loop().run_in_executor(self._threads, copy_context().run, fn)
+    async def end(self) -> None:
+        """Hang up: end an answer that was not read to its end, and give its connection back."""
+        connection = self._connection
+        response = self._response
+        self._connection = None
+        self._response = None
+        if connection is not None and response is not None:
+            try:
+                await self._transport.close_http(response)
+            finally:
+                await self._transport.release(connection)
 
-    async def _send(self, send: Send, talk: ExchangeState[httpx.AsyncClient]) -> Any:
+    async def _send(self, send: Send) -> Any:
         if send.lines:
-            await self._hang_up(talk)
-        lane = await self._take()
+            await self.end()
+        connection = await self._transport.acquire()
         try:
-            request = lane.build_request("POST", send.path, content=_encoded(send.body), headers=_JSON)
-            response = await lane.send(request, stream=send.lines)
+            request = connection.build_request("POST", send.path, content=_encoded(send.body), headers=_JSON)
+            response = await self._transport.send(connection, request, stream=send.lines)
             if send.lines and response.status_code < _BAD:
-                talk.opened(send, lane, response, response.aiter_lines())
+                self._request = send
+                self._connection = connection
+                self._response = response
+                self._lines = self._transport.lines(response)
                 return None
-            await response.aread()
         except (httpx.HTTPError, httpx.StreamError) as error:
             raise _lost(error, send) from error
         finally:
-            if talk.lane is not lane:
-                await self._give(lane)
+            if self._connection is not connection:
+                await self._transport.release(connection)
         return _answered(response)
 
-    async def _line(self, talk: ExchangeState[httpx.AsyncClient]) -> Any:
-        assert talk.request is not None, "a line comes after a request for lines"
+    async def _read_line(self) -> Any:
+        assert self._request is not None, "a line comes after a request for lines"
         message = None
         try:
-            async for line in talk.lines:
+            while (line := await self._transport.next_line(self._lines)) is not None:
                 if line:
                     message = json.loads(line)
                     if not message.keys() & LAST:
                         break  # else read on to the end, so that the connection can be used again
         except (httpx.HTTPError, httpx.StreamError) as error:
-            raise _lost(error, talk.request) from error
+            raise _lost(error, self._request) from error
         return message
 
-    async def _end(self, talk: ExchangeState[httpx.AsyncClient]) -> None:
-        talk.close()
-        await self._hang_up(talk)
 
-    async def _hang_up(self, talk: ExchangeState[httpx.AsyncClient]) -> None:
-        if talk.lane is not None and talk.response is not None:
-            lane = talk.lane
-            talk.lane = None
-            try:
-                await talk.response.aclose()
-            finally:
-                await self._give(lane)
+class AsyncTransport(AsyncRunner, Transport[httpx.AsyncClient]):
+    """Exchanges for coroutines."""
 
-    async def _take(self) -> httpx.AsyncClient:
-        try:
-            async with asyncio.timeout(TIMEOUT.pool):
-                await self._room.acquire()
-        except TimeoutError as error:
-            raise _crowded(self._connections.most) from error
-        return self._connections.take()
-
-    async def _give(self, lane: httpx.AsyncClient) -> None:
-        self._room.release()
-        if (spare := self._connections.give(lane)) is not None:
-            await spare.aclose()
-
-    async def close(self) -> None:
-        """Close the connections."""
-        if self._threads is not None:
-            self._threads.shutdown(wait=False)
-        for lane in self._connections.end():
-            await lane.aclose()
-
-
-class SyncTransport:
-    """Exchanges for threads."""
+    _room: asyncio.Semaphore
 
     def __init__(self, url: str, token: str | None, **httpx_options: Any) -> None:
-        self._connections = ConnectionPool(httpx.Client, url, token, httpx_options)
-        self._room = threading.Semaphore(self._connections.most)
+        super().__init__(ConnectionPool(httpx.AsyncClient, url, token, httpx_options))
+        self._room = asyncio.Semaphore(self.connections.most)
+        self._threads = CallThreads()
 
-    def run(self, exchange: Exchange[T]) -> T:
-        """Perform an exchange to its end."""
-        refuse_running_loop()
-        talk = ExchangeState[httpx.Client](exchange)
+    def performer(self) -> Performer:
+        """See AsyncRunner."""
+        return ExchangePerformer(self)
+
+    def call_in_thread(self, fn: Callable[[], T]) -> "asyncio.Future[T]":
+        """See AsyncRunner."""
+        return self._threads.call(fn)
+
+    async def close(self) -> None:
+        """Close the connections; functions of the caller that run in threads end by themselves."""
+        self._threads.close()
+        await self.close_all()
+
+    async def wait_for_room(self) -> bool:
+        """See Transport."""
         try:
-            act = talk.next(None, None)
-            while act is not None:
-                act = self._step(act, talk)
-        finally:
-            self._end(talk)
-        return talk.result  # type: ignore[no-any-return]
+            async with asyncio.timeout(TIMEOUT.pool):
+                return await self._room.acquire()
+        except TimeoutError:
+            return False
 
-    def stream(self, exchange: Exchange[Any]) -> Generator[Any, None, None]:
-        """Perform an exchange that gives many answers."""
-        refuse_running_loop()
-        talk = ExchangeState[httpx.Client](exchange)
-        try:
-            act = talk.next(None, None)
-            while act is not None:
-                if isinstance(act, StreamItem):
-                    yield act.value
-                    act = talk.next(None, None)
-                else:
-                    act = self._step(act, talk)
-        finally:
-            self._end(talk)
+    async def send(self, connection: httpx.AsyncClient, request: httpx.Request, *, stream: bool) -> httpx.Response:
+        """See Transport."""
+        response = await connection.send(request, stream=stream)
+        if stream and response.status_code >= _BAD:
+            await response.aread()
+        return response
 
-    def _step(self, act: Act, talk: ExchangeState[httpx.Client]) -> Act | None:
-        try:
-            answer = self._perform(act, talk)
-        except Exception as raised:
-            return talk.next(None, raised)
-        return talk.next(answer, None)
+    def lines(self, response: httpx.Response) -> Any:
+        """See Transport."""
+        return response.aiter_lines()
 
-    def _perform(self, act: Act, talk: ExchangeState[httpx.Client]) -> Any:
-        match act:
-            case Local(fn, args, kwargs):
-                return fn(*args, **kwargs)
-            case ReadLine():
-                return self._line(talk)
-            case Send():
-                return self._send(act, talk)
+    async def next_line(self, lines: Any) -> str | None:
+        """See Transport."""
+        line: str | None = await anext(lines, None)
+        return line
 
-    def _send(self, send: Send, talk: ExchangeState[httpx.Client]) -> Any:
-        if send.lines:
-            self._hang_up(talk)
-        lane = self._take()
-        try:
-            request = lane.build_request("POST", send.path, content=_encoded(send.body), headers=_JSON)
-            response = lane.send(request, stream=send.lines)
-            if send.lines and response.status_code < _BAD:
-                talk.opened(send, lane, response, response.iter_lines())
-                return None
-            response.read()
-        except (httpx.HTTPError, httpx.StreamError) as error:
-            raise _lost(error, send) from error
-        finally:
-            if talk.lane is not lane:
-                self._give(lane)
-        return _answered(response)
+    async def close_http(self, closing: Any) -> None:
+        """See Transport."""
+        await closing.aclose()
 
-    def _line(self, talk: ExchangeState[httpx.Client]) -> Any:
-        assert talk.request is not None, "a line comes after a request for lines"
-        message = None
-        try:
-            for line in talk.lines:
-                if line:
-                    message = json.loads(line)
-                    if not message.keys() & LAST:
-                        break
-        except (httpx.HTTPError, httpx.StreamError) as error:
-            raise _lost(error, talk.request) from error
-        return message
 
-    def _end(self, talk: ExchangeState[httpx.Client]) -> None:
-        talk.close()
-        self._hang_up(talk)
+class SyncTransport(SyncRunner, Transport[httpx.Client]):
+    """Exchanges for threads."""
 
-    def _hang_up(self, talk: ExchangeState[httpx.Client]) -> None:
-        if talk.lane is not None and talk.response is not None:
-            lane = talk.lane
-            talk.lane = None
-            try:
-                talk.response.close()
-            finally:
-                self._give(lane)
+    _room: threading.Semaphore
 
-    def _take(self) -> httpx.Client:
-        if not self._room.acquire(timeout=TIMEOUT.pool):
-            raise _crowded(self._connections.most)
-        return self._connections.take()
+    def __init__(self, url: str, token: str | None, **httpx_options: Any) -> None:
+        super().__init__(ConnectionPool(httpx.Client, url, token, httpx_options))
+        self._room = threading.Semaphore(self.connections.most)
 
-    def _give(self, lane: httpx.Client) -> None:
-        self._room.release()
-        if (spare := self._connections.give(lane)) is not None:
-            spare.close()
+    def performer(self) -> Performer:
+        """See SyncRunner."""
+        return ExchangePerformer(self)
 
     def close(self) -> None:
         """Close the connections."""
-        for lane in self._connections.end():
-            lane.close()
+        complete(self.close_all())
+
+    async def call(self, fn: Callable[[], Any]) -> Any:
+        """See Transport."""
+        return self.call_plain(fn)
+
+    async def wait_for_room(self) -> bool:
+        """See Transport."""
+        return self._room.acquire(timeout=TIMEOUT.pool)
+
+    async def send(self, connection: httpx.Client, request: httpx.Request, *, stream: bool) -> httpx.Response:
+        """See Transport."""
+        response = connection.send(request, stream=stream)
+        if stream and response.status_code >= _BAD:
+            response.read()
+        return response
+
+    def lines(self, response: httpx.Response) -> Any:
+        """See Transport."""
+        return response.iter_lines()
+
+    async def next_line(self, lines: Any) -> str | None:
+        """See Transport."""
+        line: str | None = next(lines, None)
+        return line
+
+    async def close_http(self, closing: Any) -> None:
+        """See Transport."""
+        closing.close()

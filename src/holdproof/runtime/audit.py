@@ -8,7 +8,7 @@ Rules:
 from collections.abc import Mapping
 from typing import Any, Final
 
-from holdproof import paging, validation
+from holdproof import validation
 from holdproof.crypto import canonical
 from holdproof.db import Tx, sql
 from holdproof.errors import NotFoundError
@@ -88,10 +88,10 @@ _GET = sql(AUDIT.select("WHERE id = :id AND ns = :ns"))
 
 def get(tx: Tx, id: int, *, ns: str = MAIN) -> AuditEvent:
     """Return one event."""
-    row = tx.one(_GET, id=id, ns=ns)
-    if row is None:
+    event = AUDIT.find(tx, _GET, id=id, ns=ns)
+    if event is None:
         raise NotFoundError(f"there is no event {id}", id=id)
-    return AUDIT.from_row(row)
+    return event
 
 
 _FILTERS: Final = (
@@ -118,9 +118,7 @@ def list(
 ) -> Page[AuditEvent]:
     """List events of one flow or of all, newest first."""
     query = _LIST if flow_id is None else _LIST_OF_FLOW
-    filters = _filters(event_type, severity, since)
-    rows = tx.all(query, **filters, dfid=flow_id, ns=ns, before=paging.last_id(cursor), limit=paging.fetch(limit))
-    return paging.page(map(AUDIT.from_row, rows), limit, lambda event: (event.id,))
+    return AUDIT.page(tx, query, cursor, limit, **_filters(event_type, severity, since), dfid=flow_id, ns=ns)
 
 
 def _filters(event_type: str | None, severity: str | None, since: str) -> dict[str, str | None]:
@@ -152,5 +150,4 @@ def scan(
     """
     query = _SCAN if flow_id is None else _SCAN_OF_FLOW
     filters = _filters(event_type, severity, since)
-    rows = tx.all(query, **filters, dfid=flow_id, ns=ns, after=after, limit=validation.limited(limit))
-    return tuple(map(AUDIT.from_row, rows))
+    return tuple(AUDIT.all(tx, query, **filters, dfid=flow_id, ns=ns, after=after, limit=validation.limited(limit)))

@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from holdproof import paging, validation
+from holdproof import validation
 from holdproof.db import Tx, sql
 from holdproof.errors import NotFoundError
 from holdproof.evidence.tables import Table, numbered
@@ -85,5 +85,4 @@ def list(
     """List feedback of one agent, on one flow, or all of it; newest first."""
     query = _LIST if agent_id is None else _LIST_OF_AGENT
     filters = {"agent_id": agent_id, "dfid": flow_id, "since": validation.moment("since", since)}
-    rows = tx.all(query, **filters, ns=ns, before=paging.last_id(cursor), limit=paging.fetch(limit))
-    return paging.page(map(FEEDBACK.from_row, rows), limit, lambda feedback: (feedback.id,))
+    return FEEDBACK.page(tx, query, cursor, limit, **filters, ns=ns)

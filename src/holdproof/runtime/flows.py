@@ -149,8 +149,7 @@ _GET = sql(FLOWS.select("WHERE dfid = :dfid"))
 
 def get(tx: Tx, flow_id: str, *, ns: str = MAIN) -> Flow:
     """Return one flow."""
-    row = tx.one(_GET, dfid=flow_id)
-    flow = None if row is None else FLOWS.from_row(row)
+    flow = FLOWS.find(tx, _GET, dfid=flow_id)
     if flow is None or flow.ns != ns:
         raise NotFoundError(f"there is no flow {flow_id}", flow_id=flow_id)
     return flow

@@ -21,10 +21,10 @@ _GET = sql(ESCALATIONS.select("WHERE id = :id AND ns = :ns"))
 
 def get(tx: Tx, id: int, *, ns: str = MAIN) -> Escalation:
     """Return one escalation."""
-    row = tx.one(_GET, id=id, ns=ns)
-    if row is None:
+    escalation = ESCALATIONS.find(tx, _GET, id=id, ns=ns)
+    if escalation is None:
         raise NotFoundError(f"there is no escalation {id}", id=id)
-    return ESCALATIONS.from_row(row)
+    return escalation
 
 
 _FILTERS: Final = (
@@ -66,17 +66,14 @@ def list(
         "agent_id": agent_id,
         "dfid": flow_id,
         "ns": ns,
-        "limit": paging.fetch(limit),
     }
     if order == "newest":
-        rows = tx.all(_NEWEST, **filters, before=paging.last_id(cursor))
-        return paging.page(map(ESCALATIONS.from_row, rows), limit, lambda each: (each.id,))
+        return ESCALATIONS.page(tx, _NEWEST, cursor, limit, **filters)
     # The cursor of this order has three parts; one of the other order is refused by its length.
     deadline, impact, number = paging.decode(cursor, BEGINNING, "", 0)
-    rows = tx.all(_DUE, **filters, never=END, deadline=paging.moment(deadline), impact=impact, id=number)
-    return paging.page(
-        map(ESCALATIONS.from_row, rows), limit, lambda each: (each.deadline or END, each.impact, each.id)
-    )
+    filters |= {"never": END, "deadline": paging.moment(deadline), "impact": impact, "id": number}
+    values = ESCALATIONS.all(tx, _DUE, **filters, limit=paging.fetch(limit))
+    return paging.page(values, limit, lambda each: (each.deadline or END, each.impact, each.id))
 
 
 _COUNT = sql(
@@ -102,8 +99,7 @@ _NTH = sql(
 
 def nth(tx: Tx, flow_id: str, reason: str, n: int) -> Escalation | None:
     """Return the n-th escalation that a flow itself requested for a reason; None where it has not."""
-    row = tx.one(_NTH, dfid=flow_id, reason=reason, before=n - 1)
-    return None if row is None else ESCALATIONS.from_row(row)
+    return ESCALATIONS.find(tx, _NTH, dfid=flow_id, reason=reason, before=n - 1)
 
 
 def wait(id: int, *, timeout_s: float | None = None, ns: str = MAIN) -> Work[Escalation]:
@@ -129,5 +125,4 @@ _SCAN = sql(ESCALATIONS.select("WHERE status = 'PENDING' AND ns = :ns AND id > :
 
 def scan_pending(tx: Tx, *, after: int = 0, limit: int = 100, ns: str = MAIN) -> tuple[Escalation, ...]:
     """Return the next pending escalations, oldest first, for adapters; `after` is the id of the last one read."""
-    rows = tx.all(_SCAN, ns=ns, after=after, limit=validation.limited(limit))
-    return tuple(map(ESCALATIONS.from_row, rows))
+    return tuple(ESCALATIONS.all(tx, _SCAN, ns=ns, after=after, limit=validation.limited(limit)))

@@ -7,7 +7,7 @@ Rules:
 from collections.abc import Mapping
 from typing import Any, Final
 
-from holdproof import paging, validation
+from holdproof import validation
 from holdproof.crypto import canonical
 from holdproof.db import Tx, lock_exclusive, sql
 from holdproof.errors import NotFoundError
@@ -60,9 +60,9 @@ def commit(tx: Tx, flow_id: str, columns: Mapping[str, Any], *, ns: str) -> Ledg
     """Commit an entry, given by column; `columns` may name another agent and root than the flow's."""
     # Two writers of one flow must not both find no entry.
     lock_exclusive(tx, f"flow:{flow_id}")
-    first = tx.one(_GET, dfid=flow_id, ns=ns)
+    first = LEDGER.find(tx, _GET, dfid=flow_id, ns=ns)
     if first is not None:
-        return LEDGER.from_row(first)
+        return first
     flow = tx.one(_FLOW, dfid=flow_id, ns=ns)
     if flow is None:
         raise NotFoundError(f"there is no flow {flow_id}", flow_id=flow_id)
@@ -87,10 +87,10 @@ _GET = sql(LEDGER.select("WHERE dfid = :dfid AND ns = :ns"))
 
 def get(tx: Tx, flow_id: str, *, ns: str = MAIN) -> LedgerEntry:
     """Return the entry of one flow."""
-    row = tx.one(_GET, dfid=flow_id, ns=ns)
-    if row is None:
+    entry = LEDGER.find(tx, _GET, dfid=flow_id, ns=ns)
+    if entry is None:
         raise NotFoundError(f"flow {flow_id} has no entry in the ledger", flow_id=flow_id)
-    return LEDGER.from_row(row)
+    return entry
 
 
 # By number: rows are only added, so that the newest has the largest.
@@ -106,8 +106,7 @@ def list(
     tx: Tx, *, agent_id: str | None = None, cursor: str | None = None, limit: int = 100, ns: str = MAIN
 ) -> Page[LedgerEntry]:
     """List entries, newest first."""
-    rows = tx.all(_LIST, agent_id=agent_id, ns=ns, before=paging.last_id(cursor), limit=paging.fetch(limit))
-    return paging.page(map(LEDGER.from_row, rows), limit, lambda entry: (entry.id,))
+    return LEDGER.page(tx, _LIST, cursor, limit, agent_id=agent_id, ns=ns)
 
 
 _SCAN = sql(LEDGER.select("WHERE id > :after AND ns = :ns ORDER BY id LIMIT :limit"))
@@ -115,5 +114,4 @@ _SCAN = sql(LEDGER.select("WHERE id > :after AND ns = :ns ORDER BY id LIMIT :lim
 
 def scan(tx: Tx, *, after: int = 0, limit: int = 100, ns: str = MAIN) -> tuple[LedgerEntry, ...]:
     """Return the next entries, oldest first, for adapters; `after` is the id of the last one read."""
-    rows = tx.all(_SCAN, ns=ns, after=after, limit=validation.limited(limit))
-    return tuple(map(LEDGER.from_row, rows))
+    return tuple(LEDGER.all(tx, _SCAN, ns=ns, after=after, limit=validation.limited(limit)))

@@ -10,7 +10,7 @@ Rules:
 """
 
 import json
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Final
@@ -243,9 +243,9 @@ def _queried(entry: MethodSpec, request: Request) -> dict[str, Any]:
     return arguments
 
 
-def complete(entry: MethodSpec, arguments: Mapping[str, Any], *, implied: Collection[str] = ()) -> None:
-    """Refuse a call that does not say all it has to, but for what is known already."""
-    missing = [each.name for each in entry.parameters if each.required and each.name not in {*arguments, *implied}]
+def complete(entry: MethodSpec, arguments: Mapping[str, Any]) -> None:
+    """Refuse a call that does not say all it has to."""
+    missing = [each.name for each in entry.parameters if each.required and each.name not in arguments]
     if missing:
         raise InvalidInputError(f"{entry.resource} {entry.method} needs {missing[0]}", parameter=missing[0])
 

@@ -20,7 +20,7 @@ Rules:
 
 import asyncio
 from collections import Counter, OrderedDict
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, fields, replace
 from functools import partial
 from typing import Any, Final
@@ -29,7 +29,7 @@ from fastapi import APIRouter, Request, Response
 from fastapi.responses import JSONResponse
 
 from holdproof.api import problems, wire
-from holdproof.api.catalogue import entries
+from holdproof.api.catalogue import BlockName, block_methods, entries
 from holdproof.api.flow_block import FlowBlock, OpenFlow
 from holdproof.errors import InvalidInputError, NotFoundError
 from holdproof.executors import with_namespace
@@ -43,18 +43,6 @@ from holdproof.server.exchange import Exchange, Exchanges, caller_error
 from holdproof.server.problems import problem_details
 from holdproof.storage.relational import IDLE_S
 
-_FLOW: Final[Mapping[str, tuple[str, str] | None]] = {
-    "step": None,
-    "lock": ("locks", "acquire"),
-    "approve": ("escalations", "request"),
-    "heartbeat": None,
-}
-_TRANSACTION: Final[Mapping[str, tuple[str, str] | None]] = {
-    method: ("relational", method) for method in ("execute", "executemany", "fetch_all", "fetch_one")
-}
-"""The methods of a block, each with the method of a store that takes the same arguments."""
-_OF_THE_BLOCK: Final = frozenset({"flow_id", "ns"})
-"""Arguments that a method of a store takes and a block sets itself."""
 _MOST: Final = 10_000
 """How many blocks are open at most."""
 
@@ -86,11 +74,6 @@ class _Step:
 
 
 @dataclass(frozen=True, slots=True)
-class _NoArguments:
-    """A method without arguments."""
-
-
-@dataclass(frozen=True, slots=True)
 class _OrphanRequest:
     """Which orphan is wanted."""
 
@@ -118,12 +101,12 @@ def _namespace(granted: Granted, ns: str) -> str:
 class OpenBlock:
     """A block that is open for a caller."""
 
-    def __init__(self, who: str, manager: Any, inside: Any, methods: Mapping[str, tuple[str, str] | None]) -> None:
+    def __init__(self, who: str, manager: Any, inside: Any, block: BlockName) -> None:
         self.id = ids.random_token(16)
         self.who = who
         self.manager = manager
         self.inside = inside
-        self.methods = methods
+        self.methods = block_methods(block)
         self.exchange: Exchange | None = None
 
     def undoing(self, key: str) -> Callable[[Any], Awaitable[Any]]:
@@ -137,18 +120,20 @@ class OpenBlock:
 
     def loaded(self, method: str, values: dict[str, Any]) -> dict[str, Any]:
         """Return the arguments of a method of the block, by their types; NotFoundError for no such method."""
-        if method not in self.methods:
+        if method == "step" and isinstance(self.inside, OpenFlow):
+            step = wire.shape(_Step).load(values, "")
+            return {each.name: getattr(step, each.name) for each in fields(step)}
+        spec = self.methods.get(method)
+        if spec is None:
             raise NotFoundError(f"a block has no {method}", method=method)
-        like = self.methods[method]
-        if like is None:
-            parameters = wire.shape(_Step if method == "step" else _NoArguments).load(values, "")
-            return {each.name: getattr(parameters, each.name) for each in fields(parameters)}
-        # A block acts on its own flow only: a caller may not name another one through it.
-        if clash := sorted(_OF_THE_BLOCK & values.keys()):
-            raise InvalidInputError(f"{method} takes no {clash[0]}", parameter=clash[0])
-        arguments = loaded(entries()[like], values)
-        complete(entries()[like], arguments, implied=_OF_THE_BLOCK)
+        arguments = loaded(spec, values)
+        complete(spec, arguments)
         return arguments
+
+    def like(self, method: str) -> tuple[str, str] | None:
+        """Return the method of the store, if there is one, that does outside a block what this one does inside."""
+        spec = self.methods.get(method)
+        return None if spec is None else spec.exposure.like
 
     def call(self, method: str, arguments: dict[str, Any], exchange: Exchange) -> Awaitable[Any]:
         """Call one method inside the block."""
@@ -242,9 +227,9 @@ class _Routes:
         self._blocks = OpenBlocks()
         self._specs = entries()
 
-    async def _opened(self, granted: Granted, manager: Any, methods: Mapping[str, tuple[str, str] | None]) -> Response:
-        block = await self._blocks.hold(OpenBlock(granted.who, manager, await manager.__aenter__(), methods))
-        return JSONResponse({"block": block.id, "flow_id": getattr(block.inside, "flow_id", None)})
+    async def _opened(self, granted: Granted, manager: Any, block: BlockName) -> Response:
+        opened = await self._blocks.hold(OpenBlock(granted.who, manager, await manager.__aenter__(), block))
+        return JSONResponse({"block": opened.id, "flow_id": getattr(opened.inside, "flow_id", None)})
 
     async def run(self, request: Request) -> Response:
         """Open a flow as a block, or take up one to resume."""
@@ -262,7 +247,7 @@ class _Routes:
         # The agent is taken from the caller's credentials, never from the body.
         if entered.call is not None:
             opening["call"] = replace(entered.call, agent_id=granted.agent_id)
-        return await self._opened(granted, granted.store.flows.run(**opening), _FLOW)
+        return await self._opened(granted, granted.store.flows.run(**opening), "flow")
 
     async def take(self, request: Request) -> Response:
         """Lease an orphaned flow of a function, and open it as a block."""
@@ -275,7 +260,7 @@ class _Routes:
             return JSONResponse(None)
         run, called = orphan
         manager = FlowBlock.around(granted.store, run)
-        block = await self._blocks.hold(OpenBlock(granted.who, manager, OpenFlow(granted.store, run), _FLOW))
+        block = await self._blocks.hold(OpenBlock(granted.who, manager, OpenFlow(granted.store, run), "flow"))
         return JSONResponse({"block": block.id, "flow_id": run.lease.flow_id, "arguments": called.arguments})
 
     async def left(self, request: Request) -> Response:
@@ -292,8 +277,7 @@ class _Routes:
         """Several statements as one."""
         options = wire.shape(_TransactionOptions).load(await body(request), "")
         granted = await self._guard(request, self._specs["relational", "execute"], {"query": ""})
-        manager = granted.store.relational.transaction(idle_s=options.idle_s)
-        return await self._opened(granted, manager, _TRANSACTION)
+        return await self._opened(granted, granted.store.relational.transaction(idle_s=options.idle_s), "transaction")
 
     async def leave(self, request: Request, block: str) -> Response:
         """Leave a block; it stays open until that has begun."""
@@ -311,9 +295,8 @@ class _Routes:
         """Call a method inside a block."""
         open_block = self._blocks.find(block, await self._who(request))
         arguments = open_block.loaded(method, await body(request))
-        if method == "approve":  # what may not be asked outside a block may not be asked inside
-            request_arguments = {**arguments, "flow_id": open_block.inside.flow_id}
-            await self._guard(request, self._specs["escalations", "request"], request_arguments)
+        if like := open_block.like(method):  # what may not be done outside a block may not be done inside
+            await self._guard(request, self._specs[like], {**arguments, "flow_id": open_block.inside.flow_id})
         with self._exchanges.opened(open_block.who, partial(problem_details, request.scope)) as exchange:
             return streaming(self._exchanges, exchange, open_block.call(method, arguments, exchange))
 

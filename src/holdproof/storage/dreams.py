@@ -14,11 +14,12 @@ import json
 from collections.abc import Sequence
 from typing import Final
 
+from holdproof import validation
 from holdproof.db import Row, Tx, sql
 from holdproof.errors import InvalidInputError, NotFoundError
 from holdproof.executors import AsyncExecutor, Reads, Resource
 from holdproof.model.shapes import Dream, FoundDream, Shape
-from holdproof.storage import shapes, values
+from holdproof.storage import shapes
 from holdproof.storage.provider import StorageProvider
 
 _OF: Final = "dreams"
@@ -32,8 +33,8 @@ _KEEP = sql(
 
 def consolidate(tx: Tx, content: str, *, source_shapes: Sequence[str], confidence: float = 1.0) -> Dream:
     """Store an insight, linked to the shapes it comes from; raises NotFoundError for a missing shape."""
-    values.words("content", content)
-    sure = values.number("confidence", confidence, least=0, most=1)
+    validation.words("content", content)
+    sure = validation.number("confidence", confidence, least=0, most=1)
     sources = tuple(dict.fromkeys(source_shapes))
     # A text is a sequence of texts too, and surely not what was meant.
     if isinstance(source_shapes, str) or not 1 <= len(sources) <= _MOST_SOURCES:
@@ -42,7 +43,7 @@ def consolidate(tx: Tx, content: str, *, source_shapes: Sequence[str], confidenc
     if missing := [id for id in sources if id not in rows_by_id]:
         raise NotFoundError(f"there is no shape {missing[0]}", shape_id=missing[0])
     id = tx.new_id()
-    linked = values.dump("source_shapes", sources)
+    linked = validation.to_json("source_shapes", sources)
     tx.execute(_KEEP, id=id, content=content, source_shapes=linked, confidence=sure, now=tx.now, expect=1)
     return Dream(id, content, sources, sure, tx.now)
 
@@ -97,7 +98,7 @@ _RECENT = sql(
 def recent(tx: Tx, *, shape_id: str | None = None, limit: int = 100, after: str = "") -> tuple[Dream, ...]:
     """Return dreams, newest first, all or those of one shape; `after` is the id of the last one of the page before."""
     shape = "" if shape_id is None else json.dumps(shape_id)
-    return tuple(_dream(row) for row in tx.all(_RECENT, shape=shape, limit=values.limited(limit), after=after))
+    return tuple(_dream(row) for row in tx.all(_RECENT, shape=shape, limit=validation.limited(limit), after=after))
 
 
 _FORGET = sql("DELETE FROM dreams WHERE id = :id")

@@ -8,12 +8,12 @@ Rules:
 
 from typing import Final
 
+from holdproof import validation
 from holdproof.db import Tx, sql
 from holdproof.errors import InstanceStoppedError, InvalidInputError, NotFoundError
 from holdproof.executors import Executor, Reads, Resource
 from holdproof.model.instances import Instance, InstanceStatus
 from holdproof.model.times import later
-from holdproof.storage import values
 from holdproof.storage.projects import NOWHERE, Project
 
 STALE_S: Final = 300.0
@@ -29,7 +29,7 @@ _BEAT = sql(
 
 def start(tx: Tx, *, hostname: str, pid: int, project: Project = NOWHERE) -> Instance:
     """Enter a process that begins to use the storage."""
-    values.name("hostname", hostname)
+    validation.name("hostname", hostname)
     active = InstanceStatus.ACTIVE.value
     return beat(tx, Instance(tx.new_id(), hostname, pid, project.path, project.hash, tx.now, tx.now, active))
 
@@ -98,8 +98,8 @@ def recent(
     tx: Tx, *, status: str | None = None, project_hash: str | None = None, limit: int = 100, after: str = ""
 ) -> tuple[Instance, ...]:
     """Instances, the last started first; `after` is the id of the last one of the page before."""
-    status_value = None if status is None else values.one_of("status", InstanceStatus, status).value
-    rows = tx.all(_RECENT, status=status_value, project_hash=project_hash, after=after, limit=values.limited(limit))
+    status_value = None if status is None else validation.member("status", InstanceStatus, status).value
+    rows = tx.all(_RECENT, status=status_value, project_hash=project_hash, after=after, limit=validation.limited(limit))
     return tuple(Instance(*row) for row in rows)
 
 

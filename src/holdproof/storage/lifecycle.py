@@ -25,12 +25,13 @@ from pathlib import Path
 from types import MappingProxyType, TracebackType
 from typing import Any, Final
 
+from holdproof import validation
 from holdproof.config import find_project
 from holdproof.db import MEMORY
 from holdproof.errors import HoldproofError, InstanceStoppedError
 from holdproof.model.instances import Instance, Mode
 from holdproof.model.storage import TelemetryEvent
-from holdproof.storage import instances, scheduled_jobs, values
+from holdproof.storage import instances, scheduled_jobs
 from holdproof.storage.projects import Project, project_here, project_of
 from holdproof.storage.provider import StorageProvider
 from holdproof.storage.selfgrow import steps
@@ -56,8 +57,8 @@ async def bootstrap(
 
     `also` names what else runs at every heartbeat: `{"images": store.image.beat}`.
     """
-    values.number("heartbeat_s", heartbeat_s, least=0.001, most=DAY_S)
-    values.number("stale_s", stale_s, least=0.001, most=_LONG_S)
+    validation.number("heartbeat_s", heartbeat_s, least=0.001, most=DAY_S)
+    validation.number("stale_s", stale_s, least=0.001, most=_LONG_S)
     opened = storage or await StorageProvider.from_config()
     try:
         await opened.run_migrations()

@@ -77,9 +77,11 @@ class OpenStores:
         *,
         strict: bool = True,
         tracker: OperationTracker | None = None,
+        before_opening: Callable[[], None] = lambda: None,
         **options: Any,
     ) -> None:
         self.paths = paths
+        self._before_opening = before_opening
         self.settings = _in_memory(settings) if strict and settings.database_url == MEMORY else settings
         self.tracker = tracker or OperationTracker()
         self.closed = False
@@ -97,6 +99,7 @@ class OpenStores:
 
     def open(self, name: str) -> Any:
         """Return a store by its name in the settings or on the client (`blob`, `blobs`); open it if it is not yet."""
+        self._before_opening()
         with self._lock:
             self._failures = {}
             return self._open(_kind(name)).store
@@ -200,6 +203,9 @@ class OpenStores:
             status, database = self._rows(kind)
             with closing(database):
                 holds = SyncExecutor(database).read(_COUNTS[kind])
+                # Before their first use the vectors have the dimensions that the first use will fix.
+                if kind == "vector" and not holds["dimensions"]:
+                    holds["dimensions"] = self.settings.providers[kind].dimensions
                 if kind in {"relational", "telemetry"}:
                     holds["bytes"] = sum(database.backend.facts().get("bytes", {}).values())
         except (HoldproofError, OSError) as error:

@@ -19,7 +19,7 @@ from types import TracebackType
 from typing import Any, Final
 
 from holdproof import validation
-from holdproof.db import Answer, Call, Read, Tx, Work, Write, ask
+from holdproof.db import Call, Read, SqlResult, Tx, Work, Write, ask
 from holdproof.db.sql import kind_of, statements
 from holdproof.errors import ClosedError, HoldproofError, IdleTransactionError, InvalidInputError
 from holdproof.executors import AsyncExecutor, Awaits, Executor, Resource, Runs, RunsWith, SyncExecutor, Writes
@@ -33,12 +33,12 @@ MOST_IDLE_S: Final = 300.0
 
 def execute(tx: Tx, query: str, params: Params | None = None) -> int:
     """Run a statement, or a script of several; return how many rows it changed."""
-    return tx.ask(query, _named(params)).touched
+    return tx.run_sql(query, _named(params)).touched
 
 
 def executemany(tx: Tx, query: str, rows: Sequence[Params]) -> int:
     """Run one statement for each set of parameters; return how many rows that changed."""
-    return sum(tx.ask(query, _named(row)).touched for row in rows)
+    return sum(tx.run_sql(query, _named(row)).touched for row in rows)
 
 
 def fetch_all(query: str, params: Params | None = None) -> Work[list[Record]]:
@@ -46,8 +46,8 @@ def fetch_all(query: str, params: Params | None = None) -> Work[list[Record]]:
     named = _named(params)
     # A query that writes (INSERT … RETURNING) must go to the writer.
     reads = all(kind_of(statement) == "read" for statement in statements(query))
-    answer = yield from ask((Read if reads else Write)(lambda tx: tx.ask(query, named)))
-    return _records(answer)
+    result = yield from ask((Read if reads else Write)(lambda tx: tx.run_sql(query, named)))
+    return _records(result)
 
 
 def fetch_one(query: str, params: Params | None = None) -> Work[Record | None]:
@@ -64,8 +64,8 @@ def _named(params: Params | None) -> Params:
     return params
 
 
-def _records(answer: Answer) -> list[Record]:
-    return [dict(zip(answer.columns, row, strict=True)) for row in answer.rows]
+def _records(result: SqlResult) -> list[Record]:
+    return [dict(zip(result.columns, row, strict=True)) for row in result.rows]
 
 
 def close(executor: AsyncExecutor | SyncExecutor) -> Work[None]:
@@ -186,12 +186,12 @@ def _executemany(feed: StatementFeed, query: str, rows: Sequence[Params]) -> "Fu
 
 def _fetch_all(feed: StatementFeed, query: str, params: Params | None = None) -> "Future[list[Record]]":
     """Every row of a query, by column name."""
-    return feed.send(lambda tx: _records(tx.ask(query, _named(params))))
+    return feed.send(lambda tx: _records(tx.run_sql(query, _named(params))))
 
 
 def _fetch_one(feed: StatementFeed, query: str, params: Params | None = None) -> "Future[Record | None]":
     """The first row of a query, or None."""
-    return feed.send(lambda tx: next(iter(_records(tx.ask(query, _named(params)))), None))
+    return feed.send(lambda tx: next(iter(_records(tx.run_sql(query, _named(params)))), None))
 
 
 def _close(feed: StatementFeed) -> "Future[None]":
@@ -207,7 +207,7 @@ class Transaction(Resource[Executor]):
     executemany = Awaits(_executemany)
     fetch_all = Awaits(_fetch_all)
     fetch_one = Awaits(_fetch_one)
-    close = Awaits(_close)
+    close = Awaits(_close, local=True)
 
     _ending: "Future[None]"
 

@@ -8,10 +8,10 @@ Rules:
 
 from typing import Final
 
+from holdproof import validation
 from holdproof.db import Tx, sql
 from holdproof.model.instances import Duty
 from holdproof.model.times import later
-from holdproof.storage import values
 
 RETRY_S: Final = 3_600.0
 
@@ -32,7 +32,7 @@ def claim(tx: Tx, duty: str, *, by: str, every_s: float) -> bool:
     # The usual case, and nothing is written; the statement below decides the race.
     if last is not None and before < last.begun_at <= ahead and not (last.error and last.begun_at <= retry):
         return False
-    row = {"duty": values.words("duty", duty), "by": by, "now": tx.now}
+    row = {"duty": validation.words("duty", duty), "by": by, "now": tx.now}
     return tx.one(_CLAIM, **row, before=before, ahead=ahead, retry=retry) is not None
 
 

@@ -13,11 +13,11 @@ Rules:
 from collections.abc import Sequence
 from typing import Any, Final
 
+from holdproof import validation
 from holdproof.db import Row, Tx, sql
 from holdproof.errors import NotFoundError
 from holdproof.executors import AsyncExecutor, Reads, Resource
 from holdproof.model.shapes import EmbeddingStatus, FoundShape, Shape
-from holdproof.storage import values
 from holdproof.storage.provider import StorageProvider
 
 _OF: Final = "shapes"
@@ -41,12 +41,12 @@ def observe(
     embedding_status: EmbeddingStatus = EmbeddingStatus.NONE,
 ) -> Shape:
     """Store an observation."""
-    row: dict[str, Any] = {"id": tx.new_id(), "shape_type": values.name("shape_type", shape_type)}
-    row |= {"intensity": values.number("intensity", intensity, least=0)}
-    row |= {"persistence": values.number("persistence", persistence, least=0)}
-    row |= {"interpretation": values.maybe("interpretation", interpretation)}
-    row |= {"project_hash": values.maybe("project_hash", project_hash)}
-    row |= {"instance_id": values.maybe("instance_id", instance_id), "observed_at": tx.now}
+    row: dict[str, Any] = {"id": tx.new_id(), "shape_type": validation.name("shape_type", shape_type)}
+    row |= {"intensity": validation.number("intensity", intensity, least=0)}
+    row |= {"persistence": validation.number("persistence", persistence, least=0)}
+    row |= {"interpretation": validation.optional_words("interpretation", interpretation)}
+    row |= {"project_hash": validation.optional_words("project_hash", project_hash)}
+    row |= {"instance_id": validation.optional_words("instance_id", instance_id), "observed_at": tx.now}
     row |= {"embedding_status": embedding_status.value}
     tx.execute(_OBSERVE, **row, expect=1)
     return Shape(**row)
@@ -102,9 +102,9 @@ def recent(
     """Shapes, newest first; `after` is the id of the last one of the page before."""
     status = None
     if embedding_status is not None:
-        status = values.one_of("embedding_status", EmbeddingStatus, embedding_status).value
+        status = validation.member("embedding_status", EmbeddingStatus, embedding_status).value
     conditions = {"shape_type": shape_type, "project_hash": project_hash, "status": status, "after": after}
-    return tuple(_shape(row) for row in tx.all(_RECENT, **conditions, limit=values.limited(limit)))
+    return tuple(_shape(row) for row in tx.all(_RECENT, **conditions, limit=validation.limited(limit)))
 
 
 _MARK = sql("UPDATE shapes SET embedding_status = :status WHERE id = :id")

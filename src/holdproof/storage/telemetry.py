@@ -16,13 +16,14 @@ from functools import partial
 from heapq import nlargest
 from typing import Any, Final
 
+from holdproof import validation
 from holdproof.config import RetentionSettings
 from holdproof.db import Call, Give, Read, Stream, Tx, Work, Write, ask, lock_exclusive, sql
 from holdproof.errors import InvalidInputError
 from holdproof.executors import AsyncExecutor, Executor, Reads, Resource, Runs, RunsWith, StreamsWith, SyncExecutor
 from holdproof.model.storage import TelemetryEvent
 from holdproof.model.times import to_micros
-from holdproof.storage import chunks, values
+from holdproof.storage import chunks
 from holdproof.storage.chunks import EventFilter, Line
 
 _DAY: Final = 86_400_000_000
@@ -157,7 +158,7 @@ def query(
     until: str | None = None,
 ) -> list[TelemetryEvent]:
     """Return events that match all arguments, newest first; `since` and `until` are inclusive."""
-    values.count("limit", limit)
+    validation.count("limit", limit, most=2**63 - 1)
     first = -_EVER if since is None else chunks.moment(since)
     last = _EVER if until is None else chunks.moment(until)
     conditions = EventFilter(span_id, trace_id, instance_id, event_type, first, last).checked()
@@ -244,7 +245,7 @@ def count(tx: Tx) -> int:
 
 def prune(older_than_days: float) -> Work[int]:
     """Remove older events and shrink the file; return how many were removed."""
-    values.number("older_than_days", older_than_days, least=0, most=_LONG_DAYS)
+    validation.number("older_than_days", older_than_days, least=0, most=_LONG_DAYS)
     removed = 0
     while step := (yield from ask(Write(lambda tx: _prune(tx, _ago(tx, older_than_days))))):
         removed += step

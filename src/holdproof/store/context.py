@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from threading import Thread
 from typing import TYPE_CHECKING, Any
 
 from holdproof.config import Paths, Settings
@@ -32,3 +33,5 @@ class Context:
     """The required length of intent vectors; None accepts any."""
     services: dict[Any, Any] = field(default_factory=dict)
     """The application stores that are open over the same home, by executor class."""
+    threads: list[Thread] = field(default_factory=list)
+    """What the opening left to threads; closing waits for them a little."""

@@ -1,34 +1,49 @@
-"""What is done with a store that is closed, or too damaged to open: check, verify, migrate, restore, copy, import.
+"""Work on a store that is closed, or too damaged to open: check, verify, migrate, restore, copy, move, import.
 
 Plain blocking functions, defined once. `holdproof.sync` offers them as they are, `holdproof.client` in a thread.
 """
 
 from contextlib import closing, suppress
+from dataclasses import replace
 from pathlib import Path
+from typing import Final
 
+from holdproof.content import disk
+from holdproof.crypto.keys import PrivateKey
 from holdproof.db import migrate as migrations
 from holdproof.db import open_database
-from holdproof.db.sqlite import check_file
-from holdproof.errors import HoldproofError, MovedError
+from holdproof.db.sqlite import check_file, check_structure, reseal_file
+from holdproof.errors import (
+    CorruptError,
+    HoldproofError,
+    InvalidInputError,
+    MovedError,
+    NotFoundError,
+    UnavailableError,
+)
+from holdproof.evidence import statements
 from holdproof.executors import SyncExecutor
 from holdproof.importers import kgents
 from holdproof.model.backup import Restored
-from holdproof.model.copy import Copied
 from holdproof.model.doctor import HealthCheck, HealthReport
 from holdproof.model.legacy import LegacyReport
 from holdproof.model.progress import Progress
-from holdproof.model.status import Check, Migrated
+from holdproof.model.status import Check, Migrated, Resealed
+from holdproof.model.transfer import Copied, Moved
 from holdproof.model.verify import Report
 from holdproof.storage.executors import StorageExecutor, SyncStorageExecutor
 from holdproof.storage.open_stores import OpenStores
-from holdproof.store.opening import locate, open_at, open_store
+from holdproof.store.opening import Location, locate, open_at, open_located, open_store
 from holdproof.upkeep import doctor as examination
 from holdproof.upkeep.backups import copy as copying
+from holdproof.upkeep.backups import move as moving
 from holdproof.upkeep.backups import restore as restoring
 from holdproof.upkeep.backups import swap
 from holdproof.upkeep.backups.backup_list import no_progress
 from holdproof.upkeep.backups.staging import RestoreRequest
 from holdproof.upkeep.verification import verify as verification
+
+_RECOVERY_BYTES: Final = 1 << 16
 
 
 def open_services(home: str | Path | None, url: str | None, executor: StorageExecutor) -> OpenStores:
@@ -67,7 +82,37 @@ def verify(
             return SyncExecutor(store.database).run(work)
     except HoldproofError as error:
         location = locate(home, url)
+        if verification.is_foreign_writer(error, location.target):
+            return verify(home, url, full=full, lock=lock, progress=progress)
         return verification.damaged(error, location.paths, location.target, lock=lock)
+
+
+def reseal(home: str | Path | None = None, url: str | None = None, *, progress: Progress | None = None) -> Resealed:
+    """Write the page checksums of a closed SQLite store anew, where another SQLite program left pages without.
+
+    The kernel is verified in full first: CorruptError if its content is not what the log says. Application tables and
+    telemetry are under no log; of those only the structure is checked.
+    """
+    location = locate(home, url)
+    if not isinstance(location.target, Path):
+        raise InvalidInputError("page checksums are SQLite's: a store on a server has none to write")
+    if not location.target.exists():
+        raise NotFoundError(f"there is no store at {location.target}", path=str(location.target))
+    report = verify(home, url, full=True, lock=False, progress=progress)
+    wrong = [each for each in report.findings if each.verdict.locks and not each.outside]
+    if wrong:
+        what = f"the content is not what the log says ({wrong[0].place}: {wrong[0].what})"
+        raise CorruptError(
+            f"nothing was resealed: {what}; restore a backup", findings=[each.to_dict() for each in wrong]
+        )
+    files = (location.target, location.paths.membrane_db, location.paths.telemetry_db)
+    return Resealed({path.name: _reseal(path) for path in files if path.exists()})
+
+
+def _reseal(path: Path) -> int:
+    if problems := check_structure(path):
+        raise CorruptError(f"{path} is damaged: {problems[0]}; restore a backup", path=str(path))
+    return reseal_file(path)
 
 
 def doctor(home: str | Path | None = None, url: str | None = None) -> HealthReport:
@@ -124,6 +169,7 @@ def restore(
     to_time: str | None = None,
     key: str | None = None,
     erasures: str | Path | None = None,
+    root_recovery: str | Path | None = None,
     other: bool = False,
     dry_run: bool = False,
     progress: Progress | None = None,
@@ -132,12 +178,26 @@ def restore(
 
     The backup is verified first; on any failure nothing has changed. `to_index` and `to_time` choose the newest backup
     of a folder that is not after that log index or moment. `key` is the id of the log key that must have signed it;
-    `erasures` is a file of erasures to apply again; `other` allows another store than the one here.
+    `erasures` is a file of erasures to apply again; `other` allows another store than the one here. `root_recovery` is
+    a file with the recovery code of the store's root key: on a machine without keys of the store it vouches for new
+    ones. The root key itself is not stored.
     """
     location = locate(home, url)
     listed = None if erasures is None else Path(erasures)
-    request = RestoreRequest(Path(src), to_index, to_time, key, listed, other, dry_run, progress)
+    root = None if root_recovery is None else _root(Path(root_recovery))
+    request = RestoreRequest(Path(src), to_index, to_time, key, listed, other, root, dry_run, progress)
     return restoring.restore(location.paths, location.target, request)
+
+
+def _root(recovery: Path) -> PrivateKey:
+    """Read a recovery code; NotFoundError without the file, FormatError for a text that is none."""
+    try:
+        text = disk.read(recovery, _RECOVERY_BYTES).decode()
+    except FileNotFoundError:
+        raise NotFoundError(f"{recovery}: no such file", path=str(recovery)) from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise UnavailableError(f"cannot read {recovery}: {error}", path=str(recovery)) from error
+    return statements.from_recovery(text)
 
 
 def copy(
@@ -145,30 +205,56 @@ def copy(
     dst: str | Path,
     home: str | Path | None = None,
     *,
-    telemetry: bool = False,
+    to_home: str | Path | None = None,
     dry_run: bool = False,
     progress: Progress | None = None,
 ) -> Copied:
+    """Make a second store with everything of the first, which is left alone and may be in use.
+
+    Each of `src` and `dst` is a home or the URL of a database; the home of a URL is `home` for the source and `to_home`
+    for the copy. The copy is verified, and its log continues under a new origin. Its keys are those of the source.
+    """
+    plan = copying.plan(src, dst, home, to_home)
+    copying.refuse(plan)
+    swap.finish(plan.source_paths)
+    with closing(open_located(Location(plan.source_paths, plan.settings, plan.source))) as store:
+        copied = copying.run(plan, store.context, progress or no_progress, dry_run=dry_run)
+    if dry_run:
+        return copied
+    with closing(open_at(plan.target_paths, plan.target)) as store:
+        report = SyncExecutor(store.database).run(verification.run(store.context, progress=progress))
+    return replace(copied, verdict=report.verdict.word)
+
+
+def move(
+    src: str | Path,
+    dst: str | Path,
+    home: str | Path | None = None,
+    *,
+    telemetry: bool = False,
+    dry_run: bool = False,
+    progress: Progress | None = None,
+) -> Moved:
     """Move a closed store to another database: each of `src` and `dst` is a URL, a home, or `sqlite` for the home's.
 
     The target is verified before the source is sealed, which then says where the store went. Telemetry stays in the
     home unless it is asked for.
     """
-    plan = copying.plan(src, dst, home, telemetry=telemetry)
+    plan = moving.plan(src, dst, home, telemetry=telemetry)
     plan.paths.create()
     swap.finish(plan.paths)
-    copying.refuse_absent(plan)
+    moving.refuse_absent(plan)
     # Opening it once applies pending migrations and sequences pending leaves. A source that is sealed already refuses
-    # that: a copy was killed after the seal, and only its end is missing.
+    # that: a move was killed after the seal, and only its end is missing.
     with suppress(MovedError):
         open_at(plan.paths, plan.source).close()
     store_lock = swap.StoreLock(plan.paths, exclusive=True, timeout_s=0)
     try:
-        moved = copying.move(plan, progress or no_progress, dry_run=dry_run)
+        moved = moving.move(plan, progress or no_progress, dry_run=dry_run)
     finally:
         store_lock.release()
     if dry_run:
-        return copying.outcome(plan, moved, "not verified")
+        return moving.outcome(plan, moved, "not verified")
     with closing(open_at(plan.paths, plan.target)) as store:
         report = SyncExecutor(store.database).run(verification.run(store.context, progress=progress))
-    return copying.outcome(plan, moved, report.verdict.word, dry_run=False)
+    return moving.outcome(plan, moved, report.verdict.word, dry_run=False)

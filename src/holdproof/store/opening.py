@@ -10,16 +10,18 @@ import logging
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from holdproof import config
+from holdproof.crypto.canonical import sha256_hex
 from holdproof.crypto.checkpoint import SignedCheckpoint
 from holdproof.db import MEMORY, Database, Hooks, Tx, open_database, sql
-from holdproof.errors import CorruptError, InvalidInputError
+from holdproof.errors import CorruptError, HoldproofError, InvalidInputError
 from holdproof.evidence import crash_recovery, lockdown, startup, tree
 from holdproof.evidence.heads import HeadFile
-from holdproof.evidence.key_files import KeyFolder, Keys, MemoryKeys
+from holdproof.evidence.key_files import KeyFolder, Keys, MemoryKeys, own_keys
 from holdproof.runtime import sagas
 from holdproof.store.context import Context, Embedder
 from holdproof.store.store import VERSION, Store, facts
@@ -27,6 +29,7 @@ from holdproof.upkeep import erase, head_webhook
 from holdproof.upkeep import lockdown as response
 from holdproof.upkeep.backups import swap
 from holdproof.upkeep.head_webhook import HeadWebhook
+from holdproof.upkeep.verification import trusted_keys
 
 __all__ = ["VERSION", "Location", "Store", "locate", "open_at", "open_store"]
 
@@ -78,9 +81,14 @@ def open_store(
 def open_at(paths: config.Paths, target: str | Path) -> Store:
     """Open exactly this database of a home, whatever the environment says."""
     url = target if isinstance(target, str) else None
-    # An empty environment: HOLDPROOF_DATABASE_URL may still name the other end of a copy.
+    # An empty environment: HOLDPROOF_DATABASE_URL may still name the other end of a move.
     settings = config.load(paths=paths, url=url, override={}, env={})
-    return _open(Location(paths, settings, target), keys=None, embedder=None, dimensions=None)
+    return open_located(Location(paths, settings, target))
+
+
+def open_located(location: Location) -> Store:
+    """Open the store at a location, with the settings it names."""
+    return _open(location, keys=None, embedder=None, dimensions=None)
 
 
 def _open(
@@ -90,7 +98,7 @@ def _open(
     on_disk = location.target != MEMORY
     store_lock = swap.enter(location.paths) if on_disk else None
     try:
-        head_file = HeadFile(location.paths.heads) if on_disk else None
+        head_file = HeadFile(location.paths.heads, _name_of(location.target)) if on_disk else None
         webhook = head_webhook.configured(os.environ) if on_disk else None
         database = open_database(location.target, hooks=Hooks(), **options)
         try:
@@ -114,6 +122,23 @@ def _open(
     return Store(context, store_lock, webhook)
 
 
+def _is_familiar(keys: Keys, head_file: HeadFile | None, database: Database) -> bool:
+    """Whether this home vouches for the log, or sees a store for the first time; a damaged log is told elsewhere."""
+    heads = head_file.kept_here() if head_file is not None else []
+    if not heads:
+        return True
+    try:
+        return database.read(lambda tx: trusted_keys.vouches(tx, own_keys(keys), heads)).result()
+    except HoldproofError:
+        return False
+
+
+def _name_of(target: str | Path) -> str:
+    """Return a short name for the database, for the head file: of a URL only a digest, since it may hold a password."""
+    # The file of a home is always the same one: a home that was moved keeps its heads.
+    return "file" if isinstance(target, Path) else sha256_hex(config.redact(target).encode())[:16]
+
+
 def _start(
     location: Location,
     database: Database,
@@ -132,12 +157,15 @@ def _start(
     with _corruption():
         # The webhook only queues a head; the file comes second because it may raise on a full disk.
         listeners = [each.publish for each in (webhook, head_file) if each is not None]
-        log = startup.start(database, keys, store_id, listeners, heads)
+        log = startup.start(
+            database, keys, store_id, listeners, heads, is_familiar=partial(_is_familiar, keys, head_file)
+        )
         try:
             context = Context(paths, settings, database, keys, log, head_file, embedder, dimensions)
             if head_file is not None:  # a restore into a server whose process was killed leaves files to exchange
                 swap.settle(paths, database.read(tree.state).result().origin, str(target))
             lockdown.start(database, paths.lockdown if head_file is not None else None)
+            database.hooks.history_lost.append(partial(response.history_lost, context))
             if database.first_run and head_file is not None:
                 _announce(target, heads)
             # In this order: a log that was tampered with locks the store before any repair could write over it.

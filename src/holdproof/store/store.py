@@ -2,11 +2,11 @@
 
 import os
 from importlib import metadata
-from typing import Any
+from typing import Any, Final
 
 from holdproof.db import MEMORY, Tx, migrate, sql
 from holdproof.errors import ClosedError, HoldproofError
-from holdproof.evidence import crash_recovery
+from holdproof.evidence import crash_recovery, witness_disputes
 from holdproof.evidence.witness_client import level_of
 from holdproof.memory.images import image
 from holdproof.model.status import Check, Status
@@ -19,6 +19,8 @@ from holdproof.upkeep.backups.swap import StoreLock
 from holdproof.upkeep.head_webhook import HeadWebhook
 
 VERSION = metadata.version("holdproof")
+# What a thread of the opening has not finished by then is done after the next one.
+_THREADS_S: Final = 20.0
 
 
 class Store:
@@ -39,8 +41,14 @@ class Store:
         """Return the application stores over the same home for one executor class; each is opened at its first use."""
         if self._closed:
             raise ClosedError("the store is closed")
-        stores: OpenStores = self.context.services.setdefault(executor, OpenStores(self.settings, self.paths, executor))
+        fresh = OpenStores(self.settings, self.paths, executor, before_opening=self._wait_for_threads)
+        stores: OpenStores = self.context.services.setdefault(executor, fresh)
         return stores
+
+    def _wait_for_threads(self) -> None:
+        """Wait for erasures that the opening found unfinished: nobody may read here what was erased."""
+        for thread in self.context.threads:
+            thread.join(_THREADS_S)
 
     def status(self) -> Status:
         """Report where everything lives, versions and sizes, and what is degraded."""
@@ -67,10 +75,13 @@ class Store:
     def _degraded(self, where: dict[str, Any]) -> list[str]:
         warnings = list(self.settings.warnings)
         warnings += lockdown.warnings(self.context)
+        warnings += map(str, self.database.read(witness_disputes.open_disputes).result())
         warnings += degraded.warnings(degraded.read(self.paths)).values()
         warnings += image.warnings(self.paths)
         warnings += head_webhook.warnings(self._webhook, os.environ)
         warnings += skill_watch.warnings(self.context)
+        if where.get("foreign_writer"):
+            warnings.append("another SQLite program wrote to the database file: run `holdproof db reseal`")
         if where.get("path") == MEMORY:
             warnings.append("the store is in memory: nothing survives the end of this process")
         return warnings
@@ -91,6 +102,7 @@ class Store:
             self._closed = True
             # Once only: a second close finds the database closed.
             crash_recovery.at_closing(self.context)
+        self._wait_for_threads()
         for stores in self.context.services.values():
             stores.close()
         # The sequencer still writes, so it stops before the database closes. The last head is durable only once the

@@ -132,8 +132,9 @@ class ExecutorSuite(ABC):
             assert asyncio.run(_run(db, work(partial(asynchronous)))) == "asynchronous"
             assert asyncio.run(_run(db, work(lambda: "plain"))) == "plain"
             assert SyncExecutor(db).run(work(lambda: "plain")) == "plain"
-            with pytest.raises(errors.InvalidInputError):
-                SyncExecutor(db).run(work(asynchronous))
+            for wrong in (asynchronous, partial(asynchronous), lambda: asynchronous()):  # noqa: PLW0108 (a plain function)
+                with pytest.raises(errors.WrongClientError):
+                    SyncExecutor(db).run(work(wrong))
 
     def test_a_waiter_is_woken_by_the_commit_it_waits_for(self) -> None:
         with closing(self.start()) as db:
@@ -200,18 +201,40 @@ class ExecutorSuite(ABC):
                 executor.write(lambda tx: executor.write(lambda inner: add(inner, "a")))
             assert executor.write(lambda tx: add(tx, "a")) == "a"
 
-    def test_the_sync_executor_refuses_to_block_a_running_loop(self) -> None:
-        async def wrong(db: Database) -> None:
-            executor = SyncExecutor(db)
-            with pytest.raises(errors.RunningLoopError):
-                executor.read(entries)
-            with pytest.raises(errors.RunningLoopError):
-                executor.write(entries)
-            with pytest.raises(errors.RunningLoopError):
-                executor.run(drain("c"))
+    def test_the_sync_executor_works_inside_a_running_loop_beside_the_async_one(self) -> None:
+        async def play(db: Database) -> list[Any]:
+            plain = Counters(SyncExecutor(db))
+            # Queued before and answered after the sync calls, which the loop waits for in between.
+            queued = asyncio.ensure_future(Counters(AsyncExecutor(db)).add("b", value=2))
+            answers: list[Any] = [plain.add("a", value=3), plain.value("a"), plain.drain("a")]
+            return [*answers, await queued, plain.value("b")]
 
         with closing(self.start()) as db:
-            asyncio.run(wrong(db))
+            assert asyncio.run(play(db)) == ["a", 3, 3, "b", 2]
+
+    def test_a_stream_of_the_sync_executor_outlives_the_loop_in_which_it_was_begun(self) -> None:
+        with closing(self.start()) as db:
+            executor = SyncExecutor(db)
+            executor.write(lambda tx: [add(tx, name) for name in ("a", "b", "c")])
+
+            async def begin() -> tuple[Any, Any]:
+                rows = executor.scan(COUNTERS, by=itemgetter(0), after="", page=1)
+                return next(rows), rows
+
+            (first, _), rest = asyncio.run(begin())
+            assert [first, *(name for name, _ in rest)] == ["a", "b", "c"]
+
+    def test_a_sync_wait_ends_when_the_task_that_waits_is_cancelled(self) -> None:
+        """As by the first Ctrl-C under `asyncio.run`, whose handler cancels the task in the middle of its wait."""
+
+        async def wait(db: Database) -> None:
+            task = asyncio.current_task()
+            assert task is not None
+            threading.Timer(0.01, task.cancel).start()
+            SyncExecutor(db).run(drain("never"))
+
+        with closing(self.start()) as db, pytest.raises(asyncio.CancelledError):
+            asyncio.run(wait(db))
 
     def test_cancelled_coroutines_never_hurt_the_writer(self) -> None:
         async def storm(db: Database) -> int:

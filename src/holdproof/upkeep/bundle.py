@@ -20,7 +20,6 @@ import io
 import zipfile
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from importlib import resources
 from typing import Final
 
 from holdproof.crypto import attest, canonical, dbom, dsse, tlog_proof
@@ -110,7 +109,7 @@ def _collect(tx: Tx, material: Material, subject: str) -> dict[str, bytes]:
         members |= {f"{name}{suffix}": data for suffix, data in files.items()}
     about: dict[str, canonical.Json] = {"v": VERSION, "kind": material.kind, "subject": subject, "records": listed}
     return {
-        "VERIFY.md": instructions(),
+        "VERIFY.md": offline.instructions(),
         "bundle.json": canonical.dumps(about),
         **members,
         **material.files,
@@ -152,11 +151,6 @@ def _said(leaf: str) -> dict[str, canonical.Json]:
     value = canonical.loads(leaf.encode())
     assert isinstance(value, dict), "judged already"
     return value
-
-
-def instructions() -> bytes:
-    """Return the text of VERIFY.md."""
-    return (resources.files("holdproof.upkeep") / "VERIFY.md").read_bytes()
 
 
 def pack(members: Mapping[str, bytes]) -> bytes:

@@ -24,6 +24,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from threading import Thread
 
 from holdproof import paging
 from holdproof.config import Paths
@@ -34,6 +35,7 @@ from holdproof.db.sqlite import snapshot
 from holdproof.errors import FormatError, HoldproofError, InvalidInputError, NotFoundError
 from holdproof.evidence import dbom_files, erasable, erasures, evaluations, lockdown
 from holdproof.evidence.erasable import Removed
+from holdproof.evidence.erasures import PendingRemoval
 from holdproof.evidence.lockdown import gate_of
 from holdproof.model.erasure import Erasure
 from holdproof.model.page import Page
@@ -151,21 +153,35 @@ def finish(context: Context) -> Work[tuple[str, ...]]:
 
 
 def at_opening(context: Context) -> None:
-    """Finish erasures that a crash left between commit and removal; a locked store is left as it is."""
+    """Finish erasures that a crash left between commit and removal; a locked store is left as it is.
+
+    What is labelled in application stores is erased by a thread: they may be slow, down, or held up by an application,
+    and the store must open all the same.
+    """
     database = context.database
     # A lockdown preserves evidence: nothing is removed while it lasts.
     if gate_of(database).flag() is not None or database.read(lockdown.current).result() is not None:
         return
+    labelled: builtins.list[PendingRemoval] = []
     for due in database.read(erasures.due).result():
+        if any(map(subject_stores.is_target, due.files)):
+            labelled.append(due)
+            continue
+        _remove(context, due.files)
+        database.write(partial(erasures.mark_done, erasure_id=due.id), ungated=True).result()
+    if labelled:
+        thread = Thread(target=_finish_labelled, args=(context, labelled), name="holdproof-erasure", daemon=True)
+        context.threads.append(thread)
+        thread.start()
+
+
+def _finish_labelled(context: Context, labelled: builtins.list[PendingRemoval]) -> None:
+    for due in labelled:
         try:
             _remove(context, due.files)
+            context.database.write(partial(erasures.mark_done, erasure_id=due.id), ungated=True).result()
         except HoldproofError as error:
-            # An application store may be down; the kernel's own files must be removable.
-            if not any(map(subject_stores.is_target, due.files)):
-                raise
-            _log.warning("an erasure in what services store is still to be done: %s", error)
-            continue
-        database.write(partial(erasures.mark_done, erasure_id=due.id), ungated=True).result()
+            _log.warning("an erasure in application stores is still to be done: %s", error)
 
 
 def _remove(context: Context, names: tuple[str, ...]) -> builtins.list[str]:

@@ -8,7 +8,16 @@ from collections.abc import Mapping
 from typing import Final
 
 from holdproof.access import tokens
-from holdproof.evidence import erasures, evaluations, import_records, lockdown, prunings, restores, startup
+from holdproof.evidence import (
+    erasures,
+    evaluations,
+    import_records,
+    lockdown,
+    prunings,
+    restores,
+    startup,
+    witness_disputes,
+)
 from holdproof.evidence.logged_tables import LoggedTable
 from holdproof.memory.objects import commits, refs
 from holdproof.memory.skills import skills
@@ -16,13 +25,15 @@ from holdproof.model.coverage import Columns, Cover, columns, not_covered
 from holdproof.runtime import agents, audit, contexts, escalation_rows, feedback, flows, ledger, state, steps
 
 TABLES: Final = (
-    *(agents.AGENTS, audit.AUDIT, contexts.CONTEXT, escalation_rows.ESCALATIONS, feedback.FEEDBACK, flows.FLOWS),
+    *(agents.AGENTS, audit.AUDIT, contexts.CONTEXT, escalation_rows.ESCALATIONS, evaluations.EVALUATIONS),
+    *(feedback.FEEDBACK, flows.FLOWS),
     *(flows.TRANSITIONS, import_records.IMPORTED_ROWS, ledger.LEDGER, state.STATE, steps.STEPS, tokens.TOKENS),
 )
 """The logged tables whose rows are read and written through a descriptor."""
 _LOGGED: Final[tuple[LoggedTable, ...]] = (
     *(table.logged for table in TABLES),
-    *(*erasures.LOGGED, *evaluations.LOGGED, *lockdown.LOGGED, *prunings.LOGGED, *restores.LOGGED, *startup.LOGGED),
+    *(*erasures.LOGGED, *lockdown.LOGGED, *prunings.LOGGED, *restores.LOGGED, *startup.LOGGED),
+    *witness_disputes.LOGGED,
     *(*commits.LOGGED, *refs.LOGGED, *skills.LOGGED),
 )
 

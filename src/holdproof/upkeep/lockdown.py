@@ -13,6 +13,7 @@ Rules:
 import json
 import logging
 import os
+import threading
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from functools import partial
@@ -24,7 +25,7 @@ from holdproof.config import Paths
 from holdproof.content import disk
 from holdproof.db import Call, Work, ask
 from holdproof.db.clock import Ids, system_clock, system_random
-from holdproof.errors import HoldproofError, NotFoundError
+from holdproof.errors import HistoryLostError, HoldproofError, NotFoundError
 from holdproof.evidence import audit, tree
 from holdproof.evidence import lockdown as state
 from holdproof.evidence.lockdown import gate_of
@@ -118,6 +119,35 @@ def _glance(context: Context) -> list[Finding]:
         what = "the log does not continue the heads that were kept here"
         findings.append(Finding(verdict, what, remedy, file=str(context.paths.heads), table=LOG))
     return [each for each in findings if each.verdict.locks]
+
+
+def history_lost(context: Context, error: HistoryLostError) -> None:
+    """Lock the store because acknowledged commits are gone; on a thread of its own, since a writer may be calling.
+
+    A log that another home restored meanwhile is no loss: this process is refused and need only open it again.
+    """
+    threading.Thread(target=_lock_lost, args=(context, error), name="holdproof-lockdown", daemon=True).start()
+
+
+def _lock_lost(context: Context, error: HistoryLostError) -> None:
+    verdict = Verdict[str(error.fields.get("verdict", Verdict.ROLLED_BACK.name))]
+    try:
+        if context.database.read(context.log.restored_elsewhere).result():
+            _log.error("%s: the store was restored meanwhile, open it again", error.message)
+            return
+        context.log.continuity = verdict
+        finding = Finding(verdict, error.message, REMEDIES[verdict], table=LOG)
+        _drive(respond(context, Report(verdict, "running", [finding])))
+    except HoldproofError as trouble:  # writes are refused all the same: by the connection and by the log
+        _log.critical("%s; the store could not be locked: %s", error.message, trouble)
+
+
+REMEDIES: Final = {
+    Verdict.ROLLED_BACK: "find the newer state: another copy of the store, or a backup; restore that",
+    Verdict.FORKED: "two histories exist: keep both, ask witnesses which one they saw, restore that one",
+    Verdict.TAMPERED: "run `holdproof verify --full`",
+}
+"""What to do about a log that does not continue what was seen of it."""
 
 
 def _drive(work: Work[Any]) -> None:

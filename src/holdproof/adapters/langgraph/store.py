@@ -9,7 +9,6 @@ Rules:
 - Vectors are made outside the transaction, written with the item, and compared exactly.
 """
 
-import asyncio
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -38,7 +37,7 @@ from holdproof.adapters.langgraph.open_store import StoreOpener
 from holdproof.adapters.langgraph.ttl_sweeper import Sweeper
 from holdproof.adapters.langgraph.values import plain
 from holdproof.adapters.shared_store import embedded
-from holdproof.errors import InvalidInputError, RunningLoopError
+from holdproof.errors import InvalidInputError
 from holdproof.kernel import MAIN, Call, Read, Tx, Work, Write, ask, notes
 from holdproof.model.notes import Note
 
@@ -107,14 +106,9 @@ class HoldproofStore(BaseStore):
     # --- batches ---
 
     def batch(self, ops: Iterable[Op]) -> list[Result]:
-        """Run operations as one; asyncio.InvalidStateError inside a running event loop, which it would block."""
+        """Run operations as one."""
         try:
             return self._sync.run(self._batch(_checked(ops), self._embed(blocking=True)))
-        # The error that LangGraph's own stores raise here, so that callers can handle both alike.
-        except RunningLoopError as error:
-            raise asyncio.InvalidStateError(
-                "a synchronous call inside a running event loop would block it: use the method with an `a` in front"
-            ) from error
         except InvalidInputError as error:
             raise ValueError(str(error)) from error
 

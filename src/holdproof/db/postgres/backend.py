@@ -8,14 +8,23 @@ from typing import Any, TypeVar
 from holdproof.db.clock import Clock, Ids, Random
 from holdproof.db.group_commit import GroupWriter, Hooks
 from holdproof.db.postgres import login
+from holdproof.db.postgres.commit_marks import ProcessMarks
 from holdproof.db.postgres.connection import Connector, PostgresConnection, PostgresTx, ServerClock
+from holdproof.db.postgres.login import SERVED
 from holdproof.db.postgres.reader import PostgresReader
 from holdproof.db.postgres.wire import Wire
 from holdproof.db.sql import Dialect, sql_postgres, statements
 from holdproof.db.topics import Topics
-from holdproof.db.tx import NOTHING, Nothing, Tx
+from holdproof.db.tx import NOT_RUN, NotRun, Tx
 from holdproof.db.worker_pool import WorkerPool
-from holdproof.errors import ForeignFileError, HoldproofError
+from holdproof.errors import (
+    ConfigError,
+    ConstraintError,
+    ForeignFileError,
+    HoldproofError,
+    MissingPrivilegeError,
+    QueryError,
+)
 
 T = TypeVar("T")
 
@@ -32,14 +41,14 @@ class PostgresBackend:
         self._connector = connector
         self._listener = listener
 
-    def peek(self, fn: Callable[[Tx], T], budget_s: float) -> T | Nothing:
+    def peek(self, fn: Callable[[Tx], T], budget_s: float) -> T | NotRun:
         """See Backend; a server cannot be read without waiting."""
         del fn, budget_s
-        return NOTHING
+        return NOT_RUN
 
     def facts(self) -> dict[str, Any]:
         """See Backend."""
-        wire = self._connector.wire("holdproof-status", reads=True, patience_s=1)
+        wire = self._connector.wire("holdproof-status", reads=True, patience_s=1, catalog_only=True)
         try:
             wire.send(_SIZE, {"space": self._connector.space})
             [(database, size)] = wire.sync()
@@ -62,7 +71,7 @@ class PostgresBackend:
 
     def compact(self) -> None:
         """See Backend; VACUUM makes the space of dead rows reusable and returns free pages at the end of a table."""
-        wire = self._connector.wire("holdproof-compact", patience_s=2)
+        wire = self._connector.wire("holdproof-compact", patience_s=2, catalog_only=True)
         try:
             wire.send(_NAMES, {"space": self._connector.space})
             for (name,) in wire.sync():
@@ -96,7 +105,7 @@ class Listener:
         while not self._closing.is_set():
             try:
                 if wire is None:
-                    wire = self._connector.wire("holdproof-listener", patience_s=1)
+                    wire = self._connector.wire("holdproof-listener", patience_s=1, catalog_only=True)
                     wire.text(f"LISTEN {self._connector.channel}")
                     wire.sync()
                 for payload in wire.notifications(self._wakeup.fileno()):
@@ -123,7 +132,9 @@ _NAMES = sql_postgres(
 )
 _SIZE = sql_postgres(
     "SELECT current_database(), coalesce(sum(pg_total_relation_size(c.oid)), 0) FROM pg_class c"
-    " JOIN pg_namespace n ON n.oid = c.relnamespace WHERE n.nspname = :space"
+    # What applications created counts for the space that they use.
+    " JOIN pg_namespace n ON n.oid = c.relnamespace WHERE (n.nspname = :space"
+    " OR (n.nspname = 'application' AND :space::text = 'membrane'))"
     " AND c.relkind IN ('r', 'v', 'm', 'p', 'f')",
 )
 
@@ -150,19 +161,22 @@ def open_postgres(
     """
     connector = Connector(url, space, connect_s=connect_s, lock_s=lock_s, read_s=read_limit_s, silence_s=silence_s)
     server_clock = ServerClock()
-    wire = connector.wire("holdproof-open", patience_s=2)
+    wire = connector.wire("holdproof-open", patience_s=2, catalog_only=True)
     try:
         server_clock.measure(wire)
-        new = _prepare(wire, space)
-        credentials = None if owner else login.ensure(wire, random)
+        new, seed = _prepare(wire, space, random)
+        if not owner:
+            connector = connector.for_applications(login.ensure(wire, random))
     finally:
         wire.close()
-    if credentials is not None:
-        connector = connector.with_login(*credentials)
     used_clock = clock or server_clock
     ids = Ids(random)  # shared by all connections, so that later ids of this process sort later
+    marks = ProcessMarks(hooks.history_lost)
     connections = [
-        PostgresConnection(connector, PostgresTx(used_clock, random, ids), server_clock) for _ in range(workers)
+        PostgresConnection(
+            connector, PostgresTx(used_clock, random, ids, lock_seed=seed), server_clock, marks.new_worker()
+        )
+        for _ in range(workers)
     ]
     for connection in connections:
         connection.mark_commits()
@@ -178,12 +192,36 @@ _TABLES = sql_postgres(
     " JOIN pg_namespace n ON n.oid = c.relnamespace WHERE n.nspname = :space"
     " AND c.relkind IN ('r', 'v', 'm', 'p', 'f')",
 )
+_USABLE = sql_postgres("SELECT has_schema_privilege(n.oid, 'USAGE') FROM pg_namespace n WHERE n.nspname = :space")
+_CREATORS = sql_postgres(
+    "SELECT CASE a.grantee WHEN 0 THEN 'PUBLIC' ELSE pg_get_userbyid(a.grantee)::text END"
+    " FROM pg_namespace n, aclexplode(n.nspacl) a WHERE n.nspname = :space AND a.privilege_type = 'CREATE'"
+    " AND a.grantee <> n.nspowner AND pg_get_userbyid(a.grantee) <> current_user"
+)
+_CREATE_ATTEMPTS = 5
+_RACED = (ConstraintError, QueryError)
 
 
-def _prepare(wire: Wire, space: str) -> bool:
-    """Create the schema if it is missing; returns whether it was. ForeignFileError if it has tables of others."""
+def _prepare(wire: Wire, space: str, random: Random) -> tuple[bool, int]:
+    """Create the schema if it is missing; returns whether it was, and the seed of its advisory locks.
+
+    ForeignFileError if it has tables of others, MissingPrivilegeError if this login may not use it.
+    """
+    for attempts_left in reversed(range(_CREATE_ATTEMPTS)):
+        try:
+            return _prepare_once(wire, space, random)
+        except _RACED:
+            # Another process created or exchanged the schema at the same moment; the next look finds it.
+            wire.abandon()
+            wire.text("ROLLBACK")
+            wire.sync()
+            if not attempts_left:
+                raise
+    raise AssertionError("the last attempt raises")
+
+
+def _prepare_once(wire: Wire, space: str, random: Random) -> tuple[bool, int]:
     wire.text("BEGIN")
-    wire.send(_LOCK, {})
     wire.send(_TABLES, {"space": space})
     [(tables, ours)] = wire.sync()
     # commit_marks is created with the schema, so a schema of ours always has it.
@@ -192,14 +230,54 @@ def _prepare(wire: Wire, space: str) -> bool:
     if not ours:
         for statement in statements(_SCHEMA.format(space=space)):
             wire.text(statement)
+    _refuse_creators(wire, space)
+    wire.text(f"LOCK TABLE {space}.commit_marks IN SHARE UPDATE EXCLUSIVE MODE")
+    # Only now, when nobody else can create anything there.
+    wire.text(f"SET LOCAL search_path TO {space}, pg_temp")
     wire.send(_SWEEP, {})
+    seed = _lock_seed(wire, space, random)
     wire.text("COMMIT")
     wire.sync()
-    return not ours
+    return not ours, seed
 
 
-_LOCK = sql_postgres("SELECT pg_advisory_xact_lock(hashtext('holdproof schema'))")
-_SWEEP = sql_postgres("DELETE FROM commit_marks WHERE at < now() - interval '7 days'")
+def _refuse_creators(wire: Wire, space: str) -> None:
+    """Refuse a schema that this login may not use, or in which others could plant functions for its owner to call."""
+    wire.send(_USABLE, {"space": space})
+    if wire.sync() == [(False,)]:
+        message = f"this login may not use the schema {space}; as its owner run: GRANT holdproof_{space} TO the login"
+        raise MissingPrivilegeError(message, schema=space)
+    wire.send(_CREATORS, {"space": space})
+    if creators := [str(role) for (role,) in wire.sync()]:
+        raise ConfigError(
+            f"{', '.join(creators)} may create objects in the schema {space}, which its owner's statements would call;"
+            f" run: REVOKE CREATE ON SCHEMA {space} FROM {', '.join(creators)}",
+            schema=space,
+        )
+
+
+def _lock_seed(wire: Wire, space: str, random: Random) -> int:
+    """Return the number that is hashed into advisory keys, stored with the marks; drawn at the first opening."""
+    # The login of applications may change the marks of its schema: processes that read different seeds would not
+    # exclude each other. What it holds up there is its own.
+    if space == SERVED:
+        return 0
+    wire.send(_ADD_SEED, {"worker": _SEED, "seed": str(int.from_bytes(random(8), "big") >> 1)})
+    wire.send(_READ_SEED, {"worker": _SEED})
+    [(seed,)] = wire.sync()
+    return int(seed)
+
+
+_SEED = "lock seed"
+_ADD_SEED = sql_postgres(
+    "INSERT INTO commit_marks (worker, mark, at) VALUES (:worker, :seed, 'infinity') ON CONFLICT (worker) DO NOTHING"
+)
+_READ_SEED = sql_postgres("SELECT mark FROM commit_marks WHERE worker = :worker")
+# The mark of a worker that is connected stays, however old: without it its next commit would look lost.
+_SWEEP = sql_postgres(
+    "DELETE FROM commit_marks WHERE at < now() - interval '7 days' AND NOT EXISTS"
+    " (SELECT 1 FROM pg_stat_activity a WHERE a.application_name = worker)"
+)
 _SCHEMA = """
 CREATE SCHEMA IF NOT EXISTS {space};
 REVOKE ALL ON SCHEMA {space} FROM PUBLIC;

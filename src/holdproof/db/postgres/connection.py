@@ -1,7 +1,6 @@
 """Transactions on PostgreSQL, connecting, the server's time, and the writing connection of a worker."""
 
 import time
-import uuid
 from collections.abc import Iterable, Iterator, Mapping
 from copy import copy
 from functools import partial
@@ -12,25 +11,23 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from holdproof.db.clock import Clock, Ids, Random
 from holdproof.db.postgres import liveness
+from holdproof.db.postgres.commit_marks import WorkerMark
 from holdproof.db.postgres.wire import Wire
 from holdproof.db.sql import Dialect, Query, first_word, sql_postgres, statements
 from holdproof.db.topics import short
-from holdproof.db.tx import SECRET_TABLES, WAKE, Answer, Refusal, Row, Tx, bounded_rows
+from holdproof.db.tx import SECRET_TABLES, WAKE, Refusal, Row, SqlResult, Tx, bounded_rows
 from holdproof.errors import (
     BusyError,
     ConfigError,
     ConnectionLostError,
     ForbiddenSqlError,
     HoldproofError,
-    OutcomeUnknownError,
     SerializationError,
     UnavailableError,
 )
 
 # A notification holds 8,000 bytes at most; a little is left for multi-byte characters.
 _PAYLOAD = 7_000
-# How often the outcome of a commit is asked for when the connection keeps breaking.
-_OUTCOME_ATTEMPTS = 5
 _GROUP_LOCK_TIMEOUT = "SET LOCAL lock_timeout = '50ms'"
 CONNECTION_TIMEOUTS = {
     "connect_timeout": "5",
@@ -46,8 +43,9 @@ class PostgresTx(Tx):
     dialect: ClassVar[Dialect] = "postgres"
     __slots__ = ("wire",)
 
-    def __init__(self, clock: Clock, random: Random, ids: Ids | None = None) -> None:
+    def __init__(self, clock: Clock, random: Random, ids: Ids | None = None, *, lock_seed: int = 0) -> None:
         super().__init__(clock, random, ids)
+        self.lock_seed = lock_seed
         self.wire: Wire
 
     def execute(self, query: Query, /, *, expect: int | None = None, **params: Any) -> None:
@@ -87,7 +85,7 @@ class PostgresTx(Tx):
         """See Tx."""
         return statements(text)
 
-    def ask_one(self, statement: str, params: Mapping[str, Any], /) -> Answer:
+    def run_statement(self, statement: str, params: Mapping[str, Any], /) -> SqlResult:
         """See Tx; the server counts rows that were only read too, so the count is dropped for a read."""
         if any(
             name in statement.lower() for name in SECRET_TABLES
@@ -96,7 +94,7 @@ class PostgresTx(Tx):
         query = Query(statement, statement, "statement", -1)
         self.wire.ask(query, params)
         rows = bounded_rows(self.settle())
-        return Answer(self.wire.columns if rows else (), rows, 0 if query.kind == "read" else self.wire.touched)
+        return SqlResult(self.wire.columns if rows else (), rows, 0 if query.kind == "read" else self.wire.touched)
 
     def settle(self) -> list[Row]:
         """Wait for everything sent; returns the rows of the last statement."""
@@ -145,7 +143,8 @@ class Connector:
             "lock_timeout": f"{lock_s}s",
             "idle_in_transaction_session_timeout": "60s",
             "synchronous_commit": "on",
-            "search_path": space,
+            # Only the owner creates anything in it. Temporary tables last: by default they would hide its tables.
+            "search_path": f"{space},pg_temp",
             "TimeZone": "UTC",
             "DateStyle": "ISO",
             "bytea_output": "hex",
@@ -157,20 +156,30 @@ class Connector:
         except Error:  # its message would quote the URL with the password
             raise ConfigError("the database URL cannot be parsed; write it like postgresql://user@host/name") from None
 
-    def with_login(self, name: str, password: str) -> "Connector":
-        """Return a connector with another login, whose statements all have a timeout."""
+    def for_applications(self, credentials: tuple[str, str] | None) -> "Connector":
+        """Return a connector whose statements all have a timeout, with another login unless that is None."""
         other = copy(self)
-        other._base = {**self._base, "user": name, "password": password}
-        # Temporary tables last: by default they would hide the tables of the schema.
-        bounds = {"statement_timeout": f"{self._read_s}s", "search_path": f"{self.space},pg_temp"}
-        other._settings = {**self._settings, **bounds}
+        if credentials is not None:
+            name, password = credentials
+            other._base = {**self._base, "user": name, "password": password}
+        other._settings = {**self._settings, "statement_timeout": f"{self._read_s}s"}
         return other
 
-    def wire(self, name: str, *, reads: bool = False, patience_s: float | None = None) -> Wire:
-        """Open a connection; keeps trying while the server restarts, for `patience_s`."""
+    def wire(
+        self, name: str, *, reads: bool = False, patience_s: float | None = None, catalog_only: bool = False
+    ) -> Wire:
+        """Open a connection; keeps trying while the server restarts, for `patience_s`.
+
+        `catalog_only` is for statements of the owner around opening: they name every schema, and nothing that another
+        login may have created is found by a bare name.
+        """
         settings = dict(self._settings)
+        if catalog_only:
+            settings["search_path"] = "pg_catalog,pg_temp"
         if reads:
-            settings |= {"default_transaction_read_only": "on", "statement_timeout": f"{self._read_s}s"}
+            # Read-only is said by each BEGIN: as a setting of the session, a server would look like a standby to
+            # libpq, and a URL with target_session_attrs=read-write would find no server.
+            settings["statement_timeout"] = f"{self._read_s}s"
         options = " ".join(f"-c {key}={value}" for key, value in settings.items())
         url_options = self._base.get("options")
         parts: dict[str, Any] = {**CONNECTION_TIMEOUTS, **self._base, "client_encoding": "UTF8"}
@@ -190,11 +199,6 @@ class Connector:
 
 
 _NOW = sql_postgres("SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint")
-_SET_MARK = sql_postgres(
-    "INSERT INTO commit_marks (worker, mark, at) VALUES (:worker, :mark, now())"
-    " ON CONFLICT (worker) DO UPDATE SET mark = excluded.mark, at = excluded.at"
-)
-_GET_MARK = sql_postgres("SELECT mark FROM commit_marks WHERE worker = :worker FOR UPDATE")
 _HANG_UP = sql_postgres(
     "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = :name AND pid <> pg_backend_pid()",
 )
@@ -204,11 +208,12 @@ _NOTIFY = sql_postgres("SELECT pg_notify(:channel, :payload)")
 class PostgresConnection:
     """The connection of a group writer; see WriteConnection."""
 
-    def __init__(self, connector: Connector, tx: PostgresTx, clock: ServerClock) -> None:
+    def __init__(self, connector: Connector, tx: PostgresTx, clock: ServerClock, mark: WorkerMark) -> None:
         self.tx: PostgresTx = tx
         self._connector = connector
         self._clock = clock
-        self._worker = f"holdproof-{uuid.uuid4()}"
+        self._mark = mark
+        self._worker = mark.worker
         self._wire: Wire | None = None
         self._marked = False
 
@@ -221,10 +226,14 @@ class PostgresConnection:
         if reconnecting:  # the server may still run the old session, which would keep its locks
             wire.send(_HANG_UP, {"name": self._worker})
             wire.sync()
+            if self._marked:
+                # It may be another server now, promoted without the end of what the old one acknowledged.
+                self._mark.reconnected(wire)
         return wire
 
     def begin(self, *, serializable: bool, together: bool) -> None:
         """See WriteConnection."""
+        self._mark.refuse_lost()
         wire = self._connected()
         self._clock.measure(wire)
         wire.new_op()
@@ -241,43 +250,27 @@ class PostgresConnection:
     def commit(self) -> None:
         """See WriteConnection; one wait for all statements and the mark, one for the commit."""
         wire = self.tx.wire
-        mark = str(uuid.uuid4())
         for payload in _payloads(self.tx.notes.get(WAKE, [])):
             wire.send(_NOTIFY, {"channel": self._connector.channel, "payload": payload})
-        if self._marked:
-            wire.send(_SET_MARK, {"mark": mark, "worker": self._worker}, expect=1)
-        wire.sync()
+        mark = self._mark.send(wire) if self._marked else ""
+        try:
+            wire.sync()
+        except HoldproofError:
+            self._mark.abandoned()
+            raise
         try:
             wire.text("COMMIT")
             wire.sync()
         except ConnectionLostError as error:
             if not self._marked:
                 raise
-            self._read_outcome(mark, error)
-
-    def _read_outcome(self, mark: str, error: ConnectionLostError) -> None:
-        """Find out whether a commit succeeded whose connection broke: it did if its mark is stored.
-
-        Returns if it did, raises `error` if not, OutcomeUnknownError if the mark cannot be read.
-        """
-        for attempts_left in reversed(range(_OUTCOME_ATTEMPTS)):  # a restarting server may disconnect more than once
-            try:
-                wire = self._connected()
-                wire.send(_GET_MARK, {"worker": self._worker})
-                [(stored,)] = wire.sync()
-            except (HoldproofError, ValueError) as trouble:
-                if attempts_left and isinstance(trouble, ConnectionLostError):
-                    continue
-                raise OutcomeUnknownError(f"the connection broke during commit: {error}") from trouble
-            if stored != mark:
-                raise error
-            return
+            self._mark.outcome(self._connected, mark, error)
+        if self._marked:
+            self._mark.committed(mark)
 
     def mark_commits(self) -> None:
         """Let every later commit store its mark; called once the table exists."""
-        wire = self._connected()
-        wire.send(_SET_MARK, {"worker": self._worker, "mark": ""}, expect=1)
-        wire.sync()
+        self._mark.begin(self._connected())
         self._marked = True
 
     def rollback(self) -> None:

@@ -6,6 +6,7 @@ Times become ISO-8601 with microseconds and `Z`, JSON stays text, truth is 0 or 
 from collections.abc import Callable
 from typing import Any
 
+from holdproof.db.copy_text import load_blob, load_number, load_time, load_truth
 from holdproof.errors import InvalidInputError
 
 Value = bytes | None
@@ -36,36 +37,18 @@ def dump(name: str, value: Any) -> tuple[Value, int]:
     raise InvalidInputError(f"{name} has type {kind.__name__}, which no column can store", parameter=name)
 
 
-def _time(data: bytes) -> str:
-    text = data.decode()  # 2026-01-31 12:00:00.5+00, in UTC because the session is
-    return f"{text[:10]}T{text[11:19]}.{text[20:-3]:0<6}Z"
-
-
-def _number(data: bytes) -> int | float:
-    text = data.decode()
-    return int(text) if text.lstrip("-").isdigit() else float(text)
-
-
-def _truth(data: bytes) -> int:
-    return int(data == b"t")
-
-
-def _blob(data: bytes) -> bytes:
-    return bytes.fromhex(data[2:].decode())
-
-
 # By PostgreSQL's type number (pg_type.oid).
 _LOADERS: dict[int, Callable[[bytes], Any]] = {
-    16: _truth,
-    17: _blob,
+    16: load_truth,
+    17: load_blob,
     20: int,
     21: int,
     23: int,
     26: int,
     700: float,
     701: float,
-    1184: _time,
-    1700: _number,
+    1184: load_time,
+    1700: load_number,
 }
 
 

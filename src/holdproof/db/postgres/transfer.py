@@ -1,125 +1,57 @@
-"""Transfer from and to the schemas of a PostgreSQL database; the contract is in db/transfer.py."""
+"""Fill schemas of a PostgreSQL database: those of a move, and those that a restore stages beside the live ones.
 
-import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+Rules:
+- A restore loads into schemas of its own (`kernel_restoring` …), so nothing live is touched before `exchange`, which
+  is one transaction over all of them. An open store prevents it.
+- Rows that are COPY text already pass as they are; all others pass as plain tuples.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from functools import partial
 from typing import Any, Final
 
 import psycopg
 from psycopg import sql as text
 
-from holdproof.db.migrate import COPY_IN_PROGRESS, MOVED, applied
-from holdproof.db.postgres.snapshot import (
-    OWN,
-    SchemaSnapshot,
-    columns,
-    connect,
-    has,
-    in_use,
-    ordered,
-    sequences,
-    snapshot,
-    translated,
-)
-from holdproof.db.postgres.text import loader
-from holdproof.db.tx import Row, Tx
-from holdproof.errors import AlreadyExistsError, BusyError, InvalidInputError
+from holdproof.db.migrate import MOVE_IN_PROGRESS
+from holdproof.db.postgres.catalogue import COMMIT_MARKS, columns, connect, has, lock_schema, ordered, translated
+from holdproof.db.postgres.login import SERVED
+from holdproof.db.postgres.snapshot import MOVING, read_table
+from holdproof.db.postgres.wire import APPLICATION_SCHEMA
+from holdproof.db.row_stream import RowStream
+from holdproof.errors import AlreadyExistsError, CorruptError, HoldproofError, InvalidInputError
 
-_NAME: Final = "moving-holdproof"  # does not start with "holdproof", so `in_use` does not count it
-_PATIENCE_S: Final = 3.0
+SPACES: Final = ("kernel", "membrane", "telemetry")
+_SCHEMAS: Final = (*SPACES, APPLICATION_SCHEMA)
 
 
-class PostgresSource:
-    """The locked schemas of a store that is read; see TransferSource."""
-
-    def __init__(self, connection: "psycopg.Connection[Any]", snapshots: Mapping[str, SchemaSnapshot]) -> None:
-        self._connection = connection
-        self._snapshots = snapshots
-        self.spaces = list(snapshots)
-
-    def ledger(self, space: str) -> dict[str, str]:
-        """See TransferSource."""
-        return applied(self._snapshots[space].tx)
-
-    def tx(self, space: str) -> Tx:
-        """See TransferSource."""
-        return self._snapshots[space].tx
-
-    def tables(self, space: str) -> dict[str, list[str]]:
-        """See TransferSource."""
-        with translated():
-            return columns(self._connection, space, kinds="rvmpf")
-
-    def count(self, space: str, table: str) -> int:
-        """See TransferSource."""
-        with translated():
-            query = text.SQL("SELECT count(*) FROM {}").format(text.Identifier(space, table))
-            [(number,)] = self._connection.execute(query).fetchall()
-            return int(number)
-
-    def rows(self, space: str, table: str, columns: list[str]) -> Iterator[Row]:
-        """See TransferSource."""
-        return _rows(self._connection, space, table, columns)
-
-    def counters(self, space: str) -> dict[str, int]:
-        """See TransferSource."""
-        with translated():
-            return {name.partition(".")[0]: last for name, last in sequences(self._connection, space).items()}
-
-    def seal(self, to: str) -> None:
-        """See TransferSource; all spaces in one commit."""
-        with translated():
-            for space in self.spaces:
-                self._connection.execute(
-                    text.SQL(
-                        "INSERT INTO {} (name, sha256, applied_at) VALUES (%s, %s, now()) ON CONFLICT DO NOTHING"
-                    ).format(text.Identifier(space, "schema_migrations")),
-                    (MOVED, to),
-                )
-            self._connection.execute("COMMIT")
-
-
-@contextmanager
-def open_source(url: str, spaces: list[str]) -> Iterator[PostgresSource]:
-    """Lock the existing schemas: others may read, but nobody can write or open the store until this ends."""
-    with connect(url, _NAME) as connection, ExitStack() as ends, translated():
-        existing = [space for space in spaces if has(connection, space)]
-        connection.execute("SET idle_in_transaction_session_timeout = 0")
-        connection.execute("BEGIN")
-        for space in existing:
-            names = [*columns(connection, space), OWN]
-            listed = text.SQL(", ").join(text.Identifier(space, name) for name in names)
-            connection.execute(text.SQL("LOCK TABLE {} IN EXCLUSIVE MODE").format(listed))
-        _refuse_open(connection)
-        yield PostgresSource(connection, {space: ends.enter_context(snapshot(url, space=space)) for space in existing})
-
-
-def _refuse_open(connection: "psycopg.Connection[Any]") -> None:
-    """Raise BusyError while the store is open elsewhere; connections that are being closed get a few seconds."""
-    deadline = time.monotonic() + _PATIENCE_S
-    while others := in_use(connection):
-        if time.monotonic() >= deadline:
-            raise BusyError("the store is open elsewhere; close it there first", connections=others)
-        time.sleep(0.05)
+def staged(space: str) -> str:
+    """Return the schema in which a restore loads a space."""
+    return f"{space}_restoring"
 
 
 class PostgresTarget:
-    """The schemas of a store that is being filled; see TransferTarget."""
+    """Schemas that are being filled; see Target. With `staging` they are those of a restore."""
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, *, staging: bool = False) -> None:
         self._url = url
+        self._staging = staging
+
+    def _schema(self, space: str) -> str:
+        return staged(space) if self._staging else space
 
     def ledger(self, space: str) -> dict[str, str] | None:
-        """See TransferTarget; a schema that somebody else filled has an empty one."""
-        with connect(self._url, _NAME) as connection, translated():
-            return _ledger(connection, space)
+        """See Target; a schema that somebody else filled has an empty one."""
+        with connect(self._url, MOVING) as connection, translated():
+            return _ledger(connection, self._schema(space))
 
     def discard(self, space: str) -> None:
-        """See TransferTarget."""
-        with connect(self._url, _NAME) as connection, translated(), connection.transaction():
-            connection.execute("SELECT pg_advisory_xact_lock(hashtext('holdproof schema'))")
+        """See Target."""
+        with connect(self._url, MOVING) as connection, translated(), connection.transaction():
+            lock_schema(connection, space)
             ledger = _ledger(connection, space)
-            if ledger is not None and COPY_IN_PROGRESS.name not in ledger:
+            if ledger is not None and MOVE_IN_PROGRESS.name not in ledger:
                 raise AlreadyExistsError(f"the target is not empty: it has a {space} already", space=space)
             connection.execute(text.SQL("DROP SCHEMA IF EXISTS {} CASCADE").format(text.Identifier(space)))
 
@@ -127,87 +59,177 @@ class PostgresTarget:
         self,
         space: str,
         tables: Mapping[str, list[str]],
-        rows: Mapping[str, Iterable[Row]],
+        rows: Mapping[str, RowStream],
         counters: Mapping[str, int],
     ) -> None:
-        """See TransferTarget."""
-        with connect(self._url, _NAME) as connection, translated(), connection.transaction():
-            order = ordered(connection, space, list(tables))
-            for table in order:
+        """See Target."""
+        schema = self._schema(space)
+        with connect(self._url, MOVING) as connection, translated(), connection.transaction():
+            existing = columns(connection, schema)
+            for table in ordered(connection, schema, list(existing)):
+                # The mark of an unfinished move stays until the move is complete.
                 is_ledger = table == "schema_migrations"
-                removable = text.SQL("name <> {}").format(COPY_IN_PROGRESS.name) if is_ledger else text.SQL("true")
-                named = text.Identifier(space, table)
+                removable = text.SQL("name <> {}").format(MOVE_IN_PROGRESS.name) if is_ledger else text.SQL("true")
+                named = text.Identifier(schema, table)
                 connection.execute(text.SQL("DELETE FROM {} WHERE {}").format(named, removable))
-            for table in reversed(order):
-                _load(connection, space, table, tables[table], rows[table])
+            for table in reversed(ordered(connection, schema, list(tables))):
+                if not set(tables[table]) <= {column.name for column in existing.get(table, ())}:
+                    raise CorruptError(f"the source has columns of {table} that its schema does not have", table=table)
+                load_table(connection, text.Identifier(schema, table), tables[table], rows[table])
             for name, last in counters.items():
-                _set_counter(connection, space, name, last)
+                _set_counter(connection, schema, name, last)
 
-    def rows(self, space: str, tables: Mapping[str, list[str]]) -> Iterator[tuple[str, Iterator[Row]]]:
-        """See TransferTarget."""
-        with connect(self._url, _NAME) as connection:
+    def rows(self, space: str, tables: Mapping[str, list[str]]) -> Iterator[tuple[str, RowStream]]:
+        """See Target."""
+        with connect(self._url, MOVING) as connection:
             for table, listed in tables.items():
-                yield table, _rows(connection, space, table, listed)
+                yield table, read_table(connection, text.Identifier(self._schema(space), table), listed)
 
     def tables(self, space: str) -> dict[str, list[str]]:
-        """See TransferTarget."""
-        with connect(self._url, _NAME) as connection, translated():
-            return columns(connection, space)
+        """See Target."""
+        with connect(self._url, MOVING) as connection, translated():
+            listed = columns(connection, self._schema(space))
+            return {table: [column.name for column in listed[table]] for table in listed}
 
     def remove_mark(self, space: str) -> None:
-        """See TransferTarget."""
-        with connect(self._url, _NAME) as connection, translated():
+        """See Target."""
+        with connect(self._url, MOVING) as connection, translated():
             connection.execute(
                 text.SQL("DELETE FROM {} WHERE name = {}").format(
-                    text.Identifier(space, "schema_migrations"), COPY_IN_PROGRESS.name
+                    text.Identifier(self._schema(space), "schema_migrations"), MOVE_IN_PROGRESS.name
                 )
             )
 
 
-def _ledger(connection: "psycopg.Connection[Any]", space: str) -> dict[str, str] | None:
-    tables = columns(connection, space, kinds="rvmpf")
+def _ledger(connection: "psycopg.Connection[Any]", schema: str) -> dict[str, str] | None:
+    tables = columns(connection, schema, kinds="rvmpf")
     if "schema_migrations" not in tables:
         # Tables of others are an empty ledger; a schema without tables was created a moment ago and counts as missing.
         return {} if tables else None
-    query = text.SQL("SELECT name, sha256 FROM {}").format(text.Identifier(space, "schema_migrations"))
+    query = text.SQL("SELECT name, sha256 FROM {}").format(text.Identifier(schema, "schema_migrations"))
     return dict(connection.execute(query).fetchall())
 
 
-def _load(
-    connection: "psycopg.Connection[Any]", space: str, table: str, columns: list[str], rows: Iterable[Row]
+def load_table(
+    connection: "psycopg.Connection[Any]", named: text.Identifier, columns: list[str], rows: RowStream
 ) -> None:
+    """Append rows to a table; InvalidInputError for a value that PostgreSQL cannot store."""
+    table = named.as_string(connection)
     listed = text.SQL(", ").join(map(text.Identifier, columns))
-    statement = text.SQL("COPY {} ({}) FROM STDIN").format(text.Identifier(space, table), listed)
+    statement = text.SQL("COPY {} ({}) FROM STDIN").format(named, listed)
     try:
         with connection.cursor() as cursor, cursor.copy(statement) as copy:
-            for row in rows:
-                copy.write_row(row)
+            if rows.text is not None:
+                for chunk in rows.text():
+                    copy.write(chunk)
+            else:
+                for row in rows:
+                    copy.write_row(row)
     except psycopg.DataError as error:  # a NUL in a text, or a type that only SQLite stores in such a column
         raise InvalidInputError(f"a row of {table} cannot be stored by PostgreSQL: {error}", table=table) from error
 
 
-def _set_counter(connection: "psycopg.Connection[Any]", space: str, table: str, last: int) -> None:
+def _set_counter(connection: "psycopg.Connection[Any]", schema: str, table: str, last: int) -> None:
+    named = text.Identifier(schema, table).as_string(connection)
     identities = connection.execute(
-        "SELECT a.attname FROM pg_attribute a WHERE a.attrelid = %s::regclass AND a.attidentity <> ''",
-        (f"{space}.{table}",),
+        "SELECT a.attname FROM pg_attribute a WHERE a.attrelid = %s::regclass AND a.attidentity <> ''", (named,)
     ).fetchall()
     for (column,) in identities:
-        connection.execute("SELECT setval(pg_get_serial_sequence(%s, %s), %s)", (f"{space}.{table}", column, last))
+        connection.execute("SELECT setval(pg_get_serial_sequence(%s, %s), %s)", (named, column, last))
 
 
-def _rows(connection: "psycopg.Connection[Any]", space: str, table: str, columns: list[str]) -> Iterator[Row]:
-    listed = text.SQL(", ").join(map(text.Identifier, columns))
-    named = text.Identifier(space, table)
-    with connection.cursor() as cursor, translated():
-        cursor.execute(text.SQL("SELECT {} FROM {} LIMIT 0").format(listed, named))
-        loaders = [loader(column.type_code) for column in cursor.description or ()]
-        with cursor.copy(text.SQL("COPY (SELECT {} FROM {}) TO STDOUT").format(listed, named)) as copy:
-            for row in copy.rows():
-                yield _plain(loaders, row)
+# --- staging a restore -------------------------------------------------------------------------------------------
 
 
-def _plain(loaders: list[Callable[[bytes], Any]], row: tuple[Any, ...]) -> Row:
-    return tuple(
-        None if value is None else load(value.encode() if isinstance(value, str) else value)
-        for load, value in zip(loaders, row, strict=True)
-    )
+def prepare(url: str, spaces: Sequence[str]) -> None:
+    """Create an empty schema for each space; the remains of an earlier attempt are dropped."""
+    discard(url)
+    with connect(url) as connection, translated(), connection.transaction():
+        for schema in map(text.Identifier, map(staged, _schemas(spaces))):
+            connection.execute(text.SQL("CREATE SCHEMA {}").format(schema))
+            connection.execute(text.SQL("REVOKE ALL ON SCHEMA {} FROM PUBLIC").format(schema))
+        for space in spaces:
+            # With this table the schema counts as Holdproof's, and opening it creates no roles of its name.
+            connection.execute(
+                text.SQL(
+                    "CREATE TABLE {} (worker TEXT PRIMARY KEY, mark TEXT NOT NULL, at TIMESTAMPTZ NOT NULL)"
+                ).format(text.Identifier(staged(space), COMMIT_MARKS))
+            )
+
+
+def discard(url: str) -> None:
+    """Drop what was staged; failures are ignored."""
+    with suppress(HoldproofError), connect(url) as connection, translated():
+        logins = _staged_logins(connection)
+        for schema in _SCHEMAS:
+            connection.execute(text.SQL("DROP SCHEMA IF EXISTS {} CASCADE").format(text.Identifier(staged(schema))))
+        for name in logins:
+            connection.execute(text.SQL("DROP ROLE IF EXISTS {}").format(text.Identifier(name)))
+
+
+def _staged_logins(connection: "psycopg.Connection[Any]") -> list[str]:
+    """Return the login that was made for a staged schema: nobody else will ever use it."""
+    [(table,)] = connection.execute("SELECT to_regclass('membrane_restoring.membrane_login')").fetchall()
+    if table is None:
+        return []
+    return [
+        str(name) for (name,) in connection.execute("SELECT name FROM membrane_restoring.membrane_login").fetchall()
+    ]
+
+
+def grant(url: str, space: str) -> None:
+    """Give the role of a space its rights in the staged schema, as a new schema would have them."""
+    with connect(url) as connection, translated(), connection.transaction():
+        connection.execute(_GRANTS.format(space=space, schema=staged(space)).encode())
+
+
+def exchange(url: str, spaces: Sequence[str], aside: str) -> None:
+    """Replace the live schemas by the staged ones in one transaction; waits for who opens or migrates them.
+
+    The old kernel is renamed to `aside`, the others to `aside` and their own name. A space that was not staged is
+    moved aside all the same: it belongs to the store that is replaced.
+    """
+    with connect(url) as connection, translated(), connection.transaction():
+        for schema in filter(partial(has, connection), _SCHEMAS):
+            lock_schema(connection, schema)
+            _rename(connection, schema, aside if schema == "kernel" else f"{aside}_{schema}")
+        for schema in _schemas(spaces):
+            _rename(connection, staged(schema), schema)
+        if SERVED in spaces:
+            connection.execute(_MOVE_EXTENSION.format(aside=f"{aside}_{SERVED}").encode())
+
+
+def _rename(connection: "psycopg.Connection[Any]", schema: str, name: str) -> None:
+    connection.execute(text.SQL("ALTER SCHEMA {} RENAME TO {}").format(text.Identifier(schema), text.Identifier(name)))
+
+
+def _schemas(spaces: Sequence[str]) -> list[str]:
+    """Return the schemas of these spaces: applications create their tables beside the space that they use."""
+    return [*spaces, *([APPLICATION_SCHEMA] if SERVED in spaces else [])]
+
+
+# Without the right to make roles the schema's owner works alone.
+_GRANTS: Final = """
+DO $$ BEGIN
+  BEGIN
+    CREATE ROLE holdproof_{space} NOLOGIN;
+  EXCEPTION WHEN duplicate_object OR unique_violation THEN NULL;
+  END;
+  GRANT USAGE ON SCHEMA {schema} TO holdproof_{space};
+  GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA {schema} TO holdproof_{space};
+  ALTER DEFAULT PRIVILEGES IN SCHEMA {schema} GRANT SELECT, INSERT, UPDATE, DELETE ON TABLES TO holdproof_{space};
+EXCEPTION WHEN insufficient_privilege OR undefined_object THEN NULL;
+END $$
+"""
+
+# The extension is installed in the schema of the application tables: left in the schema that was moved aside, it would
+# go, with every column of its types, when somebody drops that.
+_MOVE_EXTENSION: Final = """
+DO $$ BEGIN
+  IF EXISTS (SELECT FROM pg_extension e JOIN pg_namespace n ON n.oid = e.extnamespace
+             WHERE e.extname = 'vector' AND n.nspname = '{aside}') THEN
+    ALTER EXTENSION vector SET SCHEMA membrane;
+  END IF;
+EXCEPTION WHEN insufficient_privilege THEN NULL;
+END $$
+"""

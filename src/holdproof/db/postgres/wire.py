@@ -23,6 +23,7 @@ from holdproof.errors import (
     ForbiddenSqlError,
     HoldproofError,
     InvalidInputError,
+    MissingPrivilegeError,
     QueryError,
     ReadLimitError,
     ReadOnlyError,
@@ -35,6 +36,8 @@ _CONNECT_TIMEOUT_S: Final = 5.0
 _SHORTEST_TIMEOUT_S: Final = 2.0
 _POLL_EVENTS: Final = {pq.PollingStatus.READING: select.POLLIN, pq.PollingStatus.WRITING: select.POLLOUT}
 _OLDEST = 140000
+APPLICATION_SCHEMA: Final = "application"
+"""The schema in which SQL of applications creates its tables; Holdproof's own are in `membrane`."""
 _GRACE_MS = 1000
 _MOST_PARAMETERS = 65_535
 
@@ -57,6 +60,7 @@ _TYPED: dict[str, type[HoldproofError]] = {
 }
 
 
+_NO_PRIVILEGE: Final = frozenset({"42501", "3F000"})
 # The connection is closed by the server after these.
 _LOST = {"57P01", "57P02", "57P03", "57P05", "08003", "08006"}
 
@@ -145,10 +149,16 @@ class Wire:
         self._slots.append(_Slot(query, expect, None, self.op, refusal))
 
     def ask(self, query: Query, params: Mapping[str, Any]) -> None:
-        """Queue SQL of an application; it is not prepared, and settings that it changed are reset."""
+        """Queue SQL of an application; it is not prepared.
+
+        Bare names mean its own schema first, for this statement only: Holdproof's own statements on this connection
+        must never call a function that an application created. Afterwards settings that it changed are reset, and
+        advisory locks of the session released.
+        """
         if len(query.names) > _MOST_PARAMETERS:
             raise InvalidInputError(f"PostgreSQL takes {_MOST_PARAMETERS} parameters at most, not {len(query.names)}")
         dumped = [dump(name, params.get(name)) for name in query.names]
+        self.text(f"SET search_path TO {APPLICATION_SCHEMA}, membrane, pg_temp")
         try:
             values = [value for value, _ in dumped]
             formats = [form for _, form in dumped]
@@ -157,6 +167,7 @@ class Wire:
             raise self._lost(error) from error
         self._slots.append(_Slot(query, None, None, self.op))
         self.text("RESET ALL")
+        self.text("SELECT pg_catalog.pg_advisory_unlock_all()")
 
     def text(self, statement: str) -> None:
         """Queue a statement without parameters and without preparing it."""
@@ -318,6 +329,9 @@ def _wait_connected(connection: pq.abc.PGconn, deadline: float) -> bool:
 def _typed(result: Any, query: Query | None) -> HoldproofError:
     state = (result.error_field(pq.DiagnosticField.SQLSTATE) or b"").decode()
     message = words(result.get_error_message())
+    # SQL of applications has no number in the registry; every other statement is Holdproof's, and its text is right.
+    if state in _NO_PRIVILEGE and (query is None or query.number >= 0):
+        return MissingPrivilegeError(f"the login of the database URL lacks a right: {message}", sqlstate=state)
     if state in _LOST:
         return ConnectionLostError(f"the server closed the connection: {message}", sqlstate=state)
     kind = next((_TYPED[state[:n]] for n in range(5, 1, -1) if state[:n] in _TYPED), DatabaseError)

@@ -8,7 +8,27 @@ Rules:
 - Another process holding the file is waited for with jitter, up to `busy_s`; then a typed error.
 """
 
-from holdproof.db.sqlite.backend import check_file, open_sqlite
+from holdproof.db.sqlite.backend import (
+    check_file,
+    check_structure,
+    foreign_pages,
+    open_sqlite,
+    read_foreign_pages,
+    reseal_file,
+)
 from holdproof.db.sqlite.files import APPLICATION_IDS, FORMAT, claim
+from holdproof.db.sqlite.page_checksums import LITESTREAM, is_tolerated
 
-__all__ = ["APPLICATION_IDS", "FORMAT", "check_file", "claim", "open_sqlite"]
+__all__ = [
+    "APPLICATION_IDS",
+    "FORMAT",
+    "LITESTREAM",
+    "check_file",
+    "check_structure",
+    "claim",
+    "foreign_pages",
+    "is_tolerated",
+    "open_sqlite",
+    "read_foreign_pages",
+    "reseal_file",
+]

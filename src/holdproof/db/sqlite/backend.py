@@ -15,17 +15,26 @@ from holdproof.db.sqlite.files import (
     INHERITED,
     configure,
     connect,
-    damaged_pages,
-    has_checksums,
     identify,
     owners,
     readable,
 )
+from holdproof.db.sqlite.page_checksums import (
+    has_checksums,
+    hold,
+    is_replicated,
+    is_tolerated,
+    release,
+    reseal,
+    tolerate,
+    unsealed_pages,
+)
 from holdproof.db.sqlite.reader import InlineReaders, MemoryWorker, SqliteReader
 from holdproof.db.sqlite.snapshot import shrink
 from holdproof.db.sqlite.tx import SqliteTx, typed
-from holdproof.db.tx import NOTHING, Nothing, Tx
+from holdproof.db.tx import NOT_RUN, NotRun, Tx
 from holdproof.db.worker_pool import WorkerPool
+from holdproof.errors import BusyError
 
 _BATCH = 512
 _INLINE_READERS = 8
@@ -47,10 +56,11 @@ class SqliteBackend:
         self.writer = writer
         self.reader = reader
         self._inline = inline
+        self._inode = hold(path) if path is not None else None
 
-    def peek(self, fn: Callable[[Tx], T], budget_s: float) -> T | Nothing:
+    def peek(self, fn: Callable[[Tx], T], budget_s: float) -> T | NotRun:
         """See Backend."""
-        return NOTHING if self._inline is None else self._inline.run(fn, budget_s)
+        return NOT_RUN if self._inline is None else self._inline.run(fn, budget_s)
 
     def facts(self) -> dict[str, Any]:
         """See Backend."""
@@ -60,7 +70,8 @@ class SqliteBackend:
         wal = self.path.with_name(self.path.name + "-wal")
         with readable(self.path):
             sizes = {"database": self.path.stat().st_size, "wal": wal.stat().st_size if wal.exists() else 0}
-        return {**facts, "path": str(self.path), "bytes": sizes, "checksums": has_checksums(self.path)}
+            known = {"path": str(self.path), "bytes": sizes, "checksums": has_checksums(self.path)}
+        return {**facts, **known, "foreign_writer": is_tolerated(self.path)}
 
     def check(self) -> list[str]:
         """See Backend."""
@@ -81,17 +92,61 @@ class SqliteBackend:
         """See Backend; the workers close their connections themselves."""
         if self._inline is not None:
             self._inline.close()
+        if self._inode is not None:
+            release(self._inode)
+            self._inode = None
 
 
 def check_file(path: Path) -> list[str]:
-    """Return what is wrong with a database file; on a connection of its own, so that others are not delayed."""
-    connection = connect(path, busy_s=10, create=False)
+    """Return what is wrong with a database file: pages whose checksum is wrong, then its structure."""
+    return foreign_pages(path) + check_structure(path)
+
+
+def foreign_pages(path: Path) -> list[str]:
+    """Return the pages whose checksum is not that of their content, and what they belong to.
+
+    They are damaged, or another SQLite program moved the write-ahead log into the file. None where Litestream
+    replicates the database: it does so all the time.
+    """
+    connection = connect(path, busy_s=10, create=False, look=False)
+    try:
+        connection.execute("PRAGMA checksum_verification=OFF").fetchall()
+        with readable(path):
+            return [] if is_replicated(connection) else _name_damage(connection, _damage(connection, path))
+    except apsw.Error as error:
+        return [str(error)]
+    finally:
+        connection.close()
+
+
+def read_foreign_pages(path: Path) -> None:
+    """Let this process read pages that another SQLite program wrote, to compare their content with the log."""
+    with readable(path):
+        tolerate(path)
+
+
+def reseal_file(path: Path) -> int:
+    """Write the page checksums of a closed database anew; return how many were wrong. BusyError if it is in use."""
+    connection = connect(path, busy_s=1, create=False, look=False)
+    try:
+        with readable(path):
+            return reseal(path, connection)
+    except apsw.BusyError as error:
+        raise BusyError(f"{path} is in use: close the processes that have the store open", path=str(path)) from error
+    except apsw.Error as error:
+        raise typed(error, path) from error
+    finally:
+        connection.close()
+
+
+def check_structure(path: Path) -> list[str]:
+    """Return what SQLite itself finds wrong; on a connection of its own, so that others are not delayed."""
+    connection = connect(path, busy_s=10, create=False, look=False)
     problems: list[str] = []
     try:
         connection.execute(
             "PRAGMA checksum_verification=OFF"
         ).fetchall()  # to continue past the first damage and name all of it
-        problems += _name_damage(connection, _damage(connection, path))
         problems += [str(line) for (line,) in connection.execute("PRAGMA integrity_check") if line != "ok"]
         for table, rowid, parent, _ in connection.execute("PRAGMA foreign_key_check"):
             problems.append(f"row {rowid} of {table} points to a missing row of {parent}")
@@ -108,7 +163,7 @@ def _damage(connection: apsw.Connection, path: Path) -> list[int]:
     A page that is torn in the file may be intact in the write-ahead log: the power failed during a checkpoint, or one
     is running right now. So the log is moved into the file completely before damage is reported.
     """
-    pages = list(damaged_pages(connection, path))
+    pages = list(unsealed_pages(path))
     if not pages:
         return []
     try:
@@ -118,12 +173,13 @@ def _damage(connection: apsw.Connection, path: Path) -> list[int]:
         connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_FULL)
     except apsw.Error:  # a reader in the way, or damage that stays: report the pages as they are
         return pages
-    return list(damaged_pages(connection, path))
+    return list(unsealed_pages(path))
 
 
 def _name_damage(connection: apsw.Connection, pages: list[int]) -> list[str]:
     tables = owners(connection) if pages else {}
-    return [f"page {page} is damaged" + (f" ({tables[page]})" if page in tables else "") for page in pages]
+    what = "is damaged or was written by another program"
+    return [f"page {page} {what}" + (f" ({tables[page]})" if page in tables else "") for page in pages]
 
 
 def open_sqlite(

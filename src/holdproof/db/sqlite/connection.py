@@ -6,6 +6,7 @@ import time
 import apsw
 import apsw.sqlite_extra
 
+from holdproof.db.sqlite.page_checksums import ToleratedPageError, tolerated
 from holdproof.db.sqlite.tx import SqliteTx, typed
 
 # The write-ahead log is moved into the file from the first size on, and cut off from the second.
@@ -41,7 +42,7 @@ class SqliteConnection:
         try:
             self._run(statement)
         except apsw.Error as error:
-            raise typed(error, statement, self._connection) from error
+            raise tolerated(error, self._connection) or typed(error, statement, self._connection) from error
 
     def begin(self, *, serializable: bool = False, together: bool = False) -> None:
         """See WriteConnection; SQLite's single writer is always serializable."""
@@ -83,9 +84,9 @@ class SqliteConnection:
         return self.mark() != mark or self.tx.schema_touched or not self._connection.in_transaction
 
     def retryable(self, error: BaseException, *, together: bool) -> bool:
-        """See WriteConnection."""
-        del error, together
-        return False
+        """See WriteConnection; a page of a foreign writer is read at the second attempt."""
+        del together
+        return isinstance(error, ToleratedPageError)
 
     def tidy(self) -> None:
         """See WriteConnection; moves the write-ahead log into the file, waiting for readers once it is large."""

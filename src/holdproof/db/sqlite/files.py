@@ -1,7 +1,4 @@
-"""Database files: connecting, recognising Holdproof's own, page checksums.
-
-Every page has a checksum (SQLite's `cksumvfs`), so a flipped bit is an error when it is read, not a wrong result.
-"""
+"""Database files: connecting, and recognising Holdproof's own."""
 
 import os
 import random
@@ -9,7 +6,6 @@ import stat
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import cache
 from pathlib import Path
 from typing import Final
 
@@ -17,6 +13,7 @@ import apsw
 import apsw.sqlite_extra
 
 from holdproof import folders
+from holdproof.db.sqlite.page_checksums import CHECKSUM_BYTES, checksums, has_checksums, settle
 from holdproof.db.sqlite.tx import FULL, typed
 from holdproof.db.tx import Tx
 from holdproof.errors import (
@@ -33,12 +30,13 @@ FORMAT = 1
 WAL_SIZE_BYTES = 16 << 20  # well over one checkpoint, so that the log is reused instead of truncated and grown
 
 INCREMENTAL = 2  # SQLite's auto_vacuum: free pages can be returned on request
-_CHECKSUM_BYTES = 8
-_RESERVED_AT = 20
 
 
-def connect(path: Path | None, *, busy_s: float, create: bool = True) -> apsw.Connection:
-    """Connect to a file, created if it is missing and `create`, or to a new database in memory."""
+def connect(path: Path | None, *, busy_s: float, create: bool = True, look: bool = True) -> apsw.Connection:
+    """Connect to a file, created if it is missing and `create`, or to a new database in memory.
+
+    It looks whether page checksums count there, unless `look` is false because nothing may be read yet.
+    """
     if path is None:
         return _connection(":memory:")
     _refuse_bad_name(path)
@@ -54,12 +52,27 @@ def connect(path: Path | None, *, busy_s: float, create: bool = True) -> apsw.Co
         connection.set_busy_timeout(round(busy_s * 1000))
         if facts.st_size == 0:
             _format(connection, path)
+        elif look:
+            _settle(connection)
     except OSError as error:
         kind = DiskFullError if error.errno in FULL else UnavailableError
         raise kind(f"cannot open {path}: {error.strerror}", path=str(path)) from error
     except apsw.Error as error:
         raise typed(error, path) from error
     return connection
+
+
+def _settle(connection: apsw.Connection) -> None:
+    """Decide whether page checksums are verified on this connection, without changing a file of another program."""
+    connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
+    try:
+        settle(connection)
+    except apsw.NotADBError:  # told by `identify`, which knows what was expected
+        pass
+    except BaseException:
+        connection.close()
+        raise
+    connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 0)
 
 
 def _refuse_bad_name(path: Path) -> None:
@@ -80,7 +93,7 @@ def _format(connection: apsw.Connection, path: Path) -> None:
     """Set what can only be set before a file has its first page."""
     try:
         if checksums():
-            connection.reserve_bytes("main", _CHECKSUM_BYTES)
+            connection.reserve_bytes("main", CHECKSUM_BYTES)
         connection.pragma("auto_vacuum", INCREMENTAL)
     except apsw.Error as error:
         raise typed_by_disk(error, connection, path) from error
@@ -111,23 +124,6 @@ def _create(path: Path) -> None:
     os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))
 
 
-@cache
-def checksums() -> str | None:
-    """Register SQLite's checksum layer (a VFS) once and return its name; None if apsw was built without it."""
-    if not apsw.sqlite_extra.has("cksumvfs"):
-        return None
-    _load_checksums().close()
-    return "cksmvfs"
-
-
-def _load_checksums() -> apsw.Connection:
-    default = apsw.vfs_names()[0]
-    connection = apsw.Connection(":memory:")
-    apsw.sqlite_extra.load(connection, "cksumvfs")
-    apsw.set_default_vfs(default)  # loading made it the default; other users of apsw in this process must not get it
-    return connection
-
-
 @contextmanager
 def readable(path: Path) -> Iterator[None]:
     """Translate errors of reading or syncing a database file without SQLite."""
@@ -139,31 +135,11 @@ def readable(path: Path) -> Iterator[None]:
         raise UnavailableError(f"cannot read {path}: {error.strerror}", path=str(path)) from error
 
 
-def has_checksums(path: Path) -> bool:
-    """Return whether the pages of a file end in checksums: byte 20 of its header counts the reserved bytes."""
-    with readable(path), path.open("rb") as file:
-        header = file.read(_RESERVED_AT + 1)
-    return len(header) > _RESERVED_AT and header[_RESERVED_AT] == _CHECKSUM_BYTES
-
-
 def _vfs(path: Path) -> str | None:
     name = checksums()
     if name is None and has_checksums(path):
         raise UnavailableError(f"{path} has page checksums, which this build of apsw cannot keep", path=str(path))
     return name
-
-
-def damaged_pages(connection: apsw.Connection, path: Path) -> Iterator[int]:
-    """Yield the numbers of all pages in the file whose checksum is wrong."""
-    if not has_checksums(path):
-        return
-    size = connection.pragma("page_size")
-    loader = _load_checksums()  # loading also defines verify_checksum() on that connection
-    with readable(path), path.open("rb") as file:
-        for number, page in enumerate(iter(lambda: file.read(size), b""), 1):
-            if len(page) == size and loader.execute("SELECT verify_checksum(?)", (page,)).get == 0:
-                yield number
-    loader.close()
 
 
 def owners(connection: apsw.Connection) -> dict[int, str]:

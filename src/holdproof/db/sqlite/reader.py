@@ -9,8 +9,9 @@ import apsw
 import apsw.sqlite_extra
 
 from holdproof.db.group_commit import GroupWriter
+from holdproof.db.sqlite.page_checksums import ToleratedPageError
 from holdproof.db.sqlite.tx import SqliteTx, typed
-from holdproof.db.tx import NOTHING, Nothing, Tx
+from holdproof.db.tx import NOT_RUN, NotRun, Tx
 from holdproof.db.worker_pool import READS, Job, deliver
 from holdproof.errors import ReadLimitError
 
@@ -79,7 +80,12 @@ class SqliteReader:
     def _run_job(self, job: Job[Any]) -> None:
         self.progress += 1
         try:
-            job.result = reading(job.fn, self._tx)
+            try:
+                job.result = reading(job.fn, self._tx)
+            except ToleratedPageError:
+                if not self._connection.in_transaction:  # a failed read ends the transaction
+                    self._run("BEGIN")
+                job.result = reading(job.fn, self._tx)
         except BaseException as error:
             job.error = error
 
@@ -97,14 +103,14 @@ class InlineReaders:
         self._free: list[_InlineReader] = []
         self._open = True
 
-    def run(self, fn: Callable[[Tx], T], budget_s: float) -> T | Nothing:
+    def run(self, fn: Callable[[Tx], T], budget_s: float) -> T | NotRun:
         """See Backend.peek."""
         try:
             # No lock: pop and append of a list are atomic, and whoever pops owns the connection.
             reader = self._free.pop()
         except IndexError:
             if not self._open or self._spare <= 0:
-                return NOTHING
+                return NOT_RUN
             self._spare -= 1
             reader = _InlineReader(*self._make())
         try:
@@ -134,14 +140,14 @@ class _InlineReader:
     def _overdue(self) -> bool:
         return time.monotonic() > self._until
 
-    def run(self, fn: Callable[[Tx], T], budget_s: float) -> T | Nothing:
+    def run(self, fn: Callable[[Tx], T], budget_s: float) -> T | NotRun:
         self._tx.reset()
         self._run("BEGIN")
         self._until = time.monotonic() + budget_s  # only now: waiting for a lock does not count as a slow read
         try:
             return reading(fn, self._tx)
-        except ReadLimitError:
-            return NOTHING
+        except (ReadLimitError, ToleratedPageError):
+            return NOT_RUN
         finally:
             self._until = inf
             if self.connection.in_transaction:  # failing I/O may have ended it already

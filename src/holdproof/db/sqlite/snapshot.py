@@ -139,7 +139,7 @@ def in_use(path: Path) -> bool:
     if not path.exists():
         return False
     try:
-        connection = connect(path, busy_s=0, create=False)
+        connection = connect(path, busy_s=0, create=False, look=False)  # read before it locks, it would not lock
     except HoldproofError:
         return False
     try:

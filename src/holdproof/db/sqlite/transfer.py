@@ -1,16 +1,17 @@
-"""Transfer from and to SQLite files; the contract is in db/transfer.py."""
+"""Snapshots of SQLite files, and files as targets; the contract is in db/transfer.py."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import apsw
 
 from holdproof.db.clock import system_clock, system_random
-from holdproof.db.migrate import COPY_IN_PROGRESS, MOVED, applied
+from holdproof.db.migrate import MOVE_IN_PROGRESS, MOVED, applied
+from holdproof.db.row_stream import RowStream
 from holdproof.db.sqlite.files import configure, connect, typed_by_disk
 from holdproof.db.sqlite.tx import SqliteTx, typed
-from holdproof.db.tx import Row, Tx
+from holdproof.db.tx import Tx
 from holdproof.errors import AlreadyExistsError, BusyError
 
 _TABLES = (
@@ -20,39 +21,39 @@ _TABLES = (
 )
 
 
-class SqliteSource:
-    """The locked files of a store that is read; see TransferSource."""
+class SqliteSnapshot:
+    """Files of a store, locked for a move or those of a backup; see TableSnapshot and LockedSource."""
 
     def __init__(self, connections: Mapping[str, apsw.Connection]) -> None:
         self._connections = connections
         self.spaces = list(connections)
 
     def ledger(self, space: str) -> dict[str, str]:
-        """See TransferSource."""
+        """See TableSnapshot."""
         return applied(self.tx(space))
 
     def tx(self, space: str) -> Tx:
-        """See TransferSource."""
+        """See TableSnapshot."""
         return SqliteTx(self._connections[space], system_clock, system_random)
 
     def tables(self, space: str) -> dict[str, list[str]]:
-        """See TransferSource."""
+        """See TableSnapshot."""
         return _tables(self._connections[space])
 
     def count(self, space: str, table: str) -> int:
-        """See TransferSource."""
+        """See TableSnapshot."""
         return int(self._connections[space].execute(f'SELECT count(*) FROM "{table}"').get)  # noqa: S608
 
-    def rows(self, space: str, table: str, columns: list[str]) -> Iterator[Row]:
-        """See TransferSource."""
+    def rows(self, space: str, table: str, columns: list[str]) -> RowStream:
+        """See TableSnapshot."""
         return _rows(self._connections[space], table, columns)
 
     def counters(self, space: str) -> dict[str, int]:
-        """See TransferSource."""
+        """See TableSnapshot."""
         return _counters(self._connections[space])
 
     def seal(self, to: str) -> None:
-        """See TransferSource."""
+        """See TableSnapshot."""
         for connection in self._connections.values():
             tx = SqliteTx(connection, system_clock, system_random)
             if MOVED not in applied(tx):
@@ -63,7 +64,7 @@ class SqliteSource:
 
 
 @contextmanager
-def open_source(spaces: Mapping[str, Path]) -> Iterator[SqliteSource]:
+def open_source(spaces: Mapping[str, Path]) -> Iterator[SqliteSnapshot]:
     """Lock the existing files exclusively: no other process may have them open, not even to read."""
     with ExitStack() as ends:
         connections: dict[str, apsw.Connection] = {}
@@ -73,9 +74,25 @@ def open_source(spaces: Mapping[str, Path]) -> Iterator[SqliteSource]:
                 ends.callback(connection.close)
                 connections[space] = _lock(connection, path)
         try:
-            yield SqliteSource(connections)
+            yield SqliteSnapshot(connections)
         except apsw.Error as error:
             raise typed(error, "the source of the transfer") from error
+
+
+@contextmanager
+def open_files(spaces: Mapping[str, Path]) -> Iterator[SqliteSnapshot]:
+    """Read the files of a backup; nobody writes to them."""
+    with ExitStack() as ends:
+        connections: dict[str, apsw.Connection] = {}
+        for space, path in spaces.items():
+            if path.exists():
+                connections[space] = connect(path, busy_s=10, create=False)
+                ends.callback(connections[space].close)
+                connections[space].pragma("query_only", True)
+        try:
+            yield SqliteSnapshot(connections)
+        except apsw.Error as error:
+            raise typed(error, "the files of the backup") from error
 
 
 def _lock(connection: apsw.Connection, path: Path) -> apsw.Connection:
@@ -91,13 +108,13 @@ def _lock(connection: apsw.Connection, path: Path) -> apsw.Connection:
 
 
 class SqliteTarget:
-    """The files of a store that is being filled; see TransferTarget."""
+    """The files of a store that is being filled; see DatabaseTarget."""
 
     def __init__(self, spaces: Mapping[str, Path]) -> None:
         self._paths = spaces
 
     def ledger(self, space: str) -> dict[str, str] | None:
-        """See TransferTarget."""
+        """See Target."""
         if not self._paths[space].exists():
             return None
         with self._open(space) as connection:
@@ -106,9 +123,9 @@ class SqliteTarget:
             return applied(SqliteTx(connection, system_clock, system_random)) if has_tables else None
 
     def discard(self, space: str) -> None:
-        """See TransferTarget."""
+        """See Target."""
         ledger = self.ledger(space)
-        if ledger is not None and COPY_IN_PROGRESS.name not in ledger:
+        if ledger is not None and MOVE_IN_PROGRESS.name not in ledger:
             raise AlreadyExistsError(f"the target is not empty: it has a {space} already", space=space)
         path = self._paths[space]
         for end in ("-wal", "-shm", ""):
@@ -118,10 +135,10 @@ class SqliteTarget:
         self,
         space: str,
         tables: Mapping[str, list[str]],
-        rows: Mapping[str, Iterable[Row]],
+        rows: Mapping[str, RowStream],
         counters: Mapping[str, int],
     ) -> None:
-        """See TransferTarget."""
+        """See Target."""
         with self._open(space) as connection:
             configure(connection, busy_s=10)
             # Tables are filled in any order; the rows satisfied every foreign key at their source.
@@ -139,22 +156,22 @@ class SqliteTarget:
             connection.execute("COMMIT")
             connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
 
-    def rows(self, space: str, tables: Mapping[str, list[str]]) -> Iterator[tuple[str, Iterator[Row]]]:
-        """See TransferTarget."""
+    def rows(self, space: str, tables: Mapping[str, list[str]]) -> Iterator[tuple[str, RowStream]]:
+        """See Target."""
         with self._open(space) as connection:
             for table, columns in tables.items():
                 yield table, _rows(connection, table, columns)
 
     def tables(self, space: str) -> dict[str, list[str]]:
-        """See TransferTarget."""
+        """See Target."""
         with self._open(space) as connection:
             return _tables(connection)
 
     def remove_mark(self, space: str) -> None:
-        """See TransferTarget."""
+        """See Target."""
         with self._open(space) as connection:
             connection.pragma("synchronous", "full")
-            connection.execute("DELETE FROM schema_migrations WHERE name = ?", (COPY_IN_PROGRESS.name,))
+            connection.execute("DELETE FROM schema_migrations WHERE name = ?", (MOVE_IN_PROGRESS.name,))
 
     @contextmanager
     def _open(self, space: str) -> Iterator[apsw.Connection]:
@@ -167,7 +184,7 @@ class SqliteTarget:
             connection.close()
 
 
-_KEEP = {"schema_migrations": f"name <> '{COPY_IN_PROGRESS.name}'"}
+_KEEP = {"schema_migrations": f"name <> '{MOVE_IN_PROGRESS.name}'"}
 
 
 def _tables(connection: apsw.Connection) -> dict[str, list[str]]:
@@ -177,9 +194,9 @@ def _tables(connection: apsw.Connection) -> dict[str, list[str]]:
     return tables
 
 
-def _rows(connection: apsw.Connection, table: str, columns: list[str]) -> Iterator[Row]:
+def _rows(connection: apsw.Connection, table: str, columns: list[str]) -> RowStream:
     listed = ", ".join(f'"{name}"' for name in columns)
-    return iter(connection.execute(f'SELECT {listed} FROM "{table}"'))  # noqa: S608
+    return RowStream(lambda: iter(connection.execute(f'SELECT {listed} FROM "{table}"')))  # noqa: S608
 
 
 def _counters(connection: apsw.Connection) -> dict[str, int]:

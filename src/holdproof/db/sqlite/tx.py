@@ -10,9 +10,11 @@ import apsw
 import apsw.sqlite_extra
 
 from holdproof.db.clock import Clock, Random
-from holdproof.db.sql import Dialect, Query, kind_of, numbered, statements
-from holdproof.db.sqlite.authorizer import LONGEST_BYTES, allows, creates_reserved_trigger
-from holdproof.db.tx import Answer, Refusal, Row, Tx, bounded_rows
+from holdproof.db.sql import Dialect, Query, first_word, kind_of, numbered, statements
+from holdproof.db.sqlite import functions
+from holdproof.db.sqlite.authorizer import LONGEST_BYTES, allows, dependent
+from holdproof.db.sqlite.page_checksums import tolerated
+from holdproof.db.tx import Refusal, Row, SqlResult, Tx, bounded_rows
 from holdproof.errors import (
     BusyError,
     ConstraintError,
@@ -67,13 +69,18 @@ def typed(error: apsw.Error, where: object, connection: apsw.Connection | None =
         return ForbiddenSqlError(f"{error} ({where})")
     tables = where.tables if isinstance(where, Query) else ()
     if getattr(error, "extendedresult", 0) == apsw.SQLITE_IOERR_DATA:
-        return CorruptError(f"a page of the database is damaged ({', '.join(tables) or where})", tables=tables)
+        what = "a page of the database is damaged, or another SQLite program wrote it"
+        return CorruptError(f"{what} ({', '.join(tables) or where})", tables=tables)
     kind = next((kind for theirs, kind in _TYPED if isinstance(error, theirs)), DatabaseError)
     place = ", ".join(tables) or where if kind is CorruptError else where
     return kind(f"{error} ({place})", sqlite=type(error).__name__, tables=tables)
 
 
-_ASK_LIMIT_S = 30.0
+_SQL_LIMIT_S = 30.0
+_SQL_LIMITS: Final = {
+    apsw.SQLITE_LIMIT_LENGTH: LONGEST_BYTES,
+    apsw.SQLITE_LIMIT_LIKE_PATTERN_LENGTH: functions.LONGEST_PATTERN,
+}
 _UNFIT = (TypeError, OverflowError, UnicodeEncodeError)
 
 
@@ -108,7 +115,7 @@ class SqliteTx(Tx):
             if query.answers:
                 cursor.fetchall()  # unread rows would keep the statement open, and the commit would fail
         except apsw.Error as error:
-            raise self._break(typed(error, query, self._connection)) from error
+            raise self._translate(error, query) from error
         except _UNFIT as error:
             raise self._break(unfit(error, query)) from error
         if expect is None:
@@ -133,7 +140,7 @@ class SqliteTx(Tx):
         try:
             return self._run(query.sqlite, query.bind(params)).fetchall()
         except apsw.Error as error:
-            raise self._break(typed(error, query, self._connection)) from error
+            raise self._translate(error, query) from error
         except _UNFIT as error:
             raise self._break(unfit(error, query)) from error
 
@@ -142,7 +149,7 @@ class SqliteTx(Tx):
         try:
             self._many(query.sqlite, map(query.bind, rows)).fetchall()
         except apsw.Error as error:
-            raise self._break(typed(error, query, self._connection)) from error
+            raise self._translate(error, query) from error
         except _UNFIT as error:
             raise self._break(unfit(error, query)) from error
 
@@ -152,7 +159,7 @@ class SqliteTx(Tx):
         try:
             self._run(text).fetchall()  # to the end: unread rows would stop the script
         except apsw.Error as error:
-            raise self._break(typed(error, "script", self._connection)) from error
+            raise self._translate(error, "script") from error
 
     def split(self, text: str, /) -> Iterator[str]:
         """See Tx; the semicolons inside a trigger do not end it.
@@ -168,21 +175,25 @@ class SqliteTx(Tx):
         if statement:
             yield statement
 
-    def ask_one(self, statement: str, params: Mapping[str, Any], /) -> Answer:
+    def run_statement(self, statement: str, params: Mapping[str, Any], /) -> SqlResult:
         """See Tx."""
-        if creates_reserved_trigger(statement):
-            raise ForbiddenSqlError("a trigger must not name a table reserved by Holdproof", statement="CREATE")
         if not self._guarded:
             self._guarded = True
             self._connection.set_authorizer(self._decide)
-            self._connection.set_progress_handler(self._overdue, 20_000, id="ask")
-        self._until = time.monotonic() + _ASK_LIMIT_S
-        previous = self._connection.limit(apsw.SQLITE_LIMIT_LENGTH, LONGEST_BYTES)
+            self._connection.set_progress_handler(self._overdue, 20_000, id="application SQL")
+            functions.install(self._connection)
+        self._until = time.monotonic() + _SQL_LIMIT_S
+        previous = {limit: self._connection.limit(limit, value) for limit, value in _SQL_LIMITS.items()}
         try:
-            return self._ask(statement, params)
+            result = self._run_guarded(statement, params)
         finally:
             self._until = inf
-            self._connection.limit(apsw.SQLITE_LIMIT_LENGTH, previous)
+            for limit, value in previous.items():
+                self._connection.limit(limit, value)
+        if kind_of(statement) == "other" and (reason := dependent(self._connection)) is not None:
+            message = f"{reason} depends on a table of Holdproof's; use tables of your own"
+            raise self._break(ForbiddenSqlError(message, statement=first_word(statement)))
+        return result
 
     def _decide(self, action: int, first: str | None, second: str | None, *_: str | None) -> int:
         return apsw.SQLITE_OK if self._until == inf or allows(action, first, second) else apsw.SQLITE_DENY
@@ -190,7 +201,7 @@ class SqliteTx(Tx):
     def _overdue(self) -> bool:
         return time.monotonic() > self._until
 
-    def _ask(self, statement: str, params: Mapping[str, Any]) -> Answer:
+    def _run_guarded(self, statement: str, params: Mapping[str, Any]) -> SqlResult:
         before = self._connection.total_changes()
         self.schema_touched |= kind_of(statement) == "other"
         values = {name: params.get(name) for name in numbered(statement, "?")[1]}
@@ -199,12 +210,16 @@ class SqliteTx(Tx):
             columns = _columns(cursor)
             rows = bounded_rows(cursor)
         except apsw.Error as error:
-            raise self._break(typed(error, "statement", self._connection)) from error
+            raise self._translate(error, "statement") from error
         except ReadLimitError as error:
             raise self._break(error) from None
         except (*_UNFIT, KeyError) as error:
             raise self._break(unfit(error, "statement")) from error
-        return Answer(columns, rows, 0 if self._connection.total_changes() == before else self._changes())
+        return SqlResult(columns, rows, 0 if self._connection.total_changes() == before else self._changes())
+
+    def _translate(self, error: apsw.Error, where: object) -> HoldproofError:
+        """Return the typed error, after which the operation fails; a page of a foreign writer asks to run it again."""
+        return self._break(tolerated(error, self._connection) or typed(error, where, self._connection))
 
     def _break(self, error: HoldproofError) -> HoldproofError:
         self.broken = error

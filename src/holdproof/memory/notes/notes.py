@@ -13,7 +13,6 @@ import json
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from hashlib import sha256
-from math import isfinite
 from typing import Any, Final
 
 from holdproof import paging, validation
@@ -33,13 +32,12 @@ from holdproof.model.times import later
 _LONGEST: Final = 1_000
 _DEEPEST: Final = 50
 _MOST: Final = 1_000_000
-_LONGEST_S: Final = 100 * 365 * 86_400
+_LEAST_S: Final = 1e-6  # the resolution of stored times
 _SOME: Final = 200
 _SWEPT: Final = 500
 _EVERYTHING: Final = ""
 
 # Two encoders: readable text by default, escapes only for values that no database can store as text.
-_dumps = jsontext.encoder(ascii=False)
 _safely = jsontext.encoder(ascii=True)
 
 # --- writing -----------------------------------------------------------------------------------------------------
@@ -75,7 +73,7 @@ def put(
         raise InvalidInputError("a note needs a path", field="path")
     row: dict[str, Any] = {"ns": ns, "path": place, "key": _text("key", key), "value": text, "now": tx.now}
     row["h"] = row_hash(place, key, text, packed)
-    row["ttl_s"] = None if ttl_s is None else _seconds(ttl_s)
+    row["ttl_s"] = None if ttl_s is None else validation.seconds("ttl_s", ttl_s, least=_LEAST_S)
     # The moment is stored beside the duration: a touch needs the one, every read the other.
     row["expires_at"] = None if ttl_s is None else later(tx.now, row["ttl_s"])
     row["subject"] = None if subject is None else encryption.label(tx, _text("subject", subject), ns=ns)
@@ -194,8 +192,8 @@ def search_slice(
     ns: str = MAIN,
 ) -> tuple[Note, ...]:
     """Return what `search` does, by offset: LangGraph's store counts so."""
-    _count("limit", limit)
-    _count("offset", offset)
+    validation.count("limit", limit, most=_MOST)
+    validation.count("offset", offset, most=_MOST)
     test = filters.compiled(filter)
     # The database can cut the page only where it alone decides the order and what is in it.
     whole = test is not None or vector is not None
@@ -303,8 +301,8 @@ def paths_slice(
     ns: str = MAIN,
 ) -> list[tuple[str, ...]]:
     """Return what `paths` does, by offset: LangGraph's store counts so."""
-    _count("limit", limit)
-    _count("offset", offset)
+    validation.count("limit", limit, most=_MOST)
+    validation.count("offset", offset, most=_MOST)
     return _matching_paths(tx, prefixes, suffixes, max_depth, ns)[offset : offset + limit]
 
 
@@ -315,8 +313,8 @@ def _matching_paths(
     max_depth: int | None,
     ns: str,
 ) -> list[tuple[str, ...]]:
-    if max_depth is not None and _count("max_depth", max_depth) < 1:
-        raise InvalidInputError("max_depth is 1 or more", field="max_depth")
+    if max_depth is not None:
+        validation.count("max_depth", max_depth, least=1, most=_MOST)
     for pattern in (*prefixes, *suffixes):
         joined(pattern)
     # One prefix without a wildcard narrows what the database reads; all patterns are checked here afterwards.
@@ -357,37 +355,14 @@ def _below(path: Sequence[str]) -> dict[str, str]:
 
 
 def _text(what: str, text: Any) -> str:
-    return validation.words(what, text, most=_LONGEST)
+    return validation.words(what, text, least=1, most=_LONGEST)
 
 
 def _spelled(value: Any) -> str:
-    """Return a value as it is stored; a lone surrogate, which no database can keep, is written as its escape."""
+    """Return a value as it is stored."""
     if not isinstance(value, Mapping) or not all(isinstance(key, str) for key in value):
         raise InvalidInputError("the value of a note is an object with text keys", field="value")
-    try:
-        plain = value if type(value) is dict else dict(value)
-        text = _dumps(plain)
-        try:
-            text.encode()
-        except UnicodeEncodeError:
-            text = _safely(plain)
-    except (TypeError, ValueError, RecursionError) as error:
-        raise InvalidInputError(f"the value of a note is no JSON: {error}", field="value") from error
-    return text
-
-
-def _seconds(ttl_s: Any) -> float:
-    if isinstance(ttl_s, bool) or not isinstance(ttl_s, int | float) or not isfinite(ttl_s):
-        raise InvalidInputError("ttl_s is a number of seconds", field="ttl_s")
-    if not 0 < ttl_s <= _LONGEST_S:
-        raise InvalidInputError("ttl_s is more than nothing, and a hundred years at most", field="ttl_s")
-    return float(ttl_s)
-
-
-def _count(what: str, number: Any) -> int:
-    if type(number) is not int or not 0 <= number <= _MOST:
-        raise InvalidInputError(f"{what} is a whole number from 0 to {_MOST:,}", field=what)
-    return number
+    return validation.to_json("value", value if type(value) is dict else dict(value), jsontext.readable)
 
 
 def _packed(vectors: Mapping[str, Sequence[float]] | None) -> dict[str, bytes]:

@@ -85,10 +85,7 @@ def name(what: str, text: Any, *, least: int = 1) -> str:
 
 def json_text(value: Any, what: str = "the value") -> str:
     """JSON as it is stored: one text for one value."""
-    try:
-        return _JSON(value)
-    except (TypeError, ValueError, RecursionError) as error:
-        raise InvalidInputError(f"{what} is no JSON: {error}") from error
+    return validation.to_json(what, value, _JSON)
 
 
 def _order(named: tuple[bytes, Ref]) -> tuple[int, bytes]:

@@ -18,6 +18,7 @@ from holdproof import paging, validation
 from holdproof.db import Row, Tx, sql
 from holdproof.errors import ConflictError, FormatError, InvalidInputError, NotFoundError
 from holdproof.memory.objects.tree_transaction import MAIN
+from holdproof.model import jsontext
 from holdproof.model.page import Page
 from holdproof.model.transcripts import Item, Transcript
 
@@ -53,7 +54,7 @@ def append(
     ns: str = MAIN,
 ) -> int:
     """Add items at the end, and replace the document by `state` or keys of it by `changes`, as one; the new `rev`."""
-    bodies = [_dump(item) for item in items]
+    bodies = [_to_json(item) for item in items]
     # The row first: it serializes writers and reserves the numbers of all items at once.
     n, rev, last = _touch(tx, name, ns, count=len(bodies), state=state, expected=expected)
     if changes:
@@ -64,7 +65,7 @@ def append(
 
 def put_item(tx: Tx, name: str, key: str, value: Any, *, tag: str | None = None, ns: str = MAIN) -> Item:
     """Add an item that is found by its key at the end, replacing the one that had that key."""
-    body = _dump(value)
+    body = _to_json(value)
     n, _, last = _touch(tx, name, ns, count=1)
     tx.execute(_DROP, transcript=n, key=_named("key", key))
     _add(tx, n, last - 1, [(key, None if tag is None else _named("tag", tag), body)])
@@ -96,7 +97,7 @@ def _merge(tx: Tx, n: int, changes: Mapping[str, Any]) -> dict[str, Any]:
     if not isinstance(document, dict):
         raise InvalidInputError("the document of the transcript is no object, and has no keys to change")
     merged = {**document, **changes}
-    tx.execute(_REPLACE, n=n, state=_dump(merged), expect=1)
+    tx.execute(_REPLACE, n=n, state=_to_json(merged), expect=1)
     return merged
 
 
@@ -105,7 +106,7 @@ def _touch(
 ) -> tuple[int, int, int]:
     """Take a transcript's next `rev` and numbers; nobody else has it before this transaction ends."""
     row = {"name": _named("name", name), "ns": ns, "count": count, "now": tx.now}
-    row["state"] = None if state is None else _dump(state)
+    row["state"] = None if state is None else _to_json(state)
     if expected is not None and (isinstance(expected, bool) or not 0 <= expected < _ALL):
         raise InvalidInputError("expected is the rev that was seen, 0 where there was none", expected=expected)
     numbers = tx.one(_RENEW if expected else _TOUCH, **row, expected=-1 if expected is None else expected)
@@ -253,20 +254,8 @@ def _named(what: str, text: Any) -> str:
     return validation.name(what, text, most=_LONGEST)
 
 
-def _dump(value: Any) -> str:
-    """Return a value as JSON; a lone surrogate, which no database can keep, is written as its escape."""
-    try:
-        text = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
-    except (TypeError, ValueError, RecursionError) as error:
-        raise InvalidInputError(f"an item is no JSON: {error}") from error
-    # Most texts are: then there is no surrogate to look for.
-    if text.isascii():
-        return text
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return json.dumps(value, allow_nan=False, separators=(",", ":"))
-    return text
+def _to_json(value: Any) -> str:
+    return validation.to_json("an item", value, jsontext.readable)
 
 
 def _load(texts: Sequence[str], name: str) -> Sequence[Any]:

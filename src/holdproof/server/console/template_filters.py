@@ -26,7 +26,7 @@ _TONES: Final = {
         "ERASED",
     },
     "bad": {"FAILED", "REJECTED", "SUSPENDED", "TAMPERED", "FORKED", "ROLLED_BACK", "REVOKED_KEY", "ERROR", "error"}
-    | {"CRITICAL", "UNLOGGED", "removed", "HIGH_IMPACT", "DBOM_MISSING"},
+    | {"CRITICAL", "UNLOGGED", "FOREIGN_WRITER", "INCOMPLETE", "removed", "HIGH_IMPACT", "DBOM_MISSING"},
     "back": {"COMPENSATING", "COMPENSATED", "CANCELLED", "RETIRED", "LOW_IMPACT", "meta", "DEBUG"},
 }
 _TONE: Final = {word: tone for tone, words in _TONES.items() for word in words}

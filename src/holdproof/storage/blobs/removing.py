@@ -12,11 +12,11 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import Final
 
+from holdproof import validation
 from holdproof.db import Read, Tx, Work, Write, ask, call
 from holdproof.errors import HoldproofError, UnavailableError, UnreachableError
 from holdproof.model.blobs import BlobsSwept, check_key
 from holdproof.model.times import to_micros, to_text
-from holdproof.storage import values
 from holdproof.storage.blobs import blob_rows
 from holdproof.storage.blobs.blob_backend import BlobBackend
 from holdproof.storage.blobs.blob_config import BlobStoreConfig
@@ -85,7 +85,7 @@ def finish(config: BlobStoreConfig) -> Work[list[str]]:
 
 def sweep(config: BlobStoreConfig, *, older_than_s: float = HOUR_S) -> Work[BlobsSwept]:
     """Remove bytes without a key and temporary files that are at least that old; return how many."""
-    values.number("older_than_s", older_than_s, least=0, most=_LONG_S)
+    validation.number("older_than_s", older_than_s, least=0, most=_LONG_S)
     # Strays stay entered as doomed for an hour: a slow writer may be about to name them (see blob_rows).
     before, hour = yield from ask(Read(lambda tx: (_before(tx, older_than_s), _before(tx, HOUR_S))))
     yield Write(lambda tx: blob_rows.forget_strays(tx, hour))

@@ -3,11 +3,11 @@
 import json
 from typing import Any
 
+from holdproof import validation
 from holdproof.crypto import canonical
 from holdproof.db import Row, Tx, sql
 from holdproof.errors import NotFoundError
 from holdproof.model.selfgrow import GrowthStatus, Proposal, RollbackToken, Seedling
-from holdproof.storage import values
 
 _PROPOSAL = sql(
     "SELECT id, data, content_hash, context, entity, proposed_by, proposed_at, status, created_at, updated_at"
@@ -33,8 +33,8 @@ _PROPOSALS = sql(
 
 def proposals(tx: Tx, *, status: str | None = None, limit: int = 100, after: str = "") -> tuple[Proposal, ...]:
     """Proposals, newest first; `after` is the id of the last one of the page before."""
-    status_value = None if status is None else values.one_of("status", GrowthStatus, status).value
-    rows = tx.all(_PROPOSALS, status=status_value, limit=values.limited(limit), after=after)
+    status_value = None if status is None else validation.member("status", GrowthStatus, status).value
+    rows = tx.all(_PROPOSALS, status=status_value, limit=validation.limited(limit), after=after)
     return tuple(_proposal(row) for row in rows)
 
 
@@ -67,8 +67,8 @@ def nursery(
     tx: Tx, *, status: str | None = None, handle: str | None = None, limit: int = 100, after: str = ""
 ) -> tuple[Seedling, ...]:
     """What germinated, newest first; `after` is the id of the last one of the page before."""
-    status_value = None if status is None else values.one_of("status", GrowthStatus, status).value
-    rows = tx.all(_NURSERY, status=status_value, handle=handle, limit=values.limited(limit), after=after)
+    status_value = None if status is None else validation.member("status", GrowthStatus, status).value
+    rows = tx.all(_NURSERY, status=status_value, handle=handle, limit=validation.limited(limit), after=after)
     return tuple(_seedling(row) for row in rows)
 
 

@@ -2,12 +2,12 @@
 
 from typing import Any, Final
 
+from holdproof import validation
 from holdproof.crypto import canonical
 from holdproof.db import Tx, lock_exclusive, sql
 from holdproof.errors import GrowthStepError, HoldproofError, NotFoundError, RollbackExpiredError, StaleVersionError
 from holdproof.model.selfgrow import GrowthStatus, Proposal, RollbackToken, Seedling
 from holdproof.model.times import later
-from holdproof.storage import values
 from holdproof.storage.selfgrow import selfgrow_rows
 
 ROLLBACK_S: Final = 7 * 86_400.0
@@ -24,8 +24,8 @@ def propose(tx: Tx, data: Any, *, context: str, entity: str, by: str) -> Proposa
     """Propose a change to what is known as `context.entity`; any plain JSON."""
     # Canonical JSON: the content hash is the same for equal content, whoever wrote it.
     text = canonical.dumps(data).decode()
-    row = {"context": values.name("context", context), "entity": values.name("entity", entity)}
-    row |= {"by": values.name("by", by), "content_hash": selfgrow_rows.content_hash(text)}
+    row = {"context": validation.name("context", context), "entity": validation.name("entity", entity)}
+    row |= {"by": validation.name("by", by), "content_hash": selfgrow_rows.content_hash(text)}
     id = tx.new_id()
     tx.execute(_PROPOSE, expect=1, id=id, data=text, now=tx.now, **row)
     return selfgrow_rows.proposal(tx, id)
@@ -64,7 +64,7 @@ _PLANT = sql(
 def germinate(tx: Tx, proposal_id: str, *, by: str, data: Any = None) -> Seedling:
     """Put a validated proposal into the nursery, where it is tried; `data` replaces its content."""
     grown = None if data is None else canonical.dumps(data).decode()
-    values.name("by", by)
+    validation.name("by", by)
     row = tx.one(_GERMINATE, id=proposal_id, now=tx.now)
     if row is None:
         raise _illegal(selfgrow_rows.proposal(tx, proposal_id), GrowthStatus.GERMINATED)
@@ -88,7 +88,7 @@ _FAILED = sql("UPDATE self_grow_nursery SET failure_patterns = :patterns WHERE i
 def use(tx: Tx, seedling_id: str, *, failure: str | None = None) -> Seedling:
     """Count a use: a success, or a failure with its pattern; each pattern is stored once."""
     if failure is not None:
-        failure = values.words("failure", failure, most=_LONGEST_PATTERN)
+        failure = validation.words("failure", failure, most=_LONGEST_PATTERN)
     row = tx.one(_USE, id=seedling_id, success=int(failure is None), now=tx.now)
     if row is None:
         proposal = selfgrow_rows.proposal(tx, selfgrow_rows.seedling(tx, seedling_id).proposal_id)
@@ -98,7 +98,7 @@ def use(tx: Tx, seedling_id: str, *, failure: str | None = None) -> Seedling:
     if failure is not None and failure not in patterns:
         # Bounded: a seedling that always fails in new ways must not grow its row without end.
         newest = [*patterns, failure][-_MOST_PATTERNS:]
-        tx.execute(_FAILED, id=seedling_id, patterns=values.dump("failure", newest), expect=1)
+        tx.execute(_FAILED, id=seedling_id, patterns=validation.to_json("failure", newest), expect=1)
     return selfgrow_rows.seedling(tx, seedling_id)
 
 
@@ -128,7 +128,7 @@ def promote(
     """Put a seedling into use; the contents are those from before, which the token stores for 7 days."""
     before = {"spec_path": spec_path, "impl_path": impl_path, "spec_content": spec_content}
     before |= {"impl_content": impl_content}
-    columns = {name: values.maybe(name, text) for name, text in before.items()}
+    columns = {name: validation.optional_words(name, text) for name, text in before.items()}
     handle = selfgrow_rows.seedling(tx, seedling_id).handle
     # Promotions and rollbacks of one handle are ordered: "the latest" must not change in between.
     lock_exclusive(tx, f"selfgrow:{handle}")

@@ -16,11 +16,11 @@ from collections.abc import Mapping
 from types import TracebackType
 from typing import Any
 
+from holdproof import validation
 from holdproof.db import Work, Write, ask
 from holdproof.errors import InvalidInputError
 from holdproof.executors import AsyncExecutor, Executor, Reads, Resource, RunsWith, Writes
 from holdproof.model.sessions import CLISession
-from holdproof.storage import values
 from holdproof.storage.projects import NOWHERE, Project, project_here, project_of
 from holdproof.storage.provider import StorageProvider
 from holdproof.storage.sessions import lives, parts, session_rows
@@ -51,7 +51,7 @@ def _start_session(
     if project_hash is not None:
         # A hash alone names a project whose folder is not known here.
         path = None if project_path is None else project.path
-        project = Project(path, values.name("project_hash", project_hash))
+        project = Project(path, validation.name("project_hash", project_hash))
     opening = Write(
         lambda tx: lives.start(
             tx,

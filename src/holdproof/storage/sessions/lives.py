@@ -3,8 +3,10 @@
 from collections.abc import Mapping
 from typing import Any, Final
 
+from holdproof import validation
 from holdproof.db import Row, Tx, sql
 from holdproof.errors import InvalidInputError, NotFoundError
+from holdproof.model import jsontext
 from holdproof.model.sessions import (
     SESSION_ENDS,
     CLISession,
@@ -13,7 +15,7 @@ from holdproof.model.sessions import (
     SessionTimeline,
     SessionType,
 )
-from holdproof.storage import labels, values
+from holdproof.storage import labels
 from holdproof.storage.projects import NOWHERE, Project
 from holdproof.storage.sessions import parts, session_rows
 
@@ -42,12 +44,15 @@ def start(
     subject: str | None = None,
 ) -> CLISession:
     """Open a session and log `session_start`; it is erased with its subject."""
-    kind = values.one_of("session_type", SessionType, session_type)
-    row: dict[str, Any] = {"name": values.name("name", name), "session_type": kind.value, "started_at": tx.now}
+    kind = validation.member("session_type", SessionType, session_type)
+    row: dict[str, Any] = {"name": validation.name("name", name), "session_type": kind.value, "started_at": tx.now}
     row |= {"project_path": project.path, "project_hash": project.hash}
-    row |= {"flow_name": values.maybe("flow_name", flow_name), "flow_path": values.maybe("flow_path", flow_path)}
-    row |= {"budget_level": values.name("budget_level", budget_level)}
-    text = values.facts("metadata", metadata)
+    row |= {
+        "flow_name": validation.optional_words("flow_name", flow_name),
+        "flow_path": validation.optional_words("flow_path", flow_path),
+    }
+    row |= {"budget_level": validation.name("budget_level", budget_level)}
+    text = validation.to_json_object("metadata", metadata)
     handle = None if subject is None else labels.label(tx, subject)
     id = session_rows.short_id(tx, "cli")
     # 48 random bits collide rarely, but they do.
@@ -55,7 +60,7 @@ def start(
         id = session_rows.short_id(tx, "cli")
     _enter(tx, id, "session_start", f"Started {kind} session: {name}")
     state: dict[str, Any] = {"state": SessionState.ACTIVE.value, "ended_at": None, "tokens_used": 0}
-    return CLISession(id, **row, **state, metadata=values.load(text))
+    return CLISession(id, **row, **state, metadata=jsontext.load_object(text))
 
 
 _ENTER = sql(
@@ -80,12 +85,12 @@ _END = sql(
 
 def end(tx: Tx, session_id: str, state: str = "completed", tokens_used: int | None = None) -> CLISession:
     """End a session and log `session_end`; raises SessionEndedError if it has ended before."""
-    last = values.one_of("state", SessionState, state)
+    last = validation.member("state", SessionState, state)
     if last not in SESSION_ENDS:
         raise InvalidInputError(
             f"{last} is not an end of a session; use one of {', '.join(sorted(SESSION_ENDS))}", field="state"
         )
-    used = None if tokens_used is None else values.count("tokens_used", tokens_used)
+    used = None if tokens_used is None else validation.count("tokens_used", tokens_used, most=2**63 - 1)
     row = tx.one(_END, id=session_id, state=last.value, tokens_used=used, now=tx.now)
     if row is None:
         raise session_rows.refusal(tx, session_id)
@@ -106,8 +111,8 @@ def recent(
     tx: Tx, limit: int = 20, state: str | None = None, project_hash: str | None = None, *, after: str = ""
 ) -> list[CLISession]:
     """Sessions, newest first; `after` is the id of the last one of the page before."""
-    state_value = None if state is None else values.one_of("state", SessionState, state).value
-    rows = tx.all(_RECENT, limit=values.limited(limit), state=state_value, project_hash=project_hash, after=after)
+    state_value = None if state is None else validation.member("state", SessionState, state).value
+    rows = tx.all(_RECENT, limit=validation.limited(limit), state=state_value, project_hash=project_hash, after=after)
     return [session_rows.session(row) for row in rows]
 
 
@@ -124,13 +129,13 @@ def log(  # noqa: PLR0917 (the order that D-gent's callers know)
     tx: Tx, session_id: str, event_type: str, source: str, message: str, data: Mapping[str, Any] | None = None
 ) -> CLISessionEvent:
     """Log an event; raises SessionEndedError if the session has ended."""
-    row: dict[str, Any] = {"event_type": values.name("event_type", event_type)}
-    row |= {"source": values.name("source", source), "message": values.words("message", message)}
+    row: dict[str, Any] = {"event_type": validation.name("event_type", event_type)}
+    row |= {"source": validation.name("source", source), "message": validation.words("message", message)}
     row |= {"id": tx.new_id(), "session_id": session_id, "timestamp": tx.now}
-    text = values.facts("data", data)
+    text = validation.to_json_object("data", data)
     if not tx.count(_LOG, **row, data=text):
         raise session_rows.refusal(tx, session_id)
-    return CLISessionEvent(**row, data=values.load(text))
+    return CLISessionEvent(**row, data=jsontext.load_object(text))
 
 
 _EVENTS = sql(
@@ -142,14 +147,14 @@ _EVENTS = sql(
 
 def events(tx: Tx, session_id: str, limit: int = 100, event_type: str | None = None) -> list[CLISessionEvent]:
     """Return the events of a session, newest first."""
-    rows = tx.all(_EVENTS, session_id=session_id, limit=values.limited(limit), event_type=event_type)
+    rows = tx.all(_EVENTS, session_id=session_id, limit=validation.limited(limit), event_type=event_type)
     return [_event(row) for row in rows]
 
 
 def _event(row: Row) -> CLISessionEvent:
     id, session_id, *texts, data = row
     at, event_type, source, message = session_rows.texts_of(texts)
-    return CLISessionEvent(id, session_id, at, event_type, source, message, values.load(data))
+    return CLISessionEvent(id, session_id, at, event_type, source, message, jsontext.load_object(data))
 
 
 # --- timeline -----------------------------------------------------------------------------------------------
@@ -166,7 +171,7 @@ def timeline(tx: Tx, session_id: str, *, limit: int = 200, after: str = "") -> S
     session = session_rows.get(tx, session_id)
     if session is None:
         raise NotFoundError(f"there is no session {session_id}", session_id=session_id)
-    rows = tx.all(_ONWARD, session_id=session_id, limit=values.limited(limit), after=after)
+    rows = tx.all(_ONWARD, session_id=session_id, limit=validation.limited(limit), after=after)
     page = tuple(_event(row) for row in rows)
     following = page[-1].id if len(page) == limit else None
     return SessionTimeline(session, parts.agents(tx, session_id), parts.artifacts(tx, session_id), page, following)

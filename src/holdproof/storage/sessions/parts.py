@@ -3,10 +3,11 @@
 from collections.abc import Mapping
 from typing import Any
 
+from holdproof import validation
 from holdproof.db import Row, Tx, sql
 from holdproof.errors import InvalidInputError, NotFoundError, SessionEndedError
+from holdproof.model import jsontext
 from holdproof.model.sessions import AGENT_ENDS, AgentStatus, CLISessionAgent, CLISessionArtifact
-from holdproof.storage import values
 from holdproof.storage.sessions import session_rows
 
 # Parameters need their types spelled out: PostgreSQL cannot infer them in a SELECT list.
@@ -19,14 +20,14 @@ _SPAWN = session_rows.into(
 
 def spawn(tx: Tx, session_id: str, name: str, genus: str, metadata: Mapping[str, Any] | None = None) -> CLISessionAgent:
     """Record that a session spawned an agent, which is running from now on."""
-    values.name("name", name)
-    values.name("genus", genus)
-    text = values.facts("metadata", metadata)
+    validation.name("name", name)
+    validation.name("genus", genus)
+    text = validation.to_json_object("metadata", metadata)
     id = session_rows.short_id(tx, "agt")
     if not tx.count(_SPAWN, id=id, session_id=session_id, name=name, genus=genus, metadata=text, now=tx.now):
         raise session_rows.refusal(tx, session_id)
     status = AgentStatus.RUNNING.value
-    return CLISessionAgent(id, session_id, name, genus, status, tx.now, None, None, values.load(text))
+    return CLISessionAgent(id, session_id, name, genus, status, tx.now, None, None, jsontext.load_object(text))
 
 
 _COMPLETE = sql(
@@ -39,13 +40,13 @@ _STATUS = sql("SELECT status FROM cli_session_agents WHERE id = :id")
 
 def complete(tx: Tx, agent_id: str, *, status: str = "completed", error: str | None = None) -> CLISessionAgent:
     """Record the end of an agent; raises SessionEndedError if it had ended before."""
-    last = values.one_of("status", AgentStatus, status)
+    last = validation.member("status", AgentStatus, status)
     if last not in AGENT_ENDS:
         raise InvalidInputError(
             f"{last} is not an end of an agent; use one of {', '.join(sorted(AGENT_ENDS))}", field="status"
         )
     # One conditional update; only if it matched nothing, a second query finds out why.
-    row = tx.one(_COMPLETE, id=agent_id, status=last.value, error=values.maybe("error", error), now=tx.now)
+    row = tx.one(_COMPLETE, id=agent_id, status=last.value, error=validation.optional_words("error", error), now=tx.now)
     if row is not None:
         return _agent(row)
     row = tx.one(_STATUS, id=agent_id)
@@ -70,7 +71,8 @@ def _agent(row: Row) -> CLISessionAgent:
     # Imported rows may have empty texts.
     id, session_id, *texts, started, completed, error, metadata = row
     name, genus, status = session_rows.texts_of(texts)
-    return CLISessionAgent(id, session_id, name, genus, status, started, completed, error, values.load(metadata))
+    facts = jsontext.load_object(metadata)
+    return CLISessionAgent(id, session_id, name, genus, status, started, completed, error, facts)
 
 
 _RECORD = session_rows.into(
@@ -93,15 +95,15 @@ def record(
     metadata: Mapping[str, Any] | None = None,
 ) -> CLISessionArtifact:
     """Record an artifact of a session."""
-    row: dict[str, Any] = {"name": values.name("name", name), "path": values.maybe("path", path)}
-    row |= {"artifact_type": values.name("artifact_type", artifact_type)}
-    row |= {"size_bytes": values.count("size_bytes", size_bytes)}
-    row |= {"content_preview": values.maybe("content_preview", content_preview)}
-    text = values.facts("metadata", metadata)
+    row: dict[str, Any] = {"name": validation.name("name", name), "path": validation.optional_words("path", path)}
+    row |= {"artifact_type": validation.name("artifact_type", artifact_type)}
+    row |= {"size_bytes": validation.count("size_bytes", size_bytes, most=2**63 - 1)}
+    row |= {"content_preview": validation.optional_words("content_preview", content_preview)}
+    text = validation.to_json_object("metadata", metadata)
     id = session_rows.short_id(tx, "art")
     if not tx.count(_RECORD, **row, id=id, session_id=session_id, metadata=text, now=tx.now):
         raise session_rows.refusal(tx, session_id)
-    more: dict[str, Any] = {"created_at": tx.now, "updated_at": tx.now, "metadata": values.load(text)}
+    more: dict[str, Any] = {"created_at": tx.now, "updated_at": tx.now, "metadata": jsontext.load_object(text)}
     return CLISessionArtifact(id, session_id, **row, **more)
 
 
@@ -119,5 +121,5 @@ def artifacts(tx: Tx, session_id: str) -> tuple[CLISessionArtifact, ...]:
 def _artifact(row: Row) -> CLISessionArtifact:
     id, session_id, name, path, kind, created, updated, size, preview, metadata = row
     name, kind, created, updated = session_rows.texts_of((name, kind, created, updated))
-    facts = values.load(metadata)
+    facts = jsontext.load_object(metadata)
     return CLISessionArtifact(id, session_id, name, path, kind, created, updated, int(size or 0), preview, facts)

@@ -5,8 +5,8 @@ from typing import Any, Final
 
 from holdproof.db import Query, Row, Tx, sql
 from holdproof.errors import HoldproofError, NotFoundError, SessionEndedError
+from holdproof.model import jsontext
 from holdproof.model.sessions import CLISession
-from holdproof.storage import values
 
 _ID_BYTES: Final = 6
 _ACTIVE: Final = "FROM cli_sessions s WHERE s.id = :session_id AND s.state = 'active'"
@@ -27,7 +27,7 @@ def session(row: Row) -> CLISession:
     """Convert a row."""
     *columns, budget_level, tokens_used, metadata = row
     # Imported rows may have empty columns.
-    return CLISession(*(*columns, budget_level or "medium", int(tokens_used or 0), values.load(metadata)))
+    return CLISession(*(*columns, budget_level or "medium", int(tokens_used or 0), jsontext.load_object(metadata)))
 
 
 def into(text: str) -> Query:

@@ -1,8 +1,9 @@
 """Search in the server: the extension `vector` of PostgreSQL has an HNSW index beside the rows.
 
 Rules:
-- The index is on a table of its own, `vector_index`, that follows the rows like a matrix does: `vector_index_mark` says
-  up to which change, and of which key. Writers need not know of it; a search brings it up to date first.
+- The index is on a table of its own, `vector_index` in the schema `application`, that follows the rows like a matrix
+  does: `vector_index_mark` says up to which change, and of which key. Writers need not know of it; a search brings it
+  up to date first.
 - It only proposes rows; distances are computed from them.
 - With a filter, or for more results than the index gives, the server compares all vectors instead.
 """
@@ -43,16 +44,16 @@ class _Texts(NamedTuple):
 @lru_cache(maxsize=16)
 def _texts(schema: str) -> _Texts:
     return _Texts(
-        mark=sql_postgres("SELECT key, mark FROM vector_index_mark"),
-        lock=sql_postgres("SELECT key, mark FROM vector_index_mark FOR UPDATE"),
-        follow=sql_postgres("UPDATE vector_index_mark SET mark = :mark"),
+        mark=sql_postgres("SELECT key, mark FROM application.vector_index_mark"),
+        lock=sql_postgres("SELECT key, mark FROM application.vector_index_mark FOR UPDATE"),
+        follow=sql_postgres("UPDATE application.vector_index_mark SET mark = :mark"),
         put=sql_postgres(
-            f"INSERT INTO vector_index (id, embedding) VALUES (:id, :vector::text::{schema}.vector)"  # noqa: S608
+            f"INSERT INTO application.vector_index (id, embedding) VALUES (:id, :vector::text::{schema}.vector)"  # noqa: S608
             " ON CONFLICT (id) DO UPDATE SET embedding = excluded.embedding"
         ),
-        drop=sql_postgres("DELETE FROM vector_index WHERE id = :id"),
+        drop=sql_postgres("DELETE FROM application.vector_index WHERE id = :id"),
         nearest=sql_postgres(
-            f"SELECT id FROM vector_index ORDER BY embedding OPERATOR({schema}.<=>)"  # noqa: S608
+            f"SELECT id FROM application.vector_index ORDER BY embedding OPERATOR({schema}.<=>)"  # noqa: S608
             f" :vector::text::{schema}.vector LIMIT :limit OFFSET :offset"
         ),
     )
@@ -63,14 +64,15 @@ _SCHEMA = sql_postgres(
     " WHERE e.extname = 'vector'"
 )
 _TABLES = """
-CREATE TABLE IF NOT EXISTS vector_index_mark (key TEXT NOT NULL, mark BIGINT NOT NULL);
-DELETE FROM vector_index_mark;
-INSERT INTO vector_index_mark (key, mark) VALUES ('{key}', 0);
-DROP TABLE IF EXISTS vector_index;
-CREATE TABLE vector_index (id TEXT COLLATE "C" PRIMARY KEY, embedding {schema}.vector({dimensions}) NOT NULL)
+CREATE TABLE IF NOT EXISTS application.vector_index_mark (key TEXT NOT NULL, mark BIGINT NOT NULL);
+DELETE FROM application.vector_index_mark;
+INSERT INTO application.vector_index_mark (key, mark) VALUES ('{key}', 0);
+DROP TABLE IF EXISTS application.vector_index;
+CREATE TABLE application.vector_index
+  (id TEXT COLLATE "C" PRIMARY KEY, embedding {schema}.vector({dimensions}) NOT NULL)
 """
-_INDEX = "CREATE INDEX vector_index_near ON vector_index USING hnsw (embedding {schema}.vector_cosine_ops)"
-_MADE = sql_postgres("SELECT 1 WHERE to_regclass('vector_index_mark') IS NOT NULL")
+_INDEX = "CREATE INDEX vector_index_near ON application.vector_index USING hnsw (embedding {schema}.vector_cosine_ops)"
+_MADE = sql_postgres("SELECT 1 WHERE to_regclass('application.vector_index_mark') IS NOT NULL")
 
 
 def ensure_extension(tx: Tx) -> str:

@@ -22,7 +22,14 @@ MOST_RESULTS = 10_000
 LONGEST = 16_384
 _DEEPEST = 100
 _STORED = np.dtype("<f4")
-_dumps = jsontext.encoder(ascii=False)
+_encode = jsontext.encoder(ascii=False)
+
+
+def _dumps(value: Any) -> str:
+    """JSON as people read it; a lone surrogate, which no database stores, is a ValueError."""
+    text = _encode(value)
+    text.encode()
+    return text
 
 
 def vector(value: Any, dimensions: int) -> bytes:
@@ -127,11 +134,7 @@ def _reduced(value: Any) -> Any:
 def _json(field: str, value: Any) -> str:
     if not isinstance(value, Mapping) or not all(isinstance(key, str) for key in value):
         raise InvalidInputError(f"{field} must be a mapping with text keys", field=field)
-    try:
-        text = _dumps(value if type(value) is dict else dict(value))
-        text.encode()
-    except (TypeError, ValueError, RecursionError) as error:
-        raise InvalidInputError(f"{field} must be plain JSON: {error}", field=field) from error
+    text = validation.to_json(field, value if type(value) is dict else dict(value), _dumps)
     # Counting brackets is cheap, and only many of them can be nested deeply.
     if text.count("{") + text.count("[") > _DEEPEST and _deep(value):
         raise InvalidInputError(f"{field} is nested deeper than {_DEEPEST} levels", field=field)

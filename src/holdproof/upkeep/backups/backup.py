@@ -2,7 +2,10 @@
 
 Rules:
 - Everything acknowledged before the backup began is in it; nothing in it is later than its `created_at`.
-- Writers are never blocked: SQLite is copied through its backup API from one snapshot, PostgreSQL read from one.
+- It holds every database of the store (kernel, application tables of any shape, telemetry), blobs and images of the
+  home. What is elsewhere, such as a bucket, is named as `outside` in the manifest (locations.py).
+- Writers are never blocked: SQLite is copied through its backup API from one snapshot of each file, all schemas of a
+  server are read from one snapshot.
 - A backup exists completely or not at all: it is written as DEST.partial and renamed when all of it is durable. The
   leftovers of a killed one are removed by the next; two at once into one place is a BusyError.
 - Private keys, the keys of subjects and `config.yaml`, which may hold a password, are left out unless asked for.
@@ -21,13 +24,14 @@ from contextlib import contextmanager
 from importlib import metadata
 from itertools import islice
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from holdproof import folders, paging
 from holdproof.content import disk, encryption
 from holdproof.crypto import checkpoint
 from holdproof.db import Call, Tx, Work, ask, call, migrate, sql
 from holdproof.db.sqlite import snapshot
+from holdproof.db.tx import MIGRATED_TABLES
 from holdproof.errors import AlreadyExistsError, BusyError, InvalidInputError
 from holdproof.evidence import dbom_files
 from holdproof.model.backup import Backup, Entry, Manifest
@@ -35,10 +39,14 @@ from holdproof.model.page import Page
 from holdproof.model.progress import Progress
 from holdproof.model.times import to_text
 from holdproof.store.context import Context
-from holdproof.upkeep.backups import backup_list, dumps
+from holdproof.upkeep.backups import backup_list, dumps, locations
 from holdproof.upkeep.backups import manifest as manifests
 from holdproof.upkeep.backups.backup_list import KERNEL, no_progress
+from holdproof.upkeep.backups.locations import Locations
 from holdproof.upkeep.verification import log_check
+
+if TYPE_CHECKING:
+    from holdproof.db.postgres.snapshot import PostgresSnapshot
 
 _FOLDERS = ("blobs", "images")
 _PAGE = 500
@@ -49,7 +57,7 @@ def create(
 ) -> Work[Backup]:
     """Back the store up into a new folder while it is in use; `keys` includes the private keys."""
     tell = progress or no_progress
-    return (yield from ask(Call(lambda: _create(context, Path(dest), keys=keys, tell=tell))))
+    return (yield from ask(Call(lambda: make(context, Path(dest), keys=keys, configuration=keys, tell=tell))))
 
 
 def check(src: str | os.PathLike[str], *, key: str | None = None, progress: Progress | None = None) -> Work[Backup]:
@@ -70,7 +78,8 @@ def list(folder: str | os.PathLike[str], *, cursor: str | None = None, limit: in
 # --- making one --------------------------------------------------------------------------------------------------
 
 
-def _create(context: Context, dest: Path, *, keys: bool, tell: Progress) -> Backup:
+def make(context: Context, dest: Path, *, keys: bool, configuration: bool, tell: Progress) -> Backup:
+    """Make a backup; `configuration` puts `config.yaml` into it."""
     if context.head_file is None:
         raise InvalidInputError("a store in memory has nothing that could be restored")
     target = Path(os.path.abspath(dest.expanduser()))
@@ -79,7 +88,7 @@ def _create(context: Context, dest: Path, *, keys: bool, tell: Progress) -> Back
         raise AlreadyExistsError(f"{target}: exists already", path=str(target))
     signer = context.keys.load("log")
     with disk.translated(target), _partial_folder(target) as folder:
-        manifest = _fill(context, folder, keys=keys, tell=tell)
+        manifest = _fill(context, folder, keys=keys, configuration=configuration, tell=tell)
         data = manifests.encode(manifest)
         disk.write(folder / manifests.MANIFEST, data)
         disk.write(folder / manifests.SIGNATURE, manifests.sign(data, manifest.store_id, signer))
@@ -116,10 +125,16 @@ def _partial_folder(target: Path) -> Iterator[Path]:
         os.close(handle)
 
 
-def _fill(context: Context, folder: Path, *, keys: bool, tell: Progress) -> Manifest:
-    copied = _SERVERS[context.database.dialect](context, folder, keys, tell)
+def _fill(context: Context, folder: Path, *, keys: bool, configuration: bool, tell: Progress) -> Manifest:
+    where = locations.locate(context)
+    on_server = context.database.dialect == "postgres"
+    copied = (
+        _copy_server(context, where, folder, keys, tell)
+        if on_server
+        else _copy_files(context, where, folder, keys, tell)
+    )
     files = {path.relative_to(folder).as_posix(): disk.entry(path) for path in disk.files(folder, hidden=True)}
-    files |= dict(_copy_files(context, folder, keys=keys, tell=tell))
+    files |= dict(_copy_folders(context, folder, keys=keys, configuration=configuration, tell=tell))
     head = checkpoint.parse(copied.parts.state.head.encode()).checkpoint
     return Manifest(
         store_id=copied.parts.store_id,
@@ -136,6 +151,7 @@ def _fill(context: Context, folder: Path, *, keys: bool, tell: Progress) -> Mani
         files=files,
         tables=copied.tables,
         sequences=copied.sequences,
+        outside=[*where.outside, *copied.outside],
     )
 
 
@@ -144,62 +160,98 @@ class _DatabaseCopy(NamedTuple):
 
     moment: int
     parts: log_check.StoreParts
-    migrations: dict[str, str]
+    migrations: dict[str, dict[str, str]]
     sealed: int
-    tables: dict[str, builtins.list[str]]
-    sequences: dict[str, int]
+    outside: builtins.list[str]
+    tables: dict[str, dict[str, builtins.list[builtins.list[str]]]]
+    sequences: dict[str, dict[str, int]]
 
 
-def _copy_sqlite(context: Context, folder: Path, keys: bool, tell: Progress) -> _DatabaseCopy:
-    moments: builtins.list[int] = []
-
-    def begun() -> None:
-        moments.append(context.database.clock())
-
-    spaces = {KERNEL: Path(context.database.backend.facts()["path"])}
-    spaces |= {path.name: path for path in (context.paths.membrane_db, context.paths.telemetry_db) if path.exists()}
-    for name, path in spaces.items():
-        # Each database is copied from one snapshot; the kernel comes first, so that nothing it refers to is missing.
-        snapshot.copy(path, folder / name, on_snapshot=begun, progress=_pages(tell, name))
+def _copy_files(context: Context, where: Locations, folder: Path, keys: bool, tell: Progress) -> _DatabaseCopy:
+    # The kernel comes first, so that nothing it refers to is missing from the others.
+    moment = _copy_pages(context, where, folder, tell)
     # Keys of subjects are removed from the copy, not left out: SQLite copies pages, not rows.
     sealed = None
     if not keys:
         with snapshot.edit(folder / KERNEL) as tx:
             sealed = encryption.forget_keys(tx)
+    outside: builtins.list[str] = []
+    if "membrane" in where.files:
+        with snapshot.view(folder / "membrane.db") as tx:
+            outside = locations.blobs_outside(context, tx)
     with snapshot.view(folder / KERNEL) as tx:
         _write_dboms(tx, folder / "dboms")
         # After removal nothing is left to count, so forget_keys counts while it removes.
         living = len(encryption.keys(tx).rows) if sealed is None else sealed
-        return _DatabaseCopy(max(moments), log_check.parts(tx), migrate.applied(tx), living, {}, {})
+        migrations = {"kernel": migrate.applied(tx)}
+        return _DatabaseCopy(moment, log_check.parts(tx), migrations, living, outside, {}, {})
 
 
-def _copy_postgres(context: Context, folder: Path, keys: bool, tell: Progress) -> _DatabaseCopy:
+def _copy_pages(context: Context, where: Locations, folder: Path, tell: Progress) -> int:
+    """Copy the databases that are files, each from one snapshot; return the time of the last."""
+    moments = [0]
+
+    def begun() -> None:
+        moments.append(context.database.clock())
+
+    for space, path in where.files.items():
+        name = f"{space}.db"
+        snapshot.copy(path, folder / name, on_snapshot=begun, progress=_pages(tell, name))
+    return max(moments)
+
+
+def _copy_server(context: Context, where: Locations, folder: Path, keys: bool, tell: Progress) -> _DatabaseCopy:
     from holdproof.db.postgres import snapshot as server  # noqa: PLC0415 (an optional extra)
 
-    without = (
-        server.Exclusions()
-        if keys
-        else server.Exclusions(
-            frozenset({("subjects", "key"), ("subjects", "name_hash")}), {"store_facts": "key <> 'subject_secret'"}
-        )
+    withheld = server.Exclusions(
+        frozenset({("subjects", "key"), ("subjects", "name_hash")}), {"store_facts": "key <> 'subject_secret'"}
     )
-    # One file a table; created here, because an empty database has no file to make it.
-    (folder / dumps.FOLDER).mkdir(mode=0o700)
-    with server.snapshot(str(context.settings.database_url)) as source:
-        # Taken after the snapshot began: nothing in the backup is later than this.
+    url = str(context.settings.database_url)
+    with server.open_snapshot(url, where.schemas, None if keys else withheld) as source:
+        # Taken after the snapshot began: nothing of the server in the backup is later than this.
         moment = context.database.clock()
-        tables, sequences = source.dump(folder / dumps.FOLDER, without, _pages(tell, "tables"))
-        _write_dboms(source.tx, folder / "dboms")
-        living = len(encryption.keys(source.tx).rows)
-        parts = log_check.parts(source.tx)
-        applied = migrate.applied(source.tx)
-    # The driver writes without fsync.
-    for path in disk.files(folder / dumps.FOLDER):
-        snapshot.sync(path)
-    return _DatabaseCopy(moment, parts, applied, living, tables, sequences)
+        tables, sequences, outside = _dump(url, source, folder, tell)
+        if "membrane" in source.spaces:
+            outside += locations.blobs_outside(context, source.tx("membrane"))
+        tx = source.tx("kernel")
+        _write_dboms(tx, folder / "dboms")
+        migrations = {space: source.ledger(space) for space in source.spaces}
+        living = len(encryption.keys(tx).rows)
+        parts = log_check.parts(tx)
+    # Databases in files beside a server's: the telemetry of this home, as it is by default.
+    moment = max(moment, _copy_pages(context, where, folder, tell))
+    return _DatabaseCopy(moment, parts, migrations, living, outside, tables, sequences)
 
 
-_SERVERS = {"sqlite": _copy_sqlite, "postgres": _copy_postgres}
+def _dump(
+    url: str, source: "PostgresSnapshot", folder: Path, tell: Progress
+) -> tuple[dict[str, dict[str, builtins.list[builtins.list[str]]]], dict[str, dict[str, int]], builtins.list[str]]:
+    """Write every table of a snapshot; return the columns and sequences by space, and what could not be carried."""
+    from holdproof.db.postgres import application  # noqa: PLC0415 (an optional extra)
+
+    target = dumps.DumpTarget(folder)
+    tables: dict[str, dict[str, builtins.list[builtins.list[str]]]] = {}
+    sequences: dict[str, dict[str, int]] = {}
+    outside: builtins.list[str] = []
+    for space in source.spaces:
+        listed = source.columns(space)
+        if space == "membrane":
+            listed = {table: listed[table] for table in listed if table in MIGRATED_TABLES}
+        columns = {table: [column.name for column in listed[table]] for table in listed}
+        for number, table in enumerate(columns, 1):
+            target.fill(space, {table: columns[table]}, {table: source.rows(space, table, columns[table])}, {})
+            tell(f"tables of {space}", number, len(columns))
+        tables[space] = {table: [[*column] for column in listed[table]] for table in listed}
+        counters = source.sequences(space).items()
+        sequences[space] = {name: last for name, last in counters if name.partition(".")[0] in columns}
+    if "membrane" in source.spaces:
+        with application.open_application(url, source) as applications:
+            described = applications.describe()
+            outside = [f"not carried: {each}" for each in described.outside]
+            if described.tables or described.before or described.after:
+                rows = {table: applications.rows(table, names) for table, names in described.tables.items()}
+                target.fill_application(described, rows)
+    return tables, sequences, outside
 
 
 _EVALUATIONS = sql(
@@ -223,13 +275,16 @@ def _pages(tell: Progress, name: str) -> Callable[[int, int], None]:
     return lambda done, total: tell(name, done, total)
 
 
-def _copy_files(context: Context, folder: Path, *, keys: bool, tell: Progress) -> Iterator[tuple[str, Entry]]:
+def _copy_folders(
+    context: Context, folder: Path, *, keys: bool, configuration: bool, tell: Progress
+) -> Iterator[tuple[str, Entry]]:
     """Copy the files of a store; after the database, so that every file its rows refer to exists by now."""
     paths = context.paths
     places = [(name, paths.data / name) for name in _FOLDERS]
     files = [(f"{name}/{file.relative_to(top).as_posix()}", file) for name, top in places for file in disk.files(top)]
     if keys:
         files += [(f"keys/{file.name}", file) for file in disk.files(paths.keys)]
+    if configuration:
         files += [("config/config.yaml", file) for file in (paths.config_file,) if file.is_file()]
     for number, (name, file) in enumerate(files, 1):
         try:

@@ -115,4 +115,5 @@ def backup_of(path: Path, manifest: Manifest, *, signer: str, trust: str) -> Bac
         sealed=manifest.sealed,
         signer=signer,
         trust=trust,
+        outside=[*manifest.outside],
     )

@@ -1,354 +1,122 @@
-"""Move a store to another database: from SQLite to PostgreSQL, back, or from server to server.
+"""Copy a store: a second one with everything of the first, which is left alone and may be in use.
 
-The log continues in the target with the same origin, tree and head, so the source is sealed for good and says where
-the store went. (A restore makes a second store of an older state, and so a new origin.)
+A copy is a backup with keys, restored elsewhere, so it has the guarantees of both: one moment of the source, verified
+before it counts. Two databases that append under one origin would be a fork, so the log of the copy continues under a
+new origin, as after any restore.
 
 Rules:
-- The source is open nowhere else meanwhile, and nothing in it changes but the seal, which comes last. Killed at any
-  moment before it, the source is intact and usable, and the target is refused as unfinished; the next copy starts over.
-- The target is empty, or holds what an earlier copy left unfinished; anything else is refused and left alone.
-- Before the seal every row of the target is compared with the source's, and the target is verified in full.
-- Killed after the seal, the next copy to the same target only finishes. Another target is refused.
-- The home stays: keys, heads, DBOM files, images and the bytes of large blobs are where they were.
-- Tables that applications created have types that may mean something else in another database: a store that has any
-  is refused, and they are named.
+- The copy has a home of its own: heads, keys, DBOM files and large blobs are not shared with the source.
+- The target is empty; anything else is refused and left alone.
+- Parts of the source that a backup cannot hold (a bucket, a second server) would belong to both stores, and what one
+  of them deletes would be gone from the other: then nothing is copied, and they are named.
 """
 
-from collections.abc import Iterable, Iterator, Set
-from contextlib import suppress
-from dataclasses import dataclass
-from functools import partial
-from hashlib import sha256
-from itertools import count
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Final, NamedTuple
 
 from holdproof import config
-from holdproof.config import Paths, redact
-from holdproof.crypto import checkpoint
-from holdproof.db import Row, Tx, sql, transfer
+from holdproof.config import Paths, Settings, redact
+from holdproof.content import disk
+from holdproof.db import transfer
 from holdproof.db.backends import is_url
-from holdproof.db.clock import system_random
-from holdproof.db.migrate import COPY_IN_PROGRESS, MOVED
-from holdproof.db.sql import sql_postgres
-from holdproof.db.transfer import TransferSource, TransferTarget
-from holdproof.db.tx import MIGRATED_TABLES
-from holdproof.errors import (
-    AlreadyExistsError,
-    BusyError,
-    CorruptError,
-    HoldproofError,
-    InvalidInputError,
-    LockedError,
-    MovedError,
-    NotFoundError,
-)
-from holdproof.evidence import lockdown
-from holdproof.evidence.heads import HeadFile
-from holdproof.evidence.key_files import KeyFolder
-from holdproof.evidence.log import Log
-from holdproof.evidence.tree import LogState
-from holdproof.executors.sync_executor import SyncExecutor
-from holdproof.model.copy import Copied
+from holdproof.errors import AlreadyExistsError, InvalidInputError, NotFoundError
+from holdproof.model.backup import Backup
 from holdproof.model.progress import Progress
+from holdproof.model.transfer import Copied
 from holdproof.store.context import Context
-from holdproof.upkeep.verification import log_check, verify
+from holdproof.upkeep.backups import backup, restore
+from holdproof.upkeep.backups.staging import RestoreRequest
 
-KERNEL: Final = "kernel"
-_MODULUS: Final = 1 << 256
-_EVERY: Final = 1000
-_LEDGER: Final = "schema_migrations"
-SQLITE: Final = "sqlite"
-_DERIVED: Final = frozenset({"log_pending", "membrane_login", "vector_index", "vector_index_mark"})
-"""Tables that are derived from other rows, or hold something only while the database is in use."""
+_FOLDER: Final = ".copying"
+_URL_VARIABLE: Final = "HOLDPROOF_DATABASE_URL"
 
 
-@dataclass(frozen=True, slots=True)
-class CopyPlan:
-    """Where a store is moved from and to, and whether its telemetry goes along."""
+class CopyPlan(NamedTuple):
+    """The source with its home and settings, and the target with a home of its own."""
 
-    paths: Paths
-    source: str | Path
+    source_paths: Paths
+    settings: Settings
+    target_paths: Paths
     target: str | Path
-    telemetry: bool = False
 
     @property
-    def spaces(self) -> dict[str, Path]:
-        """Return the spaces to move, with the file of each on SQLite; the kernel first."""
-        named = {KERNEL: self.paths.kernel_db, "membrane": self.paths.membrane_db}
-        return named | ({"telemetry": self.paths.telemetry_db} if self.telemetry else {})
-
-    def into(self, space: str) -> str | Path:
-        """Return the database of a space at the target."""
-        return self.target if isinstance(self.target, str) else self.spaces[space]
+    def source(self) -> str | Path:
+        """The database of the source: a file or a URL."""
+        return self.settings.database_url or self.source_paths.kernel_db
 
 
-def plan(src: str | Path, dst: str | Path, home: str | Path | None, *, telemetry: bool) -> CopyPlan:
-    """Resolve both ends: each is a URL, the word `sqlite` for the file of the home in use, or a home.
-
-    A URL has no files, so the files stay in the home of the other end, or in the one in use.
-    """
-    # At most one end can be a home: two would be files on both sides, which need no copy.
-    homes = [Path(each) for each in (src, dst) if str(each) != SQLITE and not is_url(each)]
-    if len(homes) > 1 or (is_url(src), is_url(dst)) == (False, False):
-        raise InvalidInputError("both ends are files: close the store and move its folder instead")
-    if homes and home is not None and Paths.find(homes[0]) != Paths.find(home):
-        raise InvalidInputError(f"two homes are named: {homes[0]} and {home}")
-    paths = Paths.find(homes[0] if homes else home)
-    source, target = (str(each) if is_url(each) else paths.kernel_db for each in (src, dst))
-    if source == target:
-        raise InvalidInputError("source and target are the same database")
-    return CopyPlan(paths, source, target, telemetry)
-
-
-def refuse_absent(journey: CopyPlan) -> None:
-    """Raise NotFoundError where there is no store to move: opening it would create one."""
-    if transfer.open_target(journey.source, journey.spaces).ledger(KERNEL) is None:
-        raise NotFoundError(f"there is no store at {redact(str(journey.source))}")
-
-
-class TransferSummary(NamedTuple):
-    """What was, or would be, moved: the store, its log, and how many rows of each space."""
-
-    # Compared with the target before the source is sealed.
-
-    store_id: str
-    state: LogState
-    rows: dict[str, int]
-
-
-def move(journey: CopyPlan, tell: Progress, *, dry_run: bool) -> TransferSummary:
-    """Fill the target, verify it, seal the source, and mark the target as complete."""
-    arriving = transfer.open_target(journey.target, journey.spaces)
-    with transfer.open_source(journey.source, journey.spaces) as leaving:
-        sealed = _check_source(journey, leaving)
-        plan = {space: _tables(leaving, space) for space in leaving.spaces}
-        _refuse_strange(plan.get("membrane", {}).keys() - MIGRATED_TABLES)
-        for space in leaving.spaces:
-            _check_target(arriving, space, sealed=sealed)
-        moved = _survey(leaving, plan)
-        if dry_run:
-            return moved
-        # Sealed spaces were complete when an earlier copy was killed; only the others are filled.
-        fresh = [space for space in leaving.spaces if space not in sealed]
-        try:
-            for space in fresh:
-                _fill(journey, (leaving, arriving), space, plan[space], tell)
-            if COPY_IN_PROGRESS.name in (arriving.ledger(KERNEL) or ()):
-                _inspect(journey, moved, tell)
-        except BaseException:
-            for space in fresh:
-                with suppress(HoldproofError):
-                    arriving.discard(space)
-            raise
-        # The commit point: from here on only the target counts, and a kill is finished by the next copy.
-        tell("sealing", 0, 1)
-        leaving.seal(redact(str(journey.target)))
-        tell("sealing", 1, 1)
-    # The kernel is completed last: it is what an opening looks at.
-    for space in reversed(leaving.spaces):
-        arriving.remove_mark(space)
-    return moved
-
-
-def _check_source(journey: CopyPlan, leaving: TransferSource) -> set[str]:
-    """Return the spaces that are sealed already, for this target; refuses a store that cannot be moved now."""
-    to = redact(str(journey.target))
-    sealed: set[str] = set()
-    for space in leaving.spaces:
-        ledger = leaving.ledger(space)
-        if MOVED in ledger:
-            if ledger[MOVED] != to:
-                raise MovedError(f"this store was moved to {ledger[MOVED]}", to=ledger[MOVED])
-            sealed.add(space)
-    tx = leaving.tx(KERNEL)
-    locked = lockdown.read_flag(journey.paths.lockdown) or lockdown.current(tx)
-    if locked is not None:
-        raise LockedError(f"the store is locked since {locked.locked_at}: {locked.reason}", **locked.to_dict())
-    # Pending leaves have no index yet, so the target's log could not be compared with the source's.
-    if tx.dialect == "postgres" and tx.one(_PENDING) is not None:
-        raise BusyError("leaves of the log are still pending: open the store once with its log key, then copy it")
-    return sealed
-
-
-_PENDING = sql_postgres("SELECT 1 FROM log_pending LIMIT 1")
-
-
-def _tables(leaving: TransferSource, space: str) -> dict[str, list[str]]:
-    return {table: names for table, names in leaving.tables(space).items() if table not in _DERIVED}
-
-
-def _check_target(arriving: TransferTarget, space: str, *, sealed: set[str]) -> None:
-    """Refuse a target that holds a store; one that an earlier copy left unfinished is continued or emptied."""
-    ledger = arriving.ledger(space)
-    if ledger is None:
-        if space in sealed:
-            raise NotFoundError(f"the source is sealed, but the target has no {space}: was it removed?", space=space)
-    elif COPY_IN_PROGRESS.name not in ledger and space not in sealed:
-        raise AlreadyExistsError(f"the target is not empty: it has a {space} already", space=space)
-
-
-def _refuse_strange(tables: Set[str]) -> None:
-    if tables:
+def plan(src: str | Path, dst: str | Path, home: str | Path | None, to_home: str | Path | None) -> CopyPlan:
+    """Resolve both ends: each is a home, or the URL of a database whose home is `home` or `to_home`."""
+    source_paths = Paths.find(home if is_url(src) else src)
+    # The variable may name the other end; the source is what the caller names.
+    env = {name: value for name, value in os.environ.items() if name != _URL_VARIABLE}
+    settings = config.load(paths=source_paths, url=str(src) if is_url(src) else None, env=env)
+    if is_url(dst) and to_home is None:
         raise InvalidInputError(
-            f"services made tables or views of their own, which a copy does not carry: {', '.join(sorted(tables))};"
-            " take their rows out and drop them, then copy again",
-            tables=sorted(tables),
+            "a copy in a server's database needs a home of its own for keys, heads and files: pass --to-home FOLDER"
         )
+    if not is_url(dst) and to_home is not None:
+        raise InvalidInputError("the target is a home already: --to-home is for the URL of a database")
+    target_paths = Paths.find(to_home if is_url(dst) else dst)
+    if target_paths == source_paths:
+        raise InvalidInputError(f"source and copy cannot share a home: {target_paths.data}")
+    journey = CopyPlan(source_paths, settings, target_paths, str(dst) if is_url(dst) else target_paths.kernel_db)
+    if str(journey.target) == str(journey.source):
+        raise InvalidInputError("source and target are the same database")
+    return journey
 
 
-def _survey(leaving: TransferSource, plan: dict[str, dict[str, list[str]]]) -> TransferSummary:
-    tx = leaving.tx(KERNEL)
-    parts = log_check.parts(tx)
-    rows = {space: sum(leaving.count(space, table) for table in plan[space]) for space in plan}
-    return TransferSummary(parts.store_id, parts.state, rows)
+def refuse(journey: CopyPlan) -> None:
+    """Raise NotFoundError where there is no store to copy, AlreadyExistsError where the target is not empty."""
+    if _ledger(journey.source, journey.source_paths) is None:
+        raise NotFoundError(f"there is no store at {redact(str(journey.source))}")
+    if _ledger(journey.target, journey.target_paths) is not None:
+        raise AlreadyExistsError(f"there is a store at {redact(str(journey.target))} already: name an empty place")
 
 
-# --- filling -----------------------------------------------------------------------------------------------------
+def _ledger(target: str | Path, paths: Paths) -> dict[str, str] | None:
+    return transfer.open_target(target, {"kernel": paths.kernel_db}).ledger("kernel")
 
 
-def _fill(
-    journey: CopyPlan,
-    ends: tuple[TransferSource, TransferTarget],
-    space: str,
-    tables: dict[str, list[str]],
-    tell: Progress,
-) -> None:
-    """Empty, mark, fill and compare one space of the target."""
-    leaving, arriving = ends
-    arriving.discard(space)
-    transfer.create_marked(journey.into(space), space)
-    have = arriving.tables(space)
-    _refuse_strange({table for table in tables if set(tables[table]) != set(have.get(table, ()))})
-    # Numbers of changes mean another thing on a server, see adapt_rows.
-    server = not isinstance(journey.target, Path)
-    sums = {table: RowSum(space, table, leaving.count(space, table), tell) for table in tables}
-    rows = {
-        table: sums[table].over(
-            adapt_rows(table, tables[table], leaving.rows(space, table, tables[table]), server=server)
-        )
-        for table in tables
-    }
-    # Sequences continue where the source's stood, or new ids would collide.
-    counters = {table: last for table, last in leaving.counters(space).items() if table in tables}
-    arriving.fill(space, tables, rows, counters)
-    for number, (table, arrived) in enumerate(arriving.rows(space, tables), 1):
-        if (
-            RowSum.of(row for row in arrived if table != _LEDGER or COPY_IN_PROGRESS.name not in row)
-            != sums[table].total
-        ):
-            raise CorruptError(f"what arrived of {table} is not what was sent", table=table, space=space)
-        tell(f"comparing {space}", number, len(tables))
-
-
-class RowSum:
-    """Adds up the hashes of rows as they pass: the same rows give the same sum, in any order."""
-
-    def __init__(self, space: str, table: str, expected: int, tell: Progress) -> None:
-        self._name = f"{space}.{table}"
-        self._expected = expected
-        self._tell = tell
-        self.total = 0
-
-    def over(self, rows: Iterable[Row]) -> Iterator[Row]:
-        """Pass the rows on, adding each to the sum."""
-        for number, row in enumerate(rows, 1):
-            self.total = (self.total + row_hash(row)) % _MODULUS
-            if number % _EVERY == 0 or number == self._expected:
-                self._tell(self._name, number, self._expected)
-            yield row
-
-    @staticmethod
-    def of(rows: Iterable[Row]) -> int:
-        """Return the sum over rows that are not passed on."""
-        return sum(map(row_hash, rows)) % _MODULUS
-
-
-def row_hash(row: Row) -> int:
-    """Return the hash of a row as a number; rows are plain tuples, equal on every database."""
-    return int.from_bytes(sha256(repr(row).encode("utf-8", "surrogatepass")).digest(), "big")
-
-
-def adapt_rows(table: str, columns: list[str], rows: Iterable[Row], *, server: bool) -> Iterator[Row]:
-    """Change the values that mean something in one database only; all other rows pass unchanged.
-
-    Of vectors, `change` is the writer's count on SQLite and the transaction on a server: rows are renumbered, without
-    tombstones, under a new key, so that an index cached for the source is not used for the target.
-    """
-    if table == "vectors":
-        at = columns.index("change")
-        stamp = columns.index("stamp")
-        # A transaction id of the source's server means nothing here: 1 is older than any of the target's.
-        numbers = count(1)
-        for row in rows:
-            if row[stamp]:
-                yield (*row[:at], 1 if server else next(numbers), *row[at + 1 :])
-    elif table == "vector_facts":
-        new = {columns.index("key"): system_random(12).hex(), columns.index("swept"): 0}
-        for row in rows:
-            yield tuple(new.get(number, value) for number, value in enumerate(row))
-    else:
-        yield from rows
-
-
-# --- looking at what arrived -------------------------------------------------------------------------------------
-
-
-def _inspect(journey: CopyPlan, moved: TransferSummary, tell: Progress) -> None:
-    """Refuse a target whose log differs from the source's in any byte, or that does not verify in full."""
-    keys = KeyFolder(journey.paths.keys)
-    database = transfer.open_marked(journey.target, KERNEL)
-    try:
-        database.read(partial(_agree, moved=moved)).result()
-        settings = config.load(paths=journey.paths, override={})
-        log = Log(keys.ensure("log"), (), keys)
-        context = Context(journey.paths, settings, database, keys, log, HeadFile(journey.paths.heads))
-        report = SyncExecutor(database).run(verify.kernel(context, progress=tell))
-    finally:
-        database.close()
-    # The marker of an unfinished copy is a row the log does not know; it goes after the seal.
-    wrong = [each for each in report.findings if each.verdict.locks and each.row != COPY_IN_PROGRESS.name]
-    if wrong:
-        first = wrong[0]
-        raise CorruptError(
-            f"the store does not verify, so nothing was moved: {first.place}: {first.what}",
-            findings=[each.to_dict() for each in wrong],
-        )
-
-
-_LEAVES = sql("SELECT count(*) FROM log_leaves")
-
-
-def _agree(tx: Tx, moved: TransferSummary) -> None:
-    parts = log_check.parts(tx)
-    [(leaves,)] = tx.all(_LEAVES)
-    if (parts.store_id, parts.state, leaves) != (moved.store_id, moved.state, moved.state.size):
-        raise CorruptError("the log that arrived is not the one that was sent")
-    log_check.check(parts, log_check.active_keys(parts.keys, parts.state.size))
-
-
-def outcome(journey: CopyPlan, moved: TransferSummary, verdict: str, *, dry_run: bool = True) -> Copied:
-    """Return the outcome: what was moved, what stays where it is, and what is left for the operator to do."""
-    to = redact(str(journey.target))
-    stays = [str(each) for each in (journey.paths.keys, journey.paths.data / "blobs", journey.paths.heads)]
-    steps = [f"HOLDPROOF_DATABASE_URL={to}" if isinstance(journey.target, str) else "unset HOLDPROOF_DATABASE_URL"]
-    # Erasures made from now on do not reach the sealed source.
-    steps.append("remove the sealed source once you need it no longer: what is erased from now on stays in it")
-    if journey.telemetry:
-        kind = "postgres" if isinstance(journey.target, str) else "sqlite"
-        steps.append(f"providers.telemetry.type: {kind} in {journey.paths.config_file}")
-    else:
-        stays.append(str(journey.paths.telemetry_db))
+def run(journey: CopyPlan, context: Context, tell: Progress, *, dry_run: bool) -> Copied:
+    """Copy an open store; in a dry run the backup is made and verified, and removed again."""
+    journey.target_paths.create()
+    with _staged(context, journey.target_paths, tell) as (folder, staged_backup):
+        if outside := staged_backup.outside:
+            raise InvalidInputError(
+                f"a copy would share these parts with its source, or lack them: {'; '.join(outside)}. Move the store,"
+                " or restore a backup where these parts have a copy of their own",
+                outside=outside,
+            )
+        request = RestoreRequest(folder, dry_run=dry_run, progress=tell)
+        restored = restore.restore(journey.target_paths, journey.target, request)
+    # Nothing was replaced: what is aside are the empty folders of a new home.
+    for aside in journey.target_paths.data.glob("before-restore-*"):
+        if not disk.files(aside, hidden=True):
+            disk.remove_tree(aside)
     return Copied(
         source=redact(str(journey.source)),
-        target=to,
-        store_id=moved.store_id,
-        origin=moved.state.origin,
-        size=moved.state.size,
-        root=checkpoint.parse(moved.state.head.encode()).checkpoint.root.hex(),
-        rows=moved.rows,
-        verdict=verdict,
+        target=redact(str(journey.target)),
+        home=str(journey.target_paths.data),
+        store_id=restored.store_id,
+        origin="" if dry_run else restored.origin,
+        size=restored.size,
+        verdict="not verified",
         dry_run=dry_run,
-        stays=stays,
-        next=steps,
+        notes=restored.notes,
     )
+
+
+@contextmanager
+def _staged(context: Context, paths: Paths, tell: Progress) -> Iterator[tuple[Path, Backup]]:
+    """Make a backup with keys in the target's home, for the time of the copy."""
+    folder = paths.data / _FOLDER
+    disk.remove_tree(folder)
+    try:
+        # Without the configuration: it may name the source's database, and the copy would open that.
+        yield folder, backup.make(context, folder, keys=True, configuration=False, tell=tell)
+    finally:
+        disk.remove_tree(folder)

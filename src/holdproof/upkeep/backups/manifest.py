@@ -11,7 +11,8 @@ Rules:
 - A signature counts only under a key that the caller trusts; which ones those are is not decided here.
 """
 
-from collections.abc import Iterable, Mapping
+import re
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict
 from pathlib import Path, PurePosixPath
 from typing import Any, Final, cast
@@ -27,8 +28,13 @@ from holdproof.model.times import to_micros
 
 MANIFEST: Final = "manifest.json"
 SIGNATURE: Final = "manifest.sig"
-PLACES: Final = ("kernel.db", "membrane.db", "telemetry.db", "kernel", "dboms", "blobs", "images", "config", "keys")
+PLACES: Final = (
+    *("kernel.db", "membrane.db", "telemetry.db", "kernel", "membrane", "telemetry"),
+    *("dboms", "blobs", "images", "config", "keys"),
+)
 _MOST = 256 << 20
+_SPACES: Final = {"kernel", "membrane", "telemetry"}
+_TABLE: Final = re.compile("[a-z_][a-z0-9_]*")
 _TEXTS = ("store_id", "created_at", "backend", "origin", "root", "head")
 
 
@@ -55,10 +61,12 @@ def parse(data: bytes) -> Manifest:
         to_micros(manifest.created_at)
     except ValueError as error:
         raise FormatError("the manifest says no time at which the backup was made") from error
-    if not _is_table_list(manifest.tables) or not all(
-        isinstance(each, dict) for each in (manifest.migrations, manifest.sequences)
+    if not _is_by_space(manifest.tables, _is_table_list) or not all(
+        _is_by_space(each, lambda value: isinstance(value, dict)) for each in (manifest.migrations, manifest.sequences)
     ):
         raise FormatError("the manifest's tables, sequences or migrations are not as a backup lists them")
+    if not _is_texts(manifest.outside):
+        raise FormatError("the manifest's list of what is outside is not one of texts")
     for name, entry in manifest.files.items():
         _check_name(name)
         if not canonical.is_sha256_hex(entry.sha256) or type(entry.size) is not int:
@@ -66,10 +74,23 @@ def parse(data: bytes) -> Manifest:
     return manifest
 
 
+def _is_by_space(value: object, fits: Callable[[object], bool]) -> bool:
+    return isinstance(value, dict) and value.keys() <= _SPACES and all(map(fits, value.values()))
+
+
 def _is_table_list(value: object) -> bool:
-    if not isinstance(value, dict):
+    """Whether a value is a mapping of tables to columns, each a name and a type; a table's name is one of a file."""
+    if not isinstance(value, dict) or not all(map(_TABLE.fullmatch, value)):
         return False
-    return all(isinstance(names, list) and all(isinstance(name, str) for name in names) for names in value.values())
+    return all(isinstance(columns, list) and all(map(_is_column, columns)) for columns in value.values())
+
+
+def _is_column(value: object) -> bool:
+    return _is_texts(value) and len(cast("list[str]", value)) == 2
+
+
+def _is_texts(value: object) -> bool:
+    return isinstance(value, list) and all(isinstance(each, str) for each in value)
 
 
 def _check_name(name: str) -> None:

@@ -4,7 +4,9 @@ Rules:
 - Manifest, signature, every hash, the database's own check and the log (the root of its leaves is its signed head's)
   are verified on staged copies; on any failure nothing has changed.
 - A store that is open anywhere is not replaced: BusyError.
-- The old state is kept aside, and the swap is all or nothing (swap.py; on PostgreSQL a schema, server_restore.py).
+- The old state is kept aside, and the swap is all or nothing (swap.py; on PostgreSQL schemas, server_restore.py).
+- A backup of SQLite restores into PostgreSQL and the other way round, row by row, unless applications created tables of
+  their own: their types may mean something else there.
 - The log continues under a new origin whose first leaf, of type `restore`, cites the last trusted head (restores.py).
 - Erasures that the store made after the backup are applied again before it goes live.
 - Keys of subjects that the backup leaves out are taken from the store it replaces, where that can be read.
@@ -12,21 +14,27 @@ Rules:
   replaced database may be what somebody tampered with, so only those keys of its keyring count that this home can
   prove (trusted_keys.py); where it cannot be read, the keys of the home count.
 - On a machine without any key of the store a backup is trusted by itself (`trust: itself`); `key=` names the signer.
+- A store with a root key lets no key in without it. On a machine that has neither a log key of the store nor its root,
+  the recovery code of the root key (`root=`) vouches for new keys of every role; the root key itself is not stored.
 - A store that was moved elsewhere (copy.py) is neither replaced nor a source: two could continue under one origin.
 - A closed store's `kernel.db`, alone or with its `-wal` and folders, is a source as well: its head proves its leaves,
   and these its rows. A backup that has lost its manifest or its signature does not pass for one.
 """
 
 import os
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
+from types import ModuleType
 
 from holdproof.config import Paths
 from holdproof.content import disk, encryption
 from holdproof.db import MEMORY, Database, Tx, open_database, transfer
 from holdproof.db.migrate import MOVED
 from holdproof.db.sqlite import snapshot
+from holdproof.db.sqlite.transfer import open_files
+from holdproof.db.transfer import TableSnapshot
 from holdproof.errors import (
     BusyError,
     HoldproofError,
@@ -45,6 +53,7 @@ from holdproof.upkeep import erase, subject_stores
 from holdproof.upkeep.backups import backup_list, staging, swap
 from holdproof.upkeep.backups import manifest as manifests
 from holdproof.upkeep.backups.backup_list import KERNEL
+from holdproof.upkeep.backups.dumps import DumpSnapshot
 from holdproof.upkeep.backups.restore_log import ReplacedStore, RestoreOutcome, StagedCopy, record_restore
 from holdproof.upkeep.backups.staging import DATABASES, FOLDERS, OpenedBackup, RestoreRequest
 from holdproof.upkeep.verification import log_check, trusted_keys
@@ -60,14 +69,12 @@ def restore(paths: Paths, target: str | Path, request: RestoreRequest) -> Restor
     _refuse_moved(paths, target)
     source = _source(paths, request)
     backup = staging.open_backup(source)
-    _check_kind(backup, target)
     # No waiting: whoever has the store open now will not close it because of us.
     store_lock = swap.StoreLock(paths, exclusive=True, timeout_s=0)
     try:
         try:
             if isinstance(target, Path):
                 return _into_files(paths, source, backup, request)
-            assert backup is not None, "a raw copy is one of files"
             return _into_server(paths, str(target), source, backup, request)
         finally:
             # After the commit point the staged files are needed to finish the swap, even after an error.
@@ -85,13 +92,6 @@ def _refuse_moved(paths: Paths, target: str | Path) -> None:
         ledger = transfer.open_target(target, {"kernel": paths.kernel_db}).ledger("kernel")
     if ledger is not None and MOVED in ledger:
         raise MovedError(f"the store here was moved to {ledger[MOVED]}: restore it there", to=ledger[MOVED])
-
-
-def _check_kind(backup: OpenedBackup | None, target: str | Path) -> None:
-    have = "sqlite" if backup is None else backup.manifest.backend
-    want = "sqlite" if isinstance(target, Path) else "postgres"
-    if have != want:
-        raise InvalidInputError(f"that backup is of a store on {have}, and this one is on {want}", backend=have)
 
 
 def _source(paths: Paths, request: RestoreRequest) -> Path:
@@ -125,8 +125,16 @@ def _into_files(paths: Paths, source: Path, backup: OpenedBackup | None, request
         # A backup's rows are covered by its signed manifest; a raw copy has only its log.
         if backup is None:
             staging.check_rows(database)
-        keys = _keys(paths, folder)
-        outcome = record_restore(database, keys, staged, current=current, erasures=_erasures(paths, current, request))
+        pending = DumpSnapshot(source, backup.manifest).pending() if backup and backup.of_server else []
+        outcome = record_restore(
+            database,
+            _keys(paths, folder),
+            staged,
+            current=current,
+            erasures=_erasures(paths, current, request),
+            root=request.root,
+            pending=pending,
+        )
         _remove(database, folder, outcome.erasures)
     finally:
         database.close()
@@ -136,7 +144,8 @@ def _into_files(paths: Paths, source: Path, backup: OpenedBackup | None, request
     if not request.dry_run:
         swap.commit(paths, aside=aside, out=_replaced_names(folder))
         _publish(paths, outcome.head)
-    return _restored(source, staged, outcome, current, None if request.dry_run else str(paths.data / aside))
+    moved_to = None if request.dry_run else str(paths.data / aside)
+    return _restored(source, backup, staged, outcome, current=current, aside=moved_to)
 
 
 def _current(paths: Paths) -> ReplacedStore:
@@ -182,31 +191,75 @@ def _replaced_names(folder: Path) -> list[str]:
 # --- into a server -----------------------------------------------------------------------------------------------
 
 
-def _into_server(paths: Paths, url: str, source: Path, backup: OpenedBackup, request: RestoreRequest) -> Restored:
-    try:
-        from holdproof.upkeep.backups import server_restore  # noqa: PLC0415 (an optional extra)
-    except ImportError as error:
-        raise MissingExtraError("PostgreSQL needs its driver: pip install 'holdproof[postgres]'") from error
+def _into_server(
+    paths: Paths, url: str, source: Path, backup: OpenedBackup | None, request: RestoreRequest
+) -> Restored:
+    server_restore = _server()
     folder = swap.staging(paths)
     current = _with_head_file(paths, server_restore.current(url, partial(_trusted_keys, paths)))
-    with disk.translated(folder):
-        staging.copy_files(source, folder, backup.manifest, request.progress)
-    with server_restore.loaded(url, source, backup.manifest) as database:
+    with (
+        _snapshot(source, folder, backup, current, request) as (snapshot, spaces),
+        server_restore.loaded(url, snapshot, spaces, request.tell) as database,
+    ):
+        if backup is None:
+            staging.check_rows(database)
         staged = database.read(lambda tx: staging.judge(log_check.parts(tx), backup, current, request)).result()
-        keys = _keys(paths, folder)
-        outcome = record_restore(database, keys, staged, current=current, erasures=_erasures(paths, current, request))
+        outcome = record_restore(
+            database,
+            _keys(paths, folder),
+            staged,
+            current=current,
+            erasures=_erasures(paths, current, request),
+            root=request.root,
+        )
         _remove(database, folder, outcome.erasures)
         database.close()
         aside = _aside(paths, outcome.record)
         # PostgreSQL folds unquoted names to lower case.
         schema = aside.lower().replace("-", "_")
         if not request.dry_run:
-            # Plan, exchange of the schema, files: `swap.settle` finishes or discards the files after a kill in between.
-            swap.prepare(paths, aside=aside, out=list(FOLDERS), origin=outcome.record.origin, url=url)
-            server_restore.exchange(url, schema)
+            out = [name for name in _replaced_names(folder) if not name.startswith(tuple(_IN_SERVER))]
+            for name in _IN_SERVER:
+                (folder / name).unlink(missing_ok=True)
+            # Plan, exchange of schemas, files: `swap.settle` finishes or discards the files after a kill in between.
+            swap.prepare(paths, aside=aside, out=out, origin=outcome.record.origin, url=url)
+            server_restore.exchange(url, spaces, schema)
             swap.settle(paths, outcome.record.origin, url)
             _publish(paths, outcome.head)
-    return _restored(source, staged, outcome, current, None if request.dry_run else f"schema {schema}")
+    moved_to = None if request.dry_run else f"schema {schema}"
+    return _restored(source, backup, staged, outcome, current=current, aside=moved_to)
+
+
+# Files of a source that a server has as schemas.
+_IN_SERVER = {KERNEL: "kernel", "membrane.db": "membrane"}
+
+
+@contextmanager
+def _snapshot(
+    source: Path, folder: Path, backup: OpenedBackup | None, current: ReplacedStore, request: RestoreRequest
+) -> Iterator[tuple[TableSnapshot, list[str]]]:
+    """Stage the files of a source, and open its tables: those of a server's backup, or its SQLite files.
+
+    Yields the snapshot and the spaces that become schemas. Telemetry in a file stays one, as it is by default.
+    """
+    if backup is not None and backup.of_server:
+        with disk.translated(folder):
+            staging.copy_files(source, folder, backup.manifest, request.progress)
+        dump = DumpSnapshot(source, backup.manifest)
+        yield dump, dump.spaces
+        return
+    with disk.translated(folder):
+        staging.stage(source, folder, backup, current, request)
+    with open_files({space: folder / name for name, space in _IN_SERVER.items()}) as files:
+        yield files, files.spaces
+
+
+def _server() -> ModuleType:
+    try:
+        from holdproof.upkeep.backups import server_restore  # noqa: PLC0415 (an optional extra)
+    except ImportError as error:
+        raise MissingExtraError("PostgreSQL needs its driver: pip install 'holdproof[postgres]'") from error
+    return server_restore
 
 
 # --- both --------------------------------------------------------------------------------------------------------
@@ -253,7 +306,13 @@ def _publish(paths: Paths, head: str) -> None:
 
 
 def _restored(
-    source: Path, staged: StagedCopy, outcome: RestoreOutcome, current: ReplacedStore, aside: str | None
+    source: Path,
+    backup: OpenedBackup | None,
+    staged: StagedCopy,
+    outcome: RestoreOutcome,
+    *,
+    current: ReplacedStore,
+    aside: str | None,
 ) -> Restored:
     return Restored(
         source=str(source),
@@ -266,5 +325,6 @@ def _restored(
         erasures=len(outcome.erasures),
         keyless=outcome.keyless,
         dry_run=aside is None,
+        outside=[] if backup is None else [*backup.manifest.outside],
         notes=current.notes,
     )

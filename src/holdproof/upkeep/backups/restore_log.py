@@ -3,31 +3,37 @@
 Rules:
 - The first leaf under the new origin is the restore's own; leaves that were pending in the copy come after it.
 - A log key that the restored keyring does not know introduces itself, or where there is a root is admitted by root.
+  With the root key's recovery code all roles get a key that root vouches for: then nothing needs root afterwards.
 - Keys of subjects are copied before erasures are applied again: subjects erased since the backup stay erased.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from holdproof.content import encryption
-from holdproof.crypto.keys import Signer
+from holdproof.crypto.keys import PrivateKey, Signer
 from holdproof.db import Database, Tx
 from holdproof.db.sql import sql_postgres
 from holdproof.errors import NotFoundError, UnknownKeyError
 from holdproof.evidence import keys as ring
 from holdproof.evidence import restores, statements
 from holdproof.evidence.key_files import KeyFolder
-from holdproof.evidence.leaves import Leaf
+from holdproof.evidence.leaves import TOPIC, Leaf
 from holdproof.evidence.log import HEAD, Log
 from holdproof.evidence.sequencer import sequence
 from holdproof.evidence.statements import KeyStatement
 from holdproof.evidence.tree import TreeWriter, lock
 from holdproof.model.backup import RestoreRecord
 from holdproof.model.erasure import Erasure
+from holdproof.model.keys import Role
 from holdproof.upkeep import erase
 from holdproof.upkeep.verification.log_check import LogKey
+
+_LOG: Final[tuple[Role, ...]] = ("log",)
+_ROLES: Final[tuple[Role, ...]] = ("log", "judge", "memory")
+"""Every role that signs in daily work."""
 
 
 @dataclass(slots=True)
@@ -68,10 +74,23 @@ class RestoreOutcome(NamedTuple):
 
 
 def record_restore(
-    database: Database, keys: KeyFolder, staged: StagedCopy, *, current: ReplacedStore, erasures: Iterable[Erasure]
+    database: Database,
+    keys: KeyFolder,
+    staged: StagedCopy,
+    *,
+    current: ReplacedStore,
+    erasures: Iterable[Erasure],
+    root: PrivateKey | None = None,
+    pending: Sequence[Leaf] = (),
 ) -> RestoreOutcome:
-    """Record the restore in an open copy whose log nobody else writes to; return what was recorded."""
+    """Record the restore in an open copy whose log nobody else writes to; return what was recorded.
+
+    `root` is the store's root key, from its recovery code; it vouches for this home's keys of every role. `pending` are
+    entries that no head covered in a server's copy; on SQLite they enter the tree here.
+    """
     signer = keys.ensure("log")
+    # Durable before the transaction that admits them, like every key.
+    signers: dict[Role, Signer] = {role: keys.ensure(role) for role in (_ROLES if root is not None else _LOG)}
     heads: list[str] = []
     tree_writer = TreeWriter(moves=True)
     log = Log(signer, [heads.append], tree_writer=tree_writer)
@@ -83,7 +102,10 @@ def record_restore(
         record = restores.record(tx, staged.store_id, abandoned=current.head, source=staged.source)
         if tx.dialect == "postgres":
             _log_restore_first(tx, log, tree_writer)
-        _admit(tx, signer, keys, record.origin)
+        for leaf in pending:
+            tx.note(TOPIC, leaf)
+        for role, key in signers.items():
+            _admit(tx, role, key, root or partial(keys.load, "root"), record.origin)
         encryption.take_over(tx, current.sealed)
         erased = erase.reapply(tx, erasures)
         return record, erased, encryption.keyless(tx)
@@ -111,20 +133,22 @@ def _log_restore_first(tx: Tx, log: Log, tree_writer: TreeWriter) -> None:
     tx.note(HEAD, tree_writer.integrate(tx, lock(tx), [leaf], log.sign))
 
 
-def _admit(tx: Tx, signer: Signer, keys: KeyFolder, origin: str) -> None:
-    """Bring this home's log key into the restored keyring, unless it is there; UnknownKeyError without the root key."""
-    if ring.is_registered(tx, signer.keyid, "log"):
+def _admit(tx: Tx, role: Role, key: Signer, root: Signer | Callable[[], Signer], origin: str) -> None:
+    """Bring a key of this home into the restored keyring, unless it is there; UnknownKeyError without the root key."""
+    roots = {each.keyid for each in ring.keyring(tx, role="root") if each.revoked_from is None}
+    if not callable(root) and root.keyid not in roots:
+        raise UnknownKeyError("the recovery code is not that of the restored store's root key", keyid=root.keyid)
+    if ring.is_registered(tx, key.keyid, role):
         return
-    by: Signer = signer
-    rooted = bool(ring.keyring(tx, role="root"))
-    if rooted:
+    by = key
+    if roots:
         try:
-            by = keys.load("root")
+            by = root() if callable(root) else root
         except NotFoundError as error:
             raise UnknownKeyError(
-                "this home has no log key of the restored store, and its root key is not here to admit one: put the"
-                " store's keys in place, or restore a backup made with keys",
-                keyid=signer.keyid,
+                "this home has no log key of the restored store, and its root key is not here to admit one: pass"
+                " `--root-recovery FILE` with the recovery code of the root key, or put the store's keys in place",
+                keyid=key.keyid,
             ) from error
-    statement = KeyStatement("admit" if rooted else "introduce", "log", signer.public, origin, tx.now)
+    statement = KeyStatement("admit" if roots else "introduce", role, key.public, origin, tx.now)
     ring.import_statement(tx, statements.sign(statement.encode(), by))

@@ -1,23 +1,23 @@
-"""Restore into PostgreSQL: load into a schema beside the live one, verify it, exchange both in one transaction."""
+"""Restore into PostgreSQL: load into schemas beside the live ones, verify them, exchange all in one transaction."""
 
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from hashlib import sha256
-from pathlib import Path
 
 from holdproof.content import encryption
 from holdproof.db import Database, Tx, migrate, open_database
-from holdproof.db.postgres import snapshot
-from holdproof.errors import BusyError, FormatError, HoldproofError, NewerStoreError
+from holdproof.db.postgres import application, catalogue, transfer
+from holdproof.db.postgres.snapshot import open_snapshot
+from holdproof.db.transfer import TableSnapshot
+from holdproof.errors import BusyError, HoldproofError
 from holdproof.evidence import erasures as erased
-from holdproof.model.backup import Manifest
-from holdproof.upkeep.backups import dumps
+from holdproof.model.progress import Progress
+from holdproof.upkeep.backups import staging, stream
+from holdproof.upkeep.backups.dumps import DumpSnapshot
 from holdproof.upkeep.backups.restore_log import ReplacedStore
 from holdproof.upkeep.verification import log_check
 from holdproof.upkeep.verification.log_check import LogKey
 
-_CHUNK = 1 << 20
 _LONG_S = 3600.0
 _PATIENCE_S = 3.0
 
@@ -26,16 +26,17 @@ def current(url: str, trusted: Callable[[Tx], list[LogKey]]) -> ReplacedStore:
     """Read what can be read of the live store, its keys as far as `trusted` proves them; BusyError if it is open."""
     refuse_open(url)
     state = ReplacedStore()
-    if not snapshot.exists(url):
+    if not catalogue.exists(url):
         return state
     try:
-        with snapshot.snapshot(url) as live:
-            parts = log_check.parts(live.tx)
+        with open_snapshot(url, ["kernel"]) as live:
+            tx = live.tx("kernel")
+            parts = log_check.parts(tx)
             state.store_id = parts.store_id
             state.head = parts.state.head
-            state.keys = trusted(live.tx)
-            state.sealed = encryption.keys(live.tx)
-            state.erasures = erased.history(live.tx)
+            state.keys = trusted(tx)
+            state.sealed = encryption.keys(tx)
+            state.erasures = erased.history(tx)
     except HoldproofError as error:
         state.notes.append(f"the store that is replaced could not be read in full: {error.message}")
     return state
@@ -44,53 +45,62 @@ def current(url: str, trusted: Callable[[Tx], list[LogKey]]) -> ReplacedStore:
 def refuse_open(url: str) -> None:
     """Raise BusyError while the store is open; connections that were just closed get a moment to disappear."""
     deadline = time.monotonic() + _PATIENCE_S
-    while count := snapshot.opened(url):
+    while count := catalogue.opened(url):
         if time.monotonic() >= deadline:
             raise BusyError("the store is open elsewhere: close it first", connections=count)
         time.sleep(0.05)
 
 
 @contextmanager
-def loaded(url: str, source: Path, manifest: Manifest) -> Iterator[Database]:
-    """Load the tables of a backup into a schema of their own and open it; dropped unless it was exchanged."""
-    steps = migrate.shipped("kernel")
-    if unknown := sorted(manifest.migrations.keys() - {step.name for step in steps}):
-        raise NewerStoreError(f"the backup has migration {unknown[-1]}, which this Holdproof does not know")
-    snapshot.prepare(url)
+def loaded(url: str, snapshot: TableSnapshot, spaces: list[str], progress: Progress) -> Iterator[Database]:
+    """Load the tables of a snapshot into staged schemas and open the kernel's; dropped unless they were exchanged."""
+    transfer.prepare(url, spaces)
     try:
-        # The tables are created as they were when the backup was made, filled, and only then migrated to this version.
-        then = [step for step in steps if step.name in manifest.migrations]
-        open_database(url, space=snapshot.STAGED, migrations=then, workers=1, readers=1).close()
-        snapshot.load(url, manifest.tables, manifest.sequences, lambda table: _chunks(source, manifest, table))
-        database = open_database(
-            url, space=snapshot.STAGED, migrations=steps, workers=1, readers=1, read_limit_s=_LONG_S
-        )
+        for space in spaces:
+            _load(url, snapshot, space, progress)
+        described = snapshot.application() if isinstance(snapshot, DumpSnapshot) else None
+        if described is not None and isinstance(snapshot, DumpSnapshot):
+            rows = snapshot.application_rows(described)
+            application.load(url, described, rows.__getitem__)
+        database = _open(url, "kernel", migrate.shipped("kernel"))
         try:
             yield database
         finally:
             database.close()
     finally:
-        snapshot.discard(url)
+        transfer.discard(url)
 
 
-def _chunks(source: Path, manifest: Manifest, table: str) -> Iterator[bytes]:
-    """Yield the bytes of a table; FormatError at their end if hash or size is not the manifest's."""
-    name = f"{dumps.FOLDER}/{table}.copy"
-    digest = sha256()
-    size = 0
-    if name not in manifest.files:
-        raise FormatError(f"{name} is missing from the backup", file=name)
-    with (source / name).open("rb") as file:
-        while chunk := file.read(_CHUNK):
-            digest.update(chunk)
-            size += len(chunk)
-            yield chunk
-    entry = manifest.files[name]
-    if (digest.hexdigest(), size) != (entry.sha256, entry.size):
-        raise FormatError(f"{name} is not as the backup's manifest says: it was changed or is damaged", file=name)
+def _load(url: str, snapshot: TableSnapshot, space: str, progress: Progress) -> None:
+    """Fill one staged schema: its tables as they were when the snapshot was taken, then migrated to this version."""
+    steps = migrate.shipped(space)
+    _open(url, space, staging.steps_of(snapshot, space)).close()
+    target = transfer.PostgresTarget(url, staging=True)
+    columns = stream.tables(snapshot, space)
+    if isinstance(snapshot, DumpSnapshot):
+        if space == "kernel":
+            # From server to server, entries that no head covers yet wait on.
+            columns |= {table: names for table, names in snapshot.tables(space).items() if table == stream.PENDING}
+        rows = {
+            table: stream.adapted(table, names, snapshot.rows(space, table, names), to_server=True)
+            for table, names in columns.items()
+        }
+        target.fill(space, columns, rows, snapshot.counters(space))
+    else:
+        if space == "membrane":
+            stream.refuse_application_tables(columns)
+        stream.pour(snapshot, target, space, columns, progress, to_server=True)
+    _open(url, space, steps).close()
+    transfer.grant(url, space)
 
 
-def exchange(url: str, aside: str) -> None:
-    """Make the loaded schema the live one, in one transaction."""
+def _open(url: str, space: str, steps: list[migrate.Migration]) -> Database:
+    return open_database(
+        url, space=transfer.staged(space), migrations=steps, workers=1, readers=1, read_limit_s=_LONG_S
+    )
+
+
+def exchange(url: str, spaces: list[str], aside: str) -> None:
+    """Make the staged schemas the live ones, in one transaction."""
     refuse_open(url)
-    snapshot.exchange(url, aside)
+    transfer.exchange(url, spaces, aside)

@@ -6,16 +6,21 @@ from typing import Final, NamedTuple
 
 from holdproof.content import disk
 from holdproof.crypto.canonical import sha256_hex
-from holdproof.crypto.keys import PublicKey
-from holdproof.db import Database
-from holdproof.db.sqlite import check_file, snapshot
-from holdproof.errors import ConflictError, CorruptError, NotFoundError, ProofError
+from holdproof.crypto.keys import PrivateKey, PublicKey
+from holdproof.db import Database, Migration, migrate, open_database
+from holdproof.db.migrate import MOVED
+from holdproof.db.sqlite import check_file
+from holdproof.db.sqlite import snapshot as sqlite_snapshot
+from holdproof.db.sqlite.transfer import SqliteTarget
+from holdproof.db.transfer import TableSnapshot
+from holdproof.errors import ConflictError, CorruptError, MovedError, NewerStoreError, NotFoundError, ProofError
 from holdproof.executors.sync_executor import SyncExecutor
 from holdproof.model.backup import Manifest
 from holdproof.model.progress import Progress
-from holdproof.upkeep.backups import dumps
+from holdproof.upkeep.backups import dumps, stream
 from holdproof.upkeep.backups import manifest as manifests
 from holdproof.upkeep.backups.backup_list import KERNEL
+from holdproof.upkeep.backups.dumps import DumpSnapshot
 from holdproof.upkeep.backups.restore_log import ReplacedStore, StagedCopy
 from holdproof.upkeep.verification import log_check, row_check
 from holdproof.upkeep.verification.findings import Findings
@@ -35,8 +40,14 @@ class RestoreRequest:
     key: str | None = None
     erasures: Path | None = None
     other: bool = False
+    root: PrivateKey | None = None
     dry_run: bool = False
     progress: Progress | None = None
+
+    def tell(self, what: str, count: int, total: int) -> None:
+        """Report progress, where somebody asked for it."""
+        if self.progress is not None:
+            self.progress(what, count, total)
 
 
 class OpenedBackup(NamedTuple):
@@ -45,6 +56,11 @@ class OpenedBackup(NamedTuple):
     manifest: Manifest
     data: bytes
     signature: bytes
+
+    @property
+    def of_server(self) -> bool:
+        """Whether it holds the tables of a server, and no SQLite file of the kernel."""
+        return self.manifest.backend == "postgres"
 
     @property
     def name(self) -> str:
@@ -60,16 +76,40 @@ def open_backup(source: Path) -> OpenedBackup | None:
 def stage(
     source: Path, folder: Path, backup: OpenedBackup | None, current: ReplacedStore, request: RestoreRequest
 ) -> StagedCopy:
-    """Copy a source with its SQLite files into a folder and verify the copy."""
+    """Make SQLite files of a source in a folder, copied or filled from a server's tables, and verify them."""
     if backup is None:
         _copy_raw(source, folder)
     else:
         copy_files(source, folder, backup.manifest, request.progress)
+        if backup.of_server:
+            _pour_dump(DumpSnapshot(source, backup.manifest), folder, request.tell)
     for name in DATABASES:
         if (folder / name).exists() and (findings := check_file(folder / name)):
             raise CorruptError(f"{name} of the source is damaged: {findings[0]}", findings=findings)
-    with snapshot.view(folder / KERNEL) as tx:
+    with sqlite_snapshot.view(folder / KERNEL) as tx:
         return judge(log_check.parts(tx), backup, current, request)
+
+
+def _pour_dump(snapshot: DumpSnapshot, folder: Path, tell: Progress) -> None:
+    """Fill SQLite files with the tables of a server's backup."""
+    stream.refuse_application_tables(snapshot.application_names())
+    for space in snapshot.spaces:
+        path = folder / f"{space}.db"
+        open_database(path, space=space, migrations=steps_of(snapshot, space)).close()
+        target = SqliteTarget({space: path})
+        stream.pour(snapshot, target, space, stream.tables(snapshot, space), tell, to_server=False)
+        sqlite_snapshot.flatten(path)
+
+
+def steps_of(snapshot: TableSnapshot, space: str) -> list[Migration]:
+    """Return the migrations that a space of a snapshot has; NewerStoreError for one that is unknown here."""
+    ledger = snapshot.ledger(space)
+    steps = migrate.shipped(space)
+    if MOVED in ledger:
+        raise MovedError(f"the store of this copy was moved to {ledger[MOVED]}: restore it there", to=ledger[MOVED])
+    if unknown := sorted(ledger.keys() - {step.name for step in steps}):
+        raise NewerStoreError(f"the backup has migration {unknown[-1]} of {space}, which this Holdproof does not know")
+    return [step for step in steps if step.name in ledger]
 
 
 def judge(
@@ -147,7 +187,7 @@ def copy_files(source: Path, folder: Path, manifest: Manifest, progress: Progres
     manifests.check_listing(source, manifest)
     for name in FOLDERS:
         (folder / name).mkdir(mode=0o700)
-    names = [name for name in manifest.files if not name.startswith(f"{dumps.FOLDER}/")]
+    names = [name for name in manifest.files if name.partition("/")[0] not in dumps.FOLDERS]
     for number, name in enumerate(names, 1):
         manifests.check_file(name, disk.copy(source / name, folder / name), manifest)
         if progress:
@@ -171,4 +211,4 @@ def _copy_raw(source: Path, folder: Path) -> None:
             disk.copy(file, folder / name)
     for name in DATABASES:
         if (folder / name).exists():
-            snapshot.flatten(folder / name)
+            sqlite_snapshot.flatten(folder / name)

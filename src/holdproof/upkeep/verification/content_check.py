@@ -4,7 +4,7 @@ Rules:
 - Memory: leaf, commit, tree and record agree; every block is what its CID says, every snapshot is signed.
 - Application stores: their database files are intact, and every blob is what its row says. None of it is under the log:
   what is wrong there is reported, but does not lock the kernel.
-- A store that nobody has used is not created for the check; one that cannot be opened is reported as not checked.
+- A store that nobody has used is not created for the check; one that cannot be opened is INCOMPLETE.
 """
 
 from collections.abc import Callable
@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Final
 
 from holdproof.db import MEMORY, Work, call
-from holdproof.db.sqlite import check_file
+from holdproof.db.sqlite import check_structure, foreign_pages, read_foreign_pages
 from holdproof.db.sqlite.search_check import check_search
 from holdproof.errors import HoldproofError
 from holdproof.memory.notes import notes
@@ -26,7 +26,7 @@ from holdproof.model.verify import Finding
 from holdproof.storage.executors import SyncStorageExecutor
 from holdproof.storage.open_stores import OpenStores
 from holdproof.store.context import Context
-from holdproof.upkeep.verification.findings import RESTORE, Findings, HasDatabase, read
+from holdproof.upkeep.verification.findings import RESTORE, Findings, HasDatabase, foreign_writer, read
 
 _MISSING: Final = "words or vectors of some objects, which were never written: `holdproof objects reindex` does"
 
@@ -85,15 +85,16 @@ def check_services(context: Context, findings: Findings) -> Work[None]:
     if context.head_file is None:  # a store in memory has its application stores in memory
         return
     for path in (context.paths.membrane_db, context.paths.telemetry_db):
-        for problem in (yield from call(_problems, path)):
+        if not (yield from call(path.exists)):
+            continue
+        for problem in (yield from call(check_structure, path)):
             what = f"integrity check: {problem}"
             findings.add(Finding(Verdict.TAMPERED, what, RESTORE, file=str(path), outside=True))
+        if pages := (yield from call(foreign_pages, path)):
+            findings.add(foreign_writer(pages, str(path), outside=True))
+            yield from call(read_foreign_pages, path)
     for finding in (yield from call(_blobs, context, findings)):
         findings.add(finding)
-
-
-def _problems(path: Path) -> list[str]:
-    return check_file(path) if path.exists() else []
 
 
 def _blobs(context: Context, report: Findings) -> list[Finding]:
@@ -105,7 +106,8 @@ def _blobs(context: Context, report: Findings) -> list[Finding]:
         try:
             blobs = stores.open("blobs") if stores.exists("blobs") else None
         except HoldproofError as error:
-            report.skip(f"blobs, which cannot be opened: {error.message}")
-            return []
+            what = f"the blobs were not checked: their store cannot be opened ({error.message})"
+            remedy = "correct its settings or start its server, then verify again"
+            return [Finding(Verdict.INCOMPLETE, what, remedy, outside=True)]
         wrong: list[Finding] = blobs.check(progress=tell) if blobs is not None else []
         return wrong

@@ -72,10 +72,9 @@ class DbomRow(NamedTuple):
 
 def check(context: Context, findings: Findings) -> Work[None]:
     """Check the DBOM of every row, then every DBOM file."""
-    ring = {key.keyid: key for key in (yield from read(context, keys.keyring))}
     after: int | None = 0
     while after is not None:
-        rows, wrong, after = yield from read(context, partial(_judge_page, after=after or 0, ring=ring))
+        rows, wrong, after = yield from read(context, partial(_judge_page, after=after or 0))
         for finding in wrong:
             findings.add(finding)
             findings.checked["unsigned"] += finding.verdict is Verdict.UNSIGNED
@@ -85,11 +84,13 @@ def check(context: Context, findings: Findings) -> Work[None]:
     yield from _unlisted_files(context, findings)
 
 
-def _judge_page(tx: Tx, after: int, ring: dict[str, Key]) -> tuple[list[DbomRow], list[Finding], int | None]:
+def _judge_page(tx: Tx, after: int) -> tuple[list[DbomRow], list[Finding], int | None]:
     """Return a page of rows, its findings, and the row id to continue after; None after the last page."""
     # The page is limited by bytes as well: results and DBOMs may be large.
     limit = page_size(tx, kernel_tables.LOGGED["battles"], after, _PAGE)
     rows = [DbomRow(*row) for row in tx.all(_ROWS, after=after, limit=limit)]
+    # In the page's own snapshot: a key that came in while this walk was under way has signed rows of this page.
+    ring = {key.keyid: key for key in keys.keyring(tx)}
     judged = (judge(row, ring) for row in rows)
     following = rows[-1].id if len(rows) == limit else None
     return rows, [finding for finding in judged if finding is not None], following

@@ -21,6 +21,15 @@ EXPLAIN: Final = "find out who changed it; restore a backup that verifies, or er
 WAIT: Final = "wait a moment; if it stays, no process that is open has a log key of this store"
 
 
+RESEAL: Final = "run `holdproof db reseal`: it compares the content with the log and writes the page checksums anew"
+
+
+def foreign_writer(pages: list[str], path: str, *, outside: bool = False) -> Finding:
+    """Return the finding about pages of a database file that do not have the checksum of their content."""
+    more = f" (and {len(pages) - 1} more)" if len(pages) > 1 else ""
+    return Finding(Verdict.FOREIGN_WRITER, f"{pages[0]}{more}", RESEAL, file=path, outside=outside)
+
+
 class HasDatabase(Protocol):
     """Anything with a database: the context of an open store, or a copy that is not live yet."""
 

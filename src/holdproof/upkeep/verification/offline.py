@@ -1,7 +1,8 @@
 """Check a bundle without store or network.
 
 Rules:
-- A bundle is untrusted: bounded size, bounded members, exactly the members of its kind, nothing is written to disk.
+- A bundle is untrusted: bounded size, bounded members, exactly the members of its kind, nothing is written to disk. No
+  byte stands before or after the zip: other programs might read those instead.
 - An unknown kind is refused: the kind defines what binds the records to the subject.
 - Every record: content and salt give the leaf's commitment, the leaf is under the head, a log key signed the head.
   No record is in it twice, nor in two versions.
@@ -12,13 +13,17 @@ Rules:
   one that was hashed.
   It is one of the namespace that bundles are made of: another may have an evaluation of the same name.
 - Of a flow: every record names it, and its transitions lead from its opening, in their order, without a gap.
+- What no bundle can prove is said in `notes`: that nothing was left out of a flow. So is a VERIFY.md that is not
+  that of this version: a reader must not follow a page that came with what it is to check.
 """
 
 import io
 import zipfile
 import zlib
+from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from importlib import resources
 from typing import Any, Final
 
 from holdproof.crypto import attest, canonical, checkpoint, dbom, dsse, merkle, tlog_proof
@@ -40,6 +45,9 @@ MOST_RECORDS: Final = 1000
 _COMMON: Final = ("VERIFY.md", "bundle.json", "head.note", "trust.json")
 _METHODS: Final = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
 _SALT_BYTES: Final = 16
+_END: Final = b"PK\x05\x06"
+_END_BYTES: Final = 22
+"""How the record at the end of a zip begins, and its length without a comment."""
 _SUFFIXES: Final = (".json", ".leaf.json", ".tlog-proof")
 _REMEDY: Final = "do not rely on this bundle; ask its sender for another and say what was found"
 
@@ -76,9 +84,26 @@ def check(data: bytes, *, root: PublicKey | None = None) -> BundleReport:
         return BundleReport(Verdict.TAMPERED, subject, kind, findings=[finding])
     keys = {f"{key.role} {keyid}": _until(key) for keyid, key in trust.keys.items()}
     facts = {"origin": head.checkpoint.origin, "size": head.checkpoint.size, "root": head.checkpoint.root.hex()}
-    return BundleReport(
-        worst(each.verdict for each in findings), subject, kind, keys, root is not None, facts, findings
-    )
+    verdict = worst(each.verdict for each in findings)
+    notes = _notes(members["VERIFY.md"], kind, records)
+    return BundleReport(verdict, subject, kind, keys, root is not None, facts, findings, notes)
+
+
+def _notes(page: bytes, kind: str, records: list[ProvenRecord]) -> list[str]:
+    """Return what the reader must know beside the verdict."""
+    notes = []
+    if page != instructions():
+        notes.append("VERIFY.md is not the page of this version of Holdproof: take it from the documentation instead")
+    if kind == "flow":
+        counts = Counter(each.table for each in records)
+        contents = ", ".join(f"{count} of {table}" for table, count in sorted(counts.items()))
+        notes.append(f"it holds {contents}; that nothing was left out, only the store can show")
+    return notes
+
+
+def instructions() -> bytes:
+    """Return the text of VERIFY.md, the page that goes into every bundle."""
+    return (resources.files("holdproof.upkeep") / "VERIFY.md").read_bytes()
 
 
 def _until(key: TrustedKey) -> str:
@@ -96,6 +121,10 @@ def unpack(data: bytes) -> dict[str, bytes]:
         with zipfile.ZipFile(io.BytesIO(data)) as archive:
             listed = archive.infolist()
             names = [each.filename for each in listed]
+            if not data[-_END_BYTES:].startswith(_END) or archive.comment:
+                raise FormatError("bundle: there are bytes after the zip")
+            if min((each.header_offset for each in listed), default=0):
+                raise FormatError("bundle: there are bytes before the zip")
             if len(set(names)) != len(names) or len(names) > MOST_RECORDS * len(_SUFFIXES) + 16:
                 raise FormatError("bundle: a member twice, or too many", count=len(names))
             # Other methods could expand without bound, or need libraries that a verifier lacks.

@@ -4,7 +4,8 @@ Rules:
 - Nothing recorded is trusted: the schema is built from the shipped migrations, on SQLite in memory, on PostgreSQL in a
   schema of its own inside a transaction that is rolled back, and compared object by object.
 - A changed, added or dropped table, column, constraint, index, trigger, view, rule, policy or function is found.
-- Where the user may not create a schema, the check is reported as not done, never as a match.
+- Where it cannot be built, for lack of rights or for any other reason, the verdict is INCOMPLETE, never VALID. Its name
+  is random: a schema of that name cannot be put in the way.
 """
 
 from functools import partial
@@ -12,6 +13,7 @@ from typing import Final, NoReturn
 
 from holdproof.db import MEMORY, Call, Query, Tx, Work, ask, migrate, open_database, sql
 from holdproof.db.sql import sql_postgres
+from holdproof.db.sqlite import LITESTREAM
 from holdproof.errors import QueryError, ReadOnlyError
 from holdproof.model.verdicts import Verdict
 from holdproof.model.verify import Finding
@@ -22,6 +24,10 @@ Objects = dict[str, str]
 """The definition of every object of a schema, by kind and name."""
 
 _SCRATCH: Final = "holdproof_verify"
+"""How the name of the schema to compare with begins."""
+_NO_RIGHT: Final = "42501"
+"""PostgreSQL's `insufficient_privilege`."""
+_GRANT: Final = "verify with a login that may create schemas: GRANT CREATE ON DATABASE … TO …"
 _MARKS: Final = "commit_marks"
 """A table that connections create beside the migrations; nothing else may have that name."""
 _OWN: Final = (f"relation {_MARKS}", f"index {_MARKS}_pkey")
@@ -39,11 +45,17 @@ def check(context: Context, findings: Findings) -> Work[None]:
     if database.dialect == "sqlite":
         live = yield from read(context, partial(_objects, query=_SQLITE))
         expected: Objects = yield from ask(Call(_build_sqlite))
+        for name, definition in LITESTREAM.items():
+            # Exactly as that tool makes them: anything else of these names is an addition like any other.
+            if live.get(f"table {name}") == f"{name}: {definition}":
+                del live[f"table {name}"]
+                findings.skip("page checksums: Litestream replicates this database and writes pages without them")
     else:
         live = yield from read(context, partial(_postgres_objects, space="kernel"))
-        expected = yield from ask(Call(partial(_build_postgres, context)))
-        if not expected:
-            findings.skip("the schema: this user may not create the one to compare with")
+        try:
+            expected = yield from ask(Call(partial(_build_postgres, context)))
+        except (QueryError, ReadOnlyError) as error:
+            findings.add(_unbuilt(error))
             return
     findings.checked["schema objects"] = len(live)
     for finding in compare(live, expected):
@@ -82,25 +94,33 @@ class _BuiltError(Exception):
         self.objects = objects
 
 
+def _unbuilt(error: QueryError | ReadOnlyError) -> Finding:
+    """Return the finding for a schema that could not be compared with anything."""
+    if error.fields.get("sqlstate") == _NO_RIGHT:
+        what = "the schema was not checked: this login may not create the one to compare with"
+        return Finding(Verdict.INCOMPLETE, what, _GRANT, table="schema")
+    what = f"the schema was not checked: the one to compare with cannot be built ({error.message})"
+    return Finding(Verdict.INCOMPLETE, what, "look at what the server says, then verify again", table="schema")
+
+
 def _build_postgres(context: Context) -> Objects:
-    """What the migrations make there; empty where we may not make it."""
+    """Return what the migrations make there; QueryError or ReadOnlyError if they cannot."""
     try:
         # Serializable operations have a transaction of their own: nobody shares the roll-back.
         context.database.write(_scratch, ungated=True, serializable=True).result()
     except _BuiltError as built:
         return built.objects
-    except (QueryError, ReadOnlyError):
-        return {}
     raise AssertionError("a scratch schema is never committed")
 
 
 def _scratch(tx: Tx) -> NoReturn:
-    tx.script(f"CREATE SCHEMA {_SCRATCH}; SET LOCAL search_path TO {_SCRATCH}")
+    scratch = f"{_SCRATCH}_{tx.random(8).hex()}"
+    tx.script(f"CREATE SCHEMA {scratch}; SET LOCAL search_path TO {scratch}")
     # The migrations expect their own ledger to exist.
     tx.script(migrate._LEDGER.render("postgres"))
     for step in migrate.shipped("kernel"):
         tx.script(step.render("postgres"))
-    raise _BuiltError(_postgres_objects(tx, _SCRATCH))
+    raise _BuiltError(_postgres_objects(tx, scratch))
 
 
 def _postgres_objects(tx: Tx, space: str) -> Objects:

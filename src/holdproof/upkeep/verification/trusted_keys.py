@@ -48,6 +48,31 @@ def is_proven(tx: Tx, keyid: str, own: Sequence[PublicKey], heads: Sequence[Sign
     return any(_stands_under(tx, leaf, index, head) for head in _own_heads(tx, own, heads))
 
 
+def signer_of(tx: Tx, head: SignedCheckpoint) -> list[PublicKey]:
+    """Return the log keys of the keyring that signed a head."""
+    origin = head.checkpoint.origin
+    signers = []
+    for key in log_check.log_keys(tx):
+        with suppress(FormatError):
+            checkpoint.verify(head, origin=origin, log_keys=[VerifierKey(origin, ED25519, key.public)])
+            signers.append(key.public)
+    return signers
+
+
+def vouches(tx: Tx, own: Sequence[PublicKey], heads: Sequence[SignedCheckpoint]) -> bool:
+    """Whether this home can vouch for the newest head: one of its keys signed it, or proves the key that did.
+
+    Beside its own keys the signer of the oldest head that was kept of this store counts: that is whom this home
+    believed when it first saw the store, and nobody who has only the database can change it.
+    """
+    store, _ = log.generation(tree.state(tx).origin)
+    oldest = next((each for each in heads if log.generation(each.checkpoint.origin)[0] == store), None)
+    anchors = [*own, *(signer_of(tx, oldest) if oldest is not None else ())]
+    anchor_ids = {key.keyid for key in anchors}
+    signers = signer_of(tx, log.head(tx))
+    return any(key.keyid in anchor_ids or is_proven(tx, key.keyid, anchors, heads) for key in signers)
+
+
 def _own_heads(tx: Tx, own: Sequence[PublicKey], heads: Sequence[SignedCheckpoint]) -> list[LogCheckpoint]:
     """Return the newest head and the kept ones, as far as our own keys signed them."""
     origins = ring.origins(tx)

@@ -7,6 +7,8 @@ Rules:
 - The overall verdict is the worst one; every finding names file, table, row and what to do.
 - `full` recomputes the whole tree from its leaves; without it leaf and tree are compared by size, frontier and head
   only, and the report says so: a leaf edited together with its row is found by `full`.
+- A page that another SQLite program wrote is FOREIGN_WRITER: the checks that follow tell whether its content is right.
+- A promised check that could not be run is INCOMPLETE, never VALID.
 - Damage ends one check, never the run; a table that cannot be read counts as tampered with.
 - TAMPERED or worse locks the store, unless `lock=False`, or unless it is only in the application stores.
 - Memory is bounded, and writers are not blocked.
@@ -20,8 +22,8 @@ from pathlib import Path
 from typing import Final
 
 from holdproof.config import Paths
-from holdproof.db import Call, Work, ask, call
-from holdproof.db.sqlite import check_file
+from holdproof.db import MEMORY, Call, Work, ask, call
+from holdproof.db.sqlite import check_file, check_structure, foreign_pages, is_tolerated, read_foreign_pages
 from holdproof.errors import (
     CorruptError,
     ExpectationError,
@@ -34,8 +36,9 @@ from holdproof.errors import (
     RevokedKeyError,
 )
 from holdproof.evidence import audit as audits
-from holdproof.evidence import erasures, keys, log, witness_client
+from holdproof.evidence import erasures, keys, log, restores, tree, witness_client, witness_disputes
 from holdproof.evidence.heads import HeadFile
+from holdproof.evidence.key_files import own_keys
 from holdproof.memory.skills import skills
 from holdproof.model.progress import Progress
 from holdproof.model.verdicts import Verdict
@@ -43,8 +46,8 @@ from holdproof.model.verify import Finding, Report
 from holdproof.runtime import checks as flow_checks
 from holdproof.store.context import Context
 from holdproof.upkeep import lockdown
-from holdproof.upkeep.verification import content_check, dbom_check, log_check, row_check, schema_check
-from holdproof.upkeep.verification.findings import EXPLAIN, RESTORE, WAIT, Findings, on_reader, read
+from holdproof.upkeep.verification import content_check, dbom_check, log_check, row_check, schema_check, trusted_keys
+from holdproof.upkeep.verification.findings import EXPLAIN, RESTORE, WAIT, Findings, foreign_writer, on_reader, read
 
 _BROKEN: Final = (CorruptError, QueryError, FormatError, NotFoundError, ExpectationError)
 _ODD: Final = (AttributeError, KeyError, TypeError, ValueError)
@@ -72,7 +75,8 @@ def run(context: Context, *, full: bool = False, lock: bool = True, progress: Pr
 def kernel(context: Context, *, progress: Progress | None = None) -> Work[Report]:
     """Verify a kernel that is not live yet, in full, without locking it and without the application stores."""
     findings = Findings(progress)
-    yield from _run_checks(context, findings, _checks(context, findings, True)[:-1])
+    checks = _checks(context, findings, True)
+    yield from _run_checks(context, findings, [each for each in checks if each[0] not in _LIVE])
     return findings.report("kernel")
 
 
@@ -115,8 +119,25 @@ def _checks(context: Context, findings: Findings, full: bool) -> list[tuple[str,
         ("erasures", partial(_erasures, context, findings)),
         ("memory", partial(content_check.check_memory, context, findings, full)),
         ("DBOMs", partial(dbom_check.check, context, findings)),
-        ("services", partial(content_check.check_services, context, findings)),
+        (_TRUST, partial(_trust, context, findings)),
+        (_SERVICES, partial(content_check.check_services, context, findings)),
     ]
+
+
+_TRUST: Final = "trust"
+_SERVICES: Final = "services"
+_LIVE: Final = (_TRUST, _SERVICES)
+"""Checks of a store in its home; a copy that is not live yet has neither."""
+
+
+def is_foreign_writer(error: HoldproofError, target: str | Path) -> bool:
+    """Whether a store does not open only because of pages that another program wrote; they are read from then on."""
+    if not isinstance(error, CorruptError) or not isinstance(target, Path) or not target.exists():
+        return False
+    if is_tolerated(target) or check_structure(target) or not foreign_pages(target):
+        return False
+    read_foreign_pages(target)
+    return True
 
 
 def damaged(error: HoldproofError, paths: Paths, target: str | Path, *, lock: bool = True) -> Report:
@@ -139,11 +160,22 @@ def damaged(error: HoldproofError, paths: Paths, target: str | Path, *, lock: bo
 
 
 def _database(context: Context, findings: Findings) -> Work[None]:
-    problems: list[str] = yield from ask(Call(context.database.backend.check))
+    """Run the database's own check, and look for pages that another program wrote."""
+    path = context.database.backend.facts().get("path")
+    if context.database.dialect == "postgres":
+        problems: list[str] = yield from ask(Call(context.database.backend.check))
+        findings.skip("the server's pages and indexes: PostgreSQL checks its own (data checksums, amcheck)")
+    elif path == MEMORY:
+        problems = []
+    else:
+        problems = yield from call(check_structure, Path(str(path)))
+        pages = yield from call(foreign_pages, Path(str(path)))
+        if pages:
+            findings.add(foreign_writer(pages, str(path)))
+            # The checks that follow decide whether the content is right, so they have to read these pages.
+            yield from call(read_foreign_pages, Path(str(path)))
     for problem in problems:
         findings.add(Finding(Verdict.TAMPERED, f"integrity check: {problem}", RESTORE, file=_where(context)))
-    if context.database.dialect == "postgres":
-        findings.skip("the server's pages and indexes: PostgreSQL checks its own (data checksums, amcheck)")
 
 
 def _log(context: Context, findings: Findings, full: bool) -> Work[None]:
@@ -172,6 +204,40 @@ def _identity(context: Context, findings: Findings, named: str) -> Work[None]:
         findings.add(Finding(Verdict.TAMPERED, what, EXPLAIN, table="store_facts", row="store_id"))
     if context.head_file is not None:
         yield from _check_head_file(context, context.head_file, findings, named)
+
+
+def _trust(context: Context, findings: Findings) -> Work[None]:
+    """Check that this home vouches for the store: a whole store made elsewhere is sound in itself."""
+    head_file = context.head_file
+    for dispute in (yield from read(context, witness_disputes.open_disputes)):
+        verdict = Verdict[dispute.verdict]
+        # Outside: a witness is somebody else, who must not be able to lock a store.
+        findings.add(Finding(verdict, str(dispute), _REMEDIES[verdict], table="witness_disputes", outside=True))
+    for restore in (yield from read(context, restores.disagreeing)):
+        what = "the restore does not agree with its own entry or with the head it trusts: it was made up"
+        findings.add(Finding(Verdict.TAMPERED, what, EXPLAIN, table="restores", row=str(restore.n)))
+    if head_file is None:
+        return
+    own, heads = yield from call(lambda: (own_keys(context.keys), head_file.kept_here()))
+    name, vouched = yield from read(
+        context, lambda tx: (log.generation(tree.state(tx).origin)[0], trusted_keys.vouches(tx, own, heads))
+    )
+    if vouched:
+        return
+    names = sorted({log.generation(each.checkpoint.origin)[0] for each in heads})
+    if name in names:
+        what = f"the log of {name} is signed with a key that nothing in this home vouches for"
+    elif names:
+        what = (
+            f"the log is that of {name}; the heads kept here are of {', '.join(names)}: another store was put in place"
+        )
+    else:
+        findings.skip("whether the log's keys are the right ones: this home sees the store for the first time")
+        return
+    findings.add(Finding(Verdict.TAMPERED, what, _SUBSTITUTED, table=lockdown.LOG))
+
+
+_SUBSTITUTED: Final = "keep both; find out who replaced the database; restore a backup of the store that was here"
 
 
 def _check_head_file(context: Context, head_file: HeadFile, findings: Findings, named: str) -> Work[None]:
@@ -230,11 +296,7 @@ def _flows(context: Context, findings: Findings) -> Work[None]:
             findings.add(Finding(Verdict.TAMPERED, what, EXPLAIN, table="decision_flows"))
 
 
-_REMEDIES: Final = {
-    Verdict.PENDING: WAIT,
-    Verdict.ROLLED_BACK: "find the newer state: another copy of the store, or a backup; restore that",
-    Verdict.FORKED: "two histories exist: keep both, ask witnesses which one they saw, restore that one",
-}
+_REMEDIES: Final = {**lockdown.REMEDIES, Verdict.PENDING: WAIT, Verdict.TAMPERED: RESTORE}
 
 
 def _where(context: Context) -> str:

@@ -813,6 +813,20 @@ CREATE TABLE transcripts (
   CONSTRAINT transcripts_pkey PRIMARY KEY (n)
 );
 
+CREATE TABLE witness_disputes (
+  id text NOT NULL,
+  url text NOT NULL,
+  verdict text NOT NULL,
+  what text NOT NULL,
+  origin text NOT NULL,
+  size bigint NOT NULL,
+  disputed_at timestamp with time zone NOT NULL,
+  leaf_id text NOT NULL,
+  leaf_ver bigint NOT NULL,
+  leaf_salt bytea,
+  CONSTRAINT witness_disputes_pkey PRIMARY KEY (id)
+);
+
 CREATE UNIQUE INDEX access_events_pkey ON kernel.access_events USING btree (id);
 CREATE UNIQUE INDEX access_logins_pkey ON kernel.access_logins USING btree (login_id);
 CREATE UNIQUE INDEX access_logins_secret_hash_key ON kernel.access_logins USING btree (secret_hash);
@@ -936,3 +950,4 @@ CREATE INDEX idx_transcript_items_tag ON kernel.transcript_items USING btree (tr
 CREATE UNIQUE INDEX transcript_items_pkey ON kernel.transcript_items USING btree (transcript, seq);
 CREATE UNIQUE INDEX transcripts_ns_name_key ON kernel.transcripts USING btree (ns, name);
 CREATE UNIQUE INDEX transcripts_pkey ON kernel.transcripts USING btree (n);
+CREATE UNIQUE INDEX witness_disputes_pkey ON kernel.witness_disputes USING btree (id);

@@ -832,3 +832,16 @@ CREATE TABLE transcripts (
   UNIQUE (ns, name)
 );
 
+CREATE TABLE witness_disputes (
+  id TEXT PRIMARY KEY,
+  url TEXT NOT NULL,
+  verdict TEXT NOT NULL,
+  what TEXT NOT NULL,
+  origin TEXT NOT NULL,
+  size INTEGER NOT NULL,
+  disputed_at TEXT NOT NULL,
+  leaf_id TEXT NOT NULL,
+  leaf_ver INTEGER NOT NULL,
+  leaf_salt BLOB
+);
+

@@ -1,6 +1,6 @@
-"""A process that copies a store and is gone, as by kill -9, at the given moment of it.
+"""A process that moves a store and is gone, as by kill -9, at the given moment of it.
 
-python -m tests.faults.copier SRC DST HOME MOMENT
+python -m tests.faults.mover SRC DST HOME MOMENT
 """
 
 import os
@@ -18,7 +18,7 @@ def main(src: str, dst: str, home: str, moment: str) -> None:
         if left[0] < 0:
             os.kill(os.getpid(), signal.SIGKILL)
 
-    sync.copy(src, dst, home, progress=tell)
+    sync.move(src, dst, home, progress=tell)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""A copy through kill -9: the source whole and usable, or the target; never both, never a mix."""
+"""A move through kill -9: the source whole and usable, or the target; never both, never a mix."""
 
 import os
 import random
@@ -20,7 +20,7 @@ def counts(place: StoreLocation) -> bool:
         with place.open() as store:
             submit(store, "again")
             assert store.verify.run(full=True, lock=False).verdict.sound
-    except (errors.UnfinishedCopyError, errors.MovedError):
+    except (errors.UnfinishedMoveError, errors.MovedError):
         return False
     return True
 
@@ -31,7 +31,7 @@ def ends(forth: bool, home: Path, url: str) -> tuple[StoreLocation, StoreLocatio
 
 
 @pytest.mark.parametrize("forth", [True, False], ids=["to the server", "to files"])
-def test_a_copy_killed_at_any_moment_leaves_one_usable_store_and_the_next_copy_ends_it(
+def test_a_move_killed_at_any_moment_leaves_one_usable_store_and_the_next_move_ends_it(
     tmp_path: Path, empty_postgres_url: str, forth: bool
 ) -> None:
     source, target = ends(forth, tmp_path / "home", empty_postgres_url)
@@ -42,12 +42,12 @@ def test_a_copy_killed_at_any_moment_leaves_one_usable_store_and_the_next_copy_e
     words = [source.url or "sqlite", target.url or "sqlite", str(source.home)]
     chance = random.Random(11)
     for moment in [0, *(chance.randrange(80) for _ in range(KILLS - 1))]:
-        done = subprocess.run([sys.executable, "-m", "tests.faults.copier", *words, str(moment)], check=False)
+        done = subprocess.run([sys.executable, "-m", "tests.faults.mover", *words, str(moment)], check=False)
         if done.returncode == 0:
             break
         assert counts(source), f"killed at {moment}, before the seal"
         assert not _there(target) or not counts(target)
-    sync.copy(words[0], words[1], words[2])
+    sync.move(words[0], words[1], words[2])
     assert counts(target)
     assert not counts(source)
     with target.open() as store:
@@ -59,7 +59,7 @@ def _there(place: StoreLocation) -> bool:
     if place.url is None:
         return (place.home / "kernel.db").exists()
     try:
-        sync.copy(place.url, "sqlite", place.home, dry_run=True)
+        sync.move(place.url, "sqlite", place.home, dry_run=True)
     except errors.NotFoundError:
         return False
     except errors.HoldproofError:
