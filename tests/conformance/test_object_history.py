@@ -193,4 +193,4 @@ def test_a_history_that_was_edited_on_a_server_is_found(tmp_path: Path, postgres
         store.snapshots.create()
     assert sync.verify(home, postgres_url, lock=False).findings == []
     attack_server(postgres_url, ATTACKS["one version deleted"])
-    assert {each.table for each in sync.verify(home, postgres_url, lock=False).findings} >= {"object_history"}
+    assert {each.table for each in sync.verify(home, postgres_url, lock=False).findings} >= {"object_versions"}

@@ -381,7 +381,7 @@ def history(tx: Tx, ns: str, after: CheckPosition | None) -> CheckedPage:
     flaws = []
     for row in rows:
         position, wrong = object_history.check_entry(position, row, partial(object_history.find_rows, tx, ns))
-        flaws += [ObjectFlaw("object_history", f"{ns} {name}", what) for name, what in wrong]
+        flaws += [ObjectFlaw(each.table, f"{ns} {each.row}", each.what) for each in wrong]
     if len(rows) == _PAGE:
         return CheckedPage(len(rows), flaws, position)
     ref = refs.get(tx, tree_transaction.ref_name(ns))

@@ -302,34 +302,40 @@ class VersionRow(NamedTuple):
     pruned_at: str | None
 
 
+class EntryFlaw(NamedTuple):
+    """What is wrong with an entry, or with a version that it names."""
+
+    table: str
+    row: str
+    what: str
+
+
 def check_entry(
     position: CheckPosition, row: Row, find: Callable[[list[PrunedVersion]], Mapping[PrunedVersion, VersionRow]]
-) -> tuple[CheckPosition, list[tuple[str, str]]]:
-    """Compare a stored entry with the one before and with the rows that follow from it.
-
-    Returns the position after it, and pairs of a row's name and what is wrong with it.
-    """
+) -> tuple[CheckPosition, list[EntryFlaw]]:
+    """Compare an entry with the one before and with the rows that follow from it; return the position after it."""
     number, text, data = row
-    wrong: list[tuple[str, str]] = []
     try:
         entry = decode(cids.parse_text(text), data).entry
     except (HoldproofError, TypeError) as error:
-        return position._replace(number=number, cid=text), [
-            (str(number), f"the entry is not what its CID names: {error}")
-        ]
+        what = f"the entry is not what its CID names: {error}"
+        return position._replace(number=number, cid=text), [EntryFlaw("object_history", str(number), what)]
+    flaws = []
     if (number, entry.number, entry.prev) != (position.number + 1, position.number + 1, position.cid):
-        wrong.append((str(number), "the entry does not follow the one before"))
+        flaws.append(EntryFlaw("object_history", str(number), "the entry does not follow the one before"))
     rows = find([PrunedVersion(write.key, write.n) for write in entry.writes] + [*entry.pruned])
     for write in entry.writes:
         version = rows.get(PrunedVersion(write.key, write.n))
-        if version is None or version[:3] != (write.version, write.cid, entry.at):
-            wrong.append((f"{write.key} {write.n}", "a version is missing, or is not what the history says"))
+        if version is None or (version.version, version.cid, version.at) != (write.version, write.cid, entry.at):
+            what = "a version is missing, or is not what the history says"
+            flaws.append(EntryFlaw("object_versions", f"{write.key} {write.n}", what))
     for which in entry.pruned:
         version = rows.get(which)
         if version is None or version.pruned_at != entry.at:
-            wrong.append((f"{which.key} {which.n}", "a version was pruned, and its row does not say so"))
-    counted = CheckPosition(number, text, position.writes + len(entry.writes), position.pruned + len(entry.pruned))
-    return counted, wrong
+            what = "a version was pruned, and its row does not say so"
+            flaws.append(EntryFlaw("object_versions", f"{which.key} {which.n}", what))
+    writes = position.writes + len(entry.writes)
+    return CheckPosition(number, text, writes, position.pruned + len(entry.pruned)), flaws
 
 
 def find_rows(tx: Tx, ns: str, which: list[PrunedVersion]) -> dict[PrunedVersion, VersionRow]:
