@@ -114,6 +114,13 @@ MEMORY = {
     "an index to what can be no object": "UPDATE object_index SET key = 'two words' WHERE key = 'o07'",
     "a vector of what can be no object": "UPDATE object_vectors SET key = 'two words'",
     "a history that ends elsewhere": "UPDATE object_versions SET cid = NULL WHERE key = 'o09'",
+    "an older version that is gone": "DELETE FROM object_versions WHERE key = 'o01' AND n = 1",
+    "an older version that is another": "UPDATE object_versions SET cid = (SELECT cid FROM object_index"
+    " WHERE key = 'o09') WHERE key = 'o01' AND n = 1",
+    "versions at other times": "UPDATE object_versions SET at = '2020-01-01T00:00:00.000000Z'",
+    "a deleted object that never was": "DELETE FROM object_versions WHERE key = 'o02'",
+    "a version that nobody pruned": "UPDATE object_versions SET pruned_at = at WHERE key = 'o01' AND n = 1",
+    "a history that ends earlier": "DELETE FROM object_history WHERE entry > 1",
 }
 
 

@@ -17,6 +17,7 @@ def flaws(store: sync.Holdproof) -> list[ObjectFlaw]:
     spaces, found = store.read(object_checks.names)
     found += pages(store, object_checks.content) + pages(store, object_checks.snapshots)
     for ns in spaces:
+        found += pages(store, partial(object_checks.history, ns=ns))
         found += pages(store, partial(object_checks.tree, ns=ns)) + pages(store, partial(object_checks.index, ns=ns))
         found += pages(store, partial(object_checks.vectors, ns=ns)) + pages(
             store, partial(object_checks.vector_rows, ns=ns)

@@ -196,6 +196,7 @@ def root(cid: str, **more: str) -> bytes:
 NODES: dict[str, Any] = {
     "lies about the root": answering(root(CID)),
     "hides that it could not pin": answering(root(CID, PinErrorMsg="disk on fire")),
+    "answers nothing of what was asked": answering(b"{}"),
     "answers garbage": answering(b"<html>"),
     "refuses": answering(b'{"Message": "no"}', 500),
     "hangs in the middle": answering(b'{"Root"', wait_s=PATIENCE_S * 3),
@@ -225,10 +226,26 @@ def test_a_node_that_never_ends_costs_no_more_than_the_budget(
             run(idle_s=PATIENCE_S, budget_s=0.2)
 
 
-def test_a_node_that_lost_what_it_took_is_a_typed_error(store: sync.Holdproof, serve: Callable[..., Receiver]) -> None:
+def exported_root(store: sync.Holdproof, folder: Path) -> str:
+    return store.archive.export_car(folder / "for-its-root.car").cid
+
+
+@pytest.mark.parametrize("pins", [b"{}", b'{"Pins": null}', b'{"Pins": []}', json.dumps({"Pins": [CID]}).encode()])
+def test_a_node_that_does_not_say_that_it_pinned_is_not_believed(
+    store: sync.Holdproof, serve: Callable[..., Receiver], tmp_path: Path, pins: bytes
+) -> None:
+    node = serve(answering(root(exported_root(store, tmp_path))), answering(pins))
+    with pytest.raises(errors.UnreachableError, match="did not pin"):
+        store.archive.push(node=node.url)
+    assert store.memory.checkpoint_memory(node=serve(answering(b"{}")).url) == "Local dump complete. IPFS CID: FAILED"
+
+
+def test_a_node_that_lost_what_it_took_is_a_typed_error(
+    store: sync.Holdproof, serve: Callable[..., Receiver], tmp_path: Path
+) -> None:
     missing = answering(b'{"Message": "ipld: could not find bafyreia"}', 500)
     with pytest.raises(errors.UnreachableError, match="could not find"):
-        store.archive.push(node=serve(answering(b"{}"), missing).url)
+        store.archive.push(node=serve(answering(root(exported_root(store, tmp_path))), missing).url)
     with pytest.raises(errors.UnreachableError, match="could not find"):
         store.archive.push(mode="file", node=serve(answering(b'{"Hash": "bafkreiabc"}'), missing).url)
 

@@ -245,7 +245,7 @@ def test_erasures_that_end_at_once_are_all_remembered(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["{}", "../{0.name}", "dboms/../../{0.name}", "dboms", "state/heads.jsonl", 7])
 def test_no_file_but_the_stores_own_is_ever_removed(place: StoreLocation, tmp_path: Path, name: str | int) -> None:
-    """No leaf covers which files are still to be removed: whoever writes to the database could name any."""
+    """Whoever writes to the database could name any file to be removed: the row must be the one the log covers."""
     precious = tmp_path / "precious"
     precious.write_text("of somebody else")
     with place.open() as store:
@@ -257,6 +257,28 @@ def test_no_file_but_the_stores_own_is_ever_removed(place: StoreLocation, tmp_pa
         assert (place.home / "state" / "heads.jsonl").exists()
         report = store.verify.run(lock=False)
         assert (report.verdict, report.findings[0].table) == (Verdict.TAMPERED, "erasures")
+
+
+def test_an_edited_list_of_files_never_makes_the_store_destroy_its_own(place: StoreLocation) -> None:
+    with place.open() as store:
+        store.write(lambda tx: erase._by_name(tx, NAME, who="dpo", ns="main"))  # the commit, and no more
+        theirs = next(path.name for path in (place.home / "dboms").glob("dbom_*.json") if "mine" not in path.name)
+        listed = json.dumps([f"dboms/{theirs}"])
+        store.write(lambda tx: tx.execute(sql("UPDATE erasures SET files = :listed"), listed=listed))
+    with place.open() as store:
+        assert (place.home / "dboms" / theirs).exists()
+        assert store.read(erasures.due) == []
+        report = store.verify.run(lock=False)
+        assert {each.table for each in report.findings if each.verdict == Verdict.TAMPERED} == {"erasures"}
+
+
+def test_a_key_put_back_on_an_erased_subject_is_found(place: StoreLocation) -> None:
+    with place.open() as store:
+        store.erase.subject(NAME)
+        store.write(lambda tx: tx.execute(sql("UPDATE subjects SET key = :key"), key=bytes(32)))
+    with place.open() as store:
+        report = store.verify.run(lock=False)
+        assert {each.table for each in report.findings if each.verdict == Verdict.TAMPERED} == {"subjects"}
 
 
 def test_a_locked_store_keeps_its_files_as_they_are_found(place: StoreLocation) -> None:

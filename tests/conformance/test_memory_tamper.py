@@ -112,3 +112,20 @@ def test_a_flipped_byte_on_a_server_is_named(tmp_path: Path, postgres_url: str) 
     flip = "set_byte(data, 0, get_byte(data, 0) # 1)"
     attack_server(postgres_url, f"UPDATE objects SET data = {flip} WHERE h = decode('{cid.raw.hex()}', 'hex')")
     assert str(cid) in {each.row for each in found(home, postgres_url)}
+
+
+SEARCH_LIES = {
+    "words removed": "INSERT INTO object_search (object_search, rowid, body)"
+    " SELECT 'delete', id, body FROM object_text WHERE key = 'o07'",
+    "all words removed": "INSERT INTO object_search (object_search, rowid, body)"
+    " SELECT 'delete', id, body FROM object_text",
+    "foreign words added": "INSERT INTO object_search (rowid, body)"
+    " SELECT id, 'forged' FROM object_text WHERE key = 'o07'",
+    "another ranking": "INSERT INTO object_search (object_search, rank) VALUES ('rank', 'bm25(0.0)')",
+}
+
+
+@pytest.mark.parametrize("name", SEARCH_LIES)
+def test_a_text_search_that_lies_while_rows_are_intact_is_found(home: Path, name: str) -> None:
+    attack(home, SEARCH_LIES[name])
+    assert {each.table for each in sync.verify(home, full=True, lock=False).findings} == {"object_search"}

@@ -113,7 +113,7 @@ def test_an_answer_that_is_no_object_is_a_typed_error(name: str, body: str) -> N
         CALLS[name](kubo)
 
 
-@pytest.mark.parametrize("name", ["version", "add"])
+@pytest.mark.parametrize("name", ["version", "add", "pin"])
 def test_an_object_without_the_answer_is_a_typed_error(name: str) -> None:
     with node(_answer("200 OK", "{}")) as kubo, pytest.raises(UnreachableError):
         CALLS[name](kubo)

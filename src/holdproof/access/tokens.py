@@ -24,6 +24,7 @@ from holdproof.evidence.tables import StoredRecord, Table
 from holdproof.model import jsontext
 from holdproof.model.access import ROLES, NewToken, Token
 from holdproof.model.agents import Agent
+from holdproof.model.coverage import Cover, columns
 from holdproof.model.namespaces import EVERY, MAIN
 from holdproof.model.page import Page
 from holdproof.model.times import later
@@ -45,6 +46,7 @@ TOKENS: Final = Table(
     ),
     columns={"resources": "nouns"},
     loads={"nouns": _names},
+    further=columns("last_used_at", Cover.NONE, "written with every request; it shows which tokens nobody uses"),
 )
 # Ninety days: long enough for a dashboard, short enough that a forgotten token ends.
 TTL_S: Final = 90 * 86_400.0

@@ -69,8 +69,9 @@ class Kubo:
         return self._call_for("add", "Hash", files={"file": ("blob", content)}, pin=_word(pin), **_SHAPE)
 
     def dag_import(self, content: bytes | IO[bytes]) -> list[str]:
-        """Add the blocks of a CAR file to the node, unpinned; returns the roots that the node reports."""
-        options = {"pin-roots": "false", "silent": "false", "stats": "false", "allow-big-block": "false"}
+        """Add the blocks of a CAR file to the node and pin its roots; returns the roots that the node reports."""
+        # Nodes report a root only if they are asked to pin it.
+        options = {"pin-roots": "true", "silent": "false", "stats": "false", "allow-big-block": "false"}
         roots: list[str] = []
         for line in self._lines("dag/import", files={"path": ("archive.car", content)}, **options):
             root = line.get("Root")
@@ -101,8 +102,10 @@ class Kubo:
         return Cat(self, answer, until)
 
     def pin(self, cid: str) -> None:
-        """Pin a CID, so that the node does not delete it."""
-        self._call("pin/add", arg=cid)
+        """Pin a CID, so that the node does not delete it; UnreachableError unless the node names it as pinned."""
+        pins = self._call("pin/add", arg=cid).get("Pins")
+        if not isinstance(pins, list) or cid not in pins:
+            raise UnreachableError(f"{self.url}: pin/add did not pin {cid}; is it an IPFS node?", url=self.url, cid=cid)
 
     def unpin(self, cid: str) -> None:
         """Unpin a CID; does nothing where it is not pinned."""

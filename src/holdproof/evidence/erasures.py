@@ -4,7 +4,9 @@ Rules:
 - An erased record's newest leaf is of type `erasure`, under the record's own handle; its row and salt are gone.
 - The erasure itself is a row with a leaf of its own, which names the handles of everything that went.
 - A subject's leaf commits to handle and times only: no name, no hash, no key; its tombstone is the next version.
-- No leaf covers `files`, so an entry counts only if it names a file of the store's own folders.
+- Files are removed after the commit, so an edited list would have the store destroy its own files: the list is under
+  the leaf, and before anything is removed the row is proven against the signed head. Once they are gone, the next
+  version of the leaf says so, and their names go, which may identify the subject.
 """
 
 import json
@@ -12,17 +14,29 @@ from collections.abc import Iterable
 from pathlib import PurePosixPath
 from typing import Final, NamedTuple
 
-from holdproof.db import Tx, sql
-from holdproof.errors import FormatError
-from holdproof.evidence import leaves, logged_tables
+from holdproof.crypto import canonical
+from holdproof.db import Row, Tx, sql
+from holdproof.errors import FormatError, HoldproofError
+from holdproof.evidence import leaves, log, logged_tables
 from holdproof.evidence.erasable import Removed
 from holdproof.evidence.leaves import Projection
+from holdproof.model.coverage import Cover, columns
 from holdproof.model.erasure import Erasure
 
 SUBJECTS: Final = Projection("subjects", 1, ("handle", "ns", "created_at", "erased_at"))
-ERASURES: Final = Projection("erasures", 1, ("id", "kind", "target", "who", "count", "leaf_ids", "erased_at"))
+ERASURES: Final = Projection("erasures", 1, ("id", "kind", "target", "who", "count", "leaf_ids", "erased_at", "files"))
 LOGGED: Final = (
-    logged_tables.describe(SUBJECTS, kinds=("key",), key="handle"),
+    logged_tables.describe(
+        SUBJECTS,
+        kinds=("key",),
+        key="handle",
+        further=columns(
+            "name_hash key",
+            Cover.NONE,
+            "backups leave them out; content of a subject whose key was edited does not open, and a subject whose name"
+            " was edited is not found; of an erased subject both must be gone, which verify checks",
+        ),
+    ),
     logged_tables.describe(ERASURES, kinds=("erasure",), key="id"),
 )
 
@@ -65,6 +79,8 @@ def record(
     `outside` counts what goes though no leaf covers it, `due` names what is to be removed beside files.
     """
     handles = sorted(each.leaf_id for each in removed)
+    # Sorted, so that the same erasure gives the same text on every database.
+    files = json.dumps(sorted({*due, *(name for each in removed for name in each.files)}))
     row = {
         "id": tx.new_id(),
         "kind": kind,
@@ -73,15 +89,14 @@ def record(
         "count": len(removed) + outside,
         "leaf_ids": json.dumps(handles),
         "erased_at": tx.now,
+        "files": files,
     }
     # A leaf of type `erasure` under each record's handle: whoever proves the record later learns that it was erased.
     for each in removed:
         leaves.stamp(tx, "erasure", ERASURES, row, leaf_id=each.leaf_id, leaf_ver=each.leaf_ver + 1)
     mark = leaves.stamp(tx, "erasure", ERASURES, row)
-    # Sorted, so that the same erasure gives the same text on every database.
-    files = sorted({*due, *(name for each in removed for name in each.files)})
-    tx.execute(_ADD, **row, files=json.dumps(files), **mark._asdict(), expect=1)
-    return _erasure((row["id"], kind, target, who, row["count"], row["leaf_ids"], tx.now, json.dumps(files)))
+    tx.execute(_ADD, **row, **mark._asdict(), expect=1)
+    return _erasure((row["id"], kind, target, who, row["count"], row["leaf_ids"], tx.now, files))
 
 
 _ERASED = sql("SELECT id, leaf_ids FROM erasures WHERE id > :after ORDER BY id LIMIT :limit")
@@ -134,19 +149,38 @@ class PendingRemoval(NamedTuple):
     files: tuple[str, ...]
 
 
-_DUE = sql("SELECT id, target, files FROM erasures WHERE files <> '[]' ORDER BY id")
-_DONE = sql("UPDATE erasures SET files = '[]' WHERE id = :id")
+_ROW: Final = f"SELECT {', '.join(ERASURES.columns)}, leaf_id, leaf_ver, leaf_salt FROM erasures"  # noqa: S608
+_DUE = sql(f"{_ROW} WHERE files <> '[]' ORDER BY id")
+_ONE = sql(f"{_ROW} WHERE id = :id")
+_DONE = sql(
+    "UPDATE erasures SET files = :files, leaf_ver = :leaf_ver, leaf_salt = :leaf_salt"
+    " WHERE id = :id AND leaf_id = :leaf_id AND leaf_ver = :leaf_ver - 1"
+)
 
 
 def due(tx: Tx) -> list[PendingRemoval]:
-    """Return the removals that a crash after the commit left to do; never a file outside the store's own folders."""
-    pending = ((key, _names(target, files)) for key, target, files in tx.all(_DUE))
-    return [PendingRemoval(key, names) for key, names in pending if names is not None]
+    """Return the removals that a crash after the commit left to do; none of a row that the log does not prove."""
+    pending = ((row, _names(row)) for row in tx.all(_DUE))
+    return [PendingRemoval(row[0], names) for row, names in pending if names is not None and _is_proven(tx, row)]
 
 
-def with_foreign_files(tx: Tx) -> list[str]:
-    """Return the ids of erasures whose list of files Holdproof did not write."""
-    return [str(key) for key, target, files in tx.all(_DUE) if _names(target, files) is None]
+def unproven(tx: Tx) -> list[str]:
+    """Return the ids of erasures whose list of files Holdproof did not write: nothing of it will be removed."""
+    return [str(row[0]) for row in tx.all(_DUE) if _names(row) is None or not _is_proven(tx, row)]
+
+
+def _is_proven(tx: Tx, row: Row) -> bool:
+    """Return whether the log covers a row as it is: by its signed head, or, where it waits for one, by its entry."""
+    *columns, leaf_id, leaf_ver, salt = row
+    try:
+        text = log.prove_entry(tx, str(leaf_id), leaf_ver)
+        entry = canonical.loads(text.encode())
+        commitment = ERASURES.commit(bytes(salt), dict(zip(ERASURES.columns, columns, strict=True)))
+    except (HoldproofError, TypeError, ValueError):  # SQLite stores a value of any type in any column
+        return False
+    if not isinstance(entry, dict) or not leaves.is_filed(text, leaf_id, leaf_ver):
+        return False
+    return (entry.get("t"), entry.get("p"), entry.get("h")) == ("erasure", ERASURES.name, commitment)
 
 
 _KNOWN = sql("SELECT 1 FROM erasures WHERE kind = 'subject' AND target = :target LIMIT 1")
@@ -157,8 +191,11 @@ def is_recorded(tx: Tx, target: str) -> bool:
     return tx.one(_KNOWN, target=target) is not None
 
 
-def _names(target: object, text: object) -> tuple[str, ...] | None:
+def _names(row: Row) -> tuple[str, ...] | None:
     """Parse the names an erasure has yet to remove, relative to the data folder; None if one is not the store's."""
+    fields = dict(zip(ERASURES.columns, row, strict=False))
+    target = fields["target"]
+    text = fields["files"]
     try:
         names = json.loads(text) if isinstance(text, str) else None
     except ValueError:
@@ -177,4 +214,20 @@ def _is_ours(target: object, name: object) -> bool:
 
 def mark_done(tx: Tx, erasure_id: str) -> None:
     """Record that the files of an erasure are removed; their names go too, since they may identify the subject."""
-    tx.execute(_DONE, id=erasure_id)
+    row = tx.one(_ONE, id=erasure_id)
+    assert row is not None, "an erasure is never removed"
+    *columns, leaf_id, leaf_ver, _ = row
+    values = dict(zip(ERASURES.columns, columns, strict=True)) | {"files": "[]"}
+    mark = leaves.stamp(tx, "erasure", ERASURES, values, leaf_id=leaf_id, leaf_ver=leaf_ver + 1)
+    tx.execute(_DONE, id=erasure_id, files="[]", **mark._asdict(), expect=1)
+
+
+_REKEYED = sql(
+    "SELECT handle FROM subjects WHERE erased_at IS NOT NULL AND (key IS NOT NULL OR name_hash IS NOT NULL)"
+    " ORDER BY handle LIMIT 100"
+)
+
+
+def with_keys_again(tx: Tx) -> list[str]:
+    """Return erased subjects that have a key or a name again: erasing destroys both."""
+    return [handle for (handle,) in tx.all(_REKEYED)]

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Final
 
-from holdproof.crypto import checkpoint, frontier, tiles
+from holdproof.crypto import checkpoint, frontier, merkle, tiles, tlog_proof
 from holdproof.crypto.checkpoint import LogCheckpoint, SignedCheckpoint
 from holdproof.crypto.keys import Signer
 from holdproof.crypto.note import NoteSignature
@@ -249,6 +249,26 @@ def prove(tx: Tx, leaf_id: str, version: int | None = None) -> TlogProof:
     newest = head(tx)
     path = trees.prove_inclusion(tx, index, newest.checkpoint.size)
     return TlogProof(index=index, proof=path, head=newest, extra=text.encode())
+
+
+_WAITING = sql_postgres("SELECT leaf FROM log_pending WHERE id = :id AND ver = :ver")
+
+
+def prove_entry(tx: Tx, leaf_id: str, version: int) -> str:
+    """Return the text of an entry once it is proven against the signed head of the log.
+
+    On PostgreSQL an entry that waits for its head is returned as it is: whoever can write it there can append to the
+    log. Raises NotFoundError where there is none, and ProofError where the tree or the head does not vouch for it.
+    """
+    waiting = None if tx.dialect == "sqlite" else tx.one(_WAITING, id=leaf_id, ver=version)
+    if waiting is not None:
+        (text,) = waiting
+        return str(text)
+    proof = prove(tx, leaf_id, version)
+    origin = proof.head.checkpoint.origin
+    keys = trees.verifiers(tx, size=proof.head.checkpoint.size, origin=origin)
+    tlog_proof.verify(proof, merkle.leaf_hash(proof.extra), origin=origin, log_keys=keys)
+    return proof.extra.decode()
 
 
 def prove_consistency(tx: Tx, old: int, new: int | None = None) -> tuple[bytes, ...]:

@@ -8,6 +8,7 @@ Rules:
 - A record is removed from its table by erasure (its newest leaf is then of type `erasure`, under its own handle) or by
   retention (a pruning then names its handle).
 - A table that ever had another list of columns names its older projections too.
+- Columns that no projection holds are declared (`further`), with what covers them or why nothing does.
 """
 
 from collections.abc import Mapping
@@ -16,6 +17,8 @@ from typing import Any, Final, NamedTuple
 
 from holdproof.db import Query, Row, sql
 from holdproof.evidence.leaves import TYPES, Projection
+from holdproof.model import coverage
+from holdproof.model.coverage import Columns, Cover, Coverage
 
 COLUMNS: Final = 8
 """How many columns of `LoggedTable.rows` come before those of the projections."""
@@ -64,6 +67,8 @@ class LoggedTable:
     """Records in the log, within a range of leaves, that have no row."""
     key_of: Query
     """The key of the row with that handle."""
+    coverage: Columns
+    """How every column of the table is covered."""
 
 
 def describe(
@@ -73,8 +78,12 @@ def describe(
     key: str,
     first: str | int = "",
     older: tuple[Projection, ...] = (),
+    further: Columns | None = None,
 ) -> LoggedTable:
-    """Describe a table for verification; `first` sorts before every key (-1 for numbers)."""
+    """Describe a table for verification; `first` sorts before every key (-1 for numbers).
+
+    `further` says how the columns are covered that no projection holds.
+    """
     assert key in projection.columns, "the projection holds the row's key"
     assert TYPES.issuperset(kinds), "leaf types are those of leaves.TYPES"
     projections = {each.name: each for each in (*older, projection)}
@@ -96,7 +105,17 @@ def describe(
         ),
         sql(_lost(projection.table, _NEWEST), postgres=_lost(projection.table, f"coalesce({_WAITING}, {_NEWEST})")),
         sql(f"SELECT CAST({key} AS TEXT) FROM {projection.table} WHERE leaf_id = :handle LIMIT 1"),  # noqa: S608
+        _coverage(projection, kinds, columns, further or {}),
     )
+
+
+def _coverage(
+    projection: Projection, kinds: tuple[str, ...], columns: tuple[str, ...], further: Columns
+) -> dict[str, Coverage]:
+    words = " or ".join(f"`{kind}`" for kind in dict.fromkeys(kinds))
+    by_entry = coverage.columns(columns, Cover.ENTRY, f"the row's entry: type {words}, projection `{projection.name}`")
+    ties = coverage.columns("leaf_id leaf_ver leaf_salt", Cover.ENTRY, "they lead to the entry, and are in it")
+    return {**by_entry, **further, **ties}
 
 
 # Names come from code, never from a user.

@@ -24,6 +24,7 @@ from holdproof import paging
 from holdproof.db import Query, Row, Tx, sql
 from holdproof.evidence import leaves, logged_tables
 from holdproof.evidence.leaves import Projection, Stamp
+from holdproof.model.coverage import Columns
 from holdproof.model.page import Page
 from holdproof.model.value import column_of
 
@@ -62,11 +63,12 @@ class Table(Generic[T]):
         columns: Mapping[str, str] | None = None,
         loads: Mapping[str, Callable[[Any], Any]] | None = None,
         version: int = 1,
+        further: Columns | None = None,
     ) -> None:
         """Describe a table.
 
         `columns` names the columns of fields that are called otherwise; `loads` says how columns are read that are not
-        stored as they are shown, such as JSON.
+        stored as they are shown, such as JSON. `further` declares how columns are covered that are not logged.
         """
         self.name = name
         self.kind = kind
@@ -83,7 +85,9 @@ class Table(Generic[T]):
         self.columns = tuple(dict.fromkeys((*self._shown, *logged)))
         # Verification walks a table by its key, from before every key: row numbers are positive, texts not empty.
         self.first: str | int = -1 if key == "id" and _is_number(value, "id") else ""
-        self.logged = logged_tables.describe(self.projection, kinds=(kind, IMPORTED), key=key, first=self.first)
+        self.logged = logged_tables.describe(
+            self.projection, kinds=(kind, IMPORTED), key=key, first=self.first, further=further
+        )
 
     # --- texts of SQL ---
 

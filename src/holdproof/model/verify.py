@@ -43,6 +43,7 @@ class Report:
     head: dict[str, Any] = field(default_factory=dict)
     level: str = ""
     not_checked: list[str] = field(default_factory=list)
+    not_covered: list[str] = field(default_factory=list)
     locked: str | None = None
 
     @property

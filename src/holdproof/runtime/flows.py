@@ -20,6 +20,7 @@ from holdproof.db import Tx, lock_exclusive, sql
 from holdproof.errors import AgentInactiveError, AlreadyExistsError, IllegalTransitionError, NotFoundError
 from holdproof.evidence.tables import Table, numbered
 from holdproof.model.agents import OPENS_FLOWS
+from holdproof.model.coverage import Cover, columns
 from holdproof.model.flows import (
     DIR_WORDS,
     STATUSES,
@@ -45,6 +46,7 @@ FLOWS: Final = Table(
         *("dfid", "root_dfid", "dfid_parent", "agent_id", "flow_type", "flow_version", "created_by_type"),
         *("created_by_id", "priority", "created_at", "ns"),
     ),
+    further=columns("status started_at completed_at updated_at", Cover.REBUILT, "the flow's transitions"),
 )
 TRANSITIONS: Final = Table(
     "flow_transitions",

@@ -1,7 +1,7 @@
 """Every table of the kernel schema: those whose rows have entries in the log, and those outside it.
 
-`verify` walks what is listed here, whatever else a process has imported; a test compares the lists with the schema. The
-columns that entries commit to, and why a table is outside, are in docs/format.md.
+`verify` walks what is listed here, whatever else a process has imported. A new table or column must be declared: a test
+compares the declarations with the schema, and docs/format.md and docs/threat-model.md are made from them.
 """
 
 from collections.abc import Mapping
@@ -21,6 +21,7 @@ from holdproof.evidence import (
 from holdproof.evidence.logged_tables import LoggedTable
 from holdproof.memory.objects import commits, refs
 from holdproof.memory.skills import skills
+from holdproof.model.coverage import Columns, Cover, columns, not_covered
 from holdproof.runtime import agents, audit, contexts, escalation_rows, feedback, flows, ledger, state, steps
 
 TABLES: Final = (
@@ -39,23 +40,111 @@ _LOGGED: Final[tuple[LoggedTable, ...]] = (
 LOGGED: Final[Mapping[str, LoggedTable]] = {each.table: each for each in sorted(_LOGGED, key=lambda each: each.table)}
 """The tables under the log, by name."""
 
-OUTSIDE: Final = frozenset(
-    [
-        # They are the log, or prove themselves by a signature.
-        *("log_leaves", "log_tiles", "log_stems", "log_state", "log_pending", "log_witnesses", "log_cosignatures"),
-        # Facts about the store and its connections.
-        *("store_facts", "commit_marks"),
-        # Written while the store is locked too.
-        *("access_logins", "access_events"),
-        # Coordination: it matters while it lasts, and what comes of it is a transition, a step or an escalation.
-        *("escalation_budget", "flow_calls", "flow_leases", "idempotency_cache", "intent_retry", "lock_fences"),
-        *("resource_locks", "saga_dirty_state"),
-        # Blocks that prove themselves by their hash, under the roots that refs and snapshots name, and what follows
-        # from them.
-        *("objects", "object_versions", "object_index", "object_text", "object_vectors", "sealed_blocks"),
-        # What frameworks store: too much of it for an entry each.
-        *("threads", "thread_facts", "thread_lines", "thread_checkpoints", "thread_writes", "thread_blocks"),
-        *("transcripts", "transcript_items", "notes", "note_vectors"),
-    ]
+_THE_LOG: Final = "they are the log: recomputed with --full, and compared with the signed head"
+_FRAMEWORKS: Final = "what frameworks store, too much of it for an entry each: an edit is not found"
+_LASTS: Final = "matters while a flow runs, and is written too often for an entry each; what comes of it has one"
+
+UNLOGGED: Final[Mapping[str, Columns]] = {
+    "log_leaves": columns("idx id ver leaf", Cover.ENTRY, _THE_LOG),
+    "log_tiles": columns("level idx hashes", Cover.ENTRY, _THE_LOG),
+    "log_stems": columns("level idx hash", Cover.ENTRY, _THE_LOG),
+    "log_state": {
+        **columns("id origin size frontier head", Cover.ENTRY, _THE_LOG),
+        **columns("updated_at", Cover.NONE, "when the head was signed; nothing goes by it"),
+    },
+    "log_pending": columns(
+        "seq id ver leaf", Cover.NONE, "entries that wait to be signed: who can write here can append to the log"
+    ),
+    "log_witnesses": columns(
+        "url vkey added_at", Cover.NONE, "whom you ask to cosign; a witness that was added counts in WITNESSED n/m"
+    ),
+    "log_cosignatures": {
+        **columns("origin size head", Cover.HASHED, "the witness's own signature"),
+        **columns("url cosigned_at", Cover.NONE, "where and when a cosignature was received"),
+    },
+    "store_facts": columns(
+        "key value updated_at",
+        Cover.NONE,
+        "the store's id is compared with the log's; an edited time of creation is not found; with another secret for"
+        " names, subjects are not found by their names",
+    ),
+    "commit_marks": columns("worker mark at", Cover.NONE, "tells a worker whether its last commit arrived"),
+    "access_logins": columns(
+        "login_id kind token_id name role secret_hash created_at expires_at ended_at ns",
+        Cover.NONE,
+        "links and sessions: written while the store is locked too; one that was added lets somebody in",
+    ),
+    "access_events": columns(
+        "id event status code caller address method path detail count created_at",
+        Cover.NONE,
+        "the access log: written while the store is locked too",
+    ),
+    "flow_calls": columns(
+        "dfid name version arguments ns agent_id",
+        Cover.NONE,
+        "the inputs of registered functions: a flow that is recovered runs with what stands here",
+    ),
+    "idempotency_cache": columns(
+        "idempotency_key request_hash result created_at expires_at state owner lease_until error ns",
+        Cover.NONE,
+        "results of calls with an idempotency key: a repeated call gets what stands here, and runs again without it",
+    ),
+    "flow_leases": columns("dfid worker token heartbeat_at expires_at ns", Cover.NONE, _LASTS),
+    "resource_locks": columns("resource_id dfid amount acquired_at expires_at capacity fence ns", Cover.NONE, _LASTS),
+    "lock_fences": columns("ns resource_id fence", Cover.NONE, _LASTS),
+    "intent_retry": columns(
+        "dfid rejection_count max_retries retry_policy next_retry_at backoff_until updated_at ns", Cover.NONE, _LASTS
+    ),
+    "escalation_budget": columns("id agent_id created_at ns", Cover.NONE, _LASTS),
+    "saga_dirty_state": columns("dfid failed_step partial_state_json created_at ns", Cover.NONE, _LASTS),
+    "objects": columns("h data", Cover.REBUILT, "their hashes; refs, snapshots and the history name them"),
+    "object_history": columns("ns entry cid data", Cover.REBUILT, "the chain, whose newest entry stands in `refs`"),
+    "object_versions": columns("ns key n cid version at pruned_at", Cover.REBUILT, "the entries of the history"),
+    "object_index": columns("ns key type parent cid", Cover.REBUILT, "the records of the tree"),
+    "object_text": {
+        **columns("ns key cid body", Cover.REBUILT, "the records of the tree"),
+        **columns("id", Cover.NONE, "only a row number; the index of the text search goes by it"),
+    },
+    "object_search": columns("body", Cover.REBUILT, "the words of `object_text`, with --full; SQLite only"),
+    "object_vectors": columns("ns key cid dimensions vector", Cover.REBUILT, "the volatile fields of the tree"),
+    "sealed_blocks": columns(
+        "subject cid what", Cover.NONE, "only counts what an erasure made unreadable; envelopes say the same"
+    ),
+    "thread_checkpoints": {
+        **columns("checkpoint_ns checkpoint_id parent_id run_id metadata state h", Cover.HASHED, "`h`"),
+        **columns("n thread epoch created_at", Cover.NONE, _FRAMEWORKS),
+    },
+    "thread_blocks": {
+        **columns("h data", Cover.HASHED, "`h`"),
+        **columns("thread", Cover.NONE, _FRAMEWORKS),
+    },
+    "thread_writes": columns(
+        "thread checkpoint_ns checkpoint_id task_id idx channel task_path value", Cover.NONE, _FRAMEWORKS
+    ),
+    "threads": columns(
+        "n ns thread_id status status_of facts created_at updated_at deleted_at dead_id", Cover.NONE, _FRAMEWORKS
+    ),
+    "thread_facts": columns("ns key value thread", Cover.NONE, _FRAMEWORKS),
+    "thread_lines": columns("thread checkpoint_ns epoch writer", Cover.NONE, _FRAMEWORKS),
+    "transcripts": columns("n ns name rev last state created_at updated_at", Cover.NONE, _FRAMEWORKS),
+    "transcript_items": columns("transcript seq key tag body", Cover.NONE, _FRAMEWORKS),
+    "notes": {
+        **columns("path key value h", Cover.HASHED, "`h`"),
+        **columns("n ns subject ttl_s expires_at created_at updated_at", Cover.NONE, _FRAMEWORKS),
+    },
+    "note_vectors": {
+        **columns("field vector", Cover.HASHED, "`h` of the note"),
+        **columns("note dimensions", Cover.NONE, _FRAMEWORKS),
+    },
+}
+"""The tables whose rows have no entries of their own, with how each of their columns is covered."""
+OUTSIDE: Final = frozenset(UNLOGGED)
+
+COVERAGE: Final[Mapping[str, Columns]] = {**{name: each.coverage for name, each in LOGGED.items()}, **UNLOGGED}
+"""How every column of the kernel schema is covered."""
+_SERVICES: Final = (
+    "membrane.db, telemetry.db, blobs/: what applications store; rows may be edited, and all of it deleted or replaced"
+    " by an older state or by that of another store; only damage and blobs that differ from their hash are found"
 )
-"""The tables whose rows have no entries of their own."""
+NOT_COVERED: Final = (*not_covered(COVERAGE), _SERVICES)
+"""What `verify` cannot find when it was edited, one line for each reason; it prints these lines."""

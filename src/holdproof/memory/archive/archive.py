@@ -1,12 +1,14 @@
 """Archives: a snapshot, with its history or alone, as one CAR file, as blocks in IPFS, or as one file there.
 
 Rules:
-- What an archive is called follows from what it holds: the root is `{v, head, notes}`, links to the commit and to a
-  Merkle list of links to notes; without history it is the commit itself, as tools of the AT Protocol expect it. Where
-  older snapshots were pruned, `since` names the commit before the first one that is there.
+- What an archive is called follows from what it holds: the root is `{v, head, notes, history}`, links to the commit and
+  to Merkle lists of links: to the notes, and to the entries of the history with the records of every version (a node
+  keeps only what it finds by links). Without history it is the commit itself, as tools of the AT Protocol expect it.
+  Where older snapshots were pruned, `since` names the commit before the first one that is there.
 - What comes back is believed only as a whole (see commit_chain.py), signed by a memory key of this store or by the key
   that the caller names, and enters in one transaction. Until then nothing here is touched.
-- A node is not trusted: the root it names must be ours, a file it took is read back and compared.
+- A node is not trusted: it must name our root and no other, and say that it is pinned; a file it took is read back and
+  compared.
 - What goes to IPFS is public for as long as anybody keeps it. Sealed first, it is one file that says nothing.
 - Every call ends in time: 2 s to connect, `idle_s` without a byte, `budget_s` altogether; then it is a typed error.
 """
@@ -144,18 +146,33 @@ def _build(database: Database, head: Snapshot, history: bool, ns: str, progress:
     ).result()
     contents: dict[CID, bytes] = {}
     root = commits.parse(head.cid)
-    if history:
-        notes = mlist.build(step.note for step in line if step.note is not None)
-        since = commit_chain.since(line)  # a text, or nodes would look for what is gone
-        block = dagcbor.encode({"v": 1, "head": root, "notes": notes.root, **({"since": since} if since else {})})
-        root = cids.of(block)
-        contents |= {root: block, **notes.blocks}
     steps = line if history else [line[-1]._replace(note=None)]
     for page in commit_chain.paged(database, lambda source: commit_chain.stream(source, steps), _PAGE):
         contents.update(page)
         if progress is not None:
             progress("archive", len(contents), 0)
+    if history:
+        versions = _versions(database, root, ns)
+        named = {
+            "notes": mlist.build(step.note for step in line if step.note is not None),
+            "history": mlist.build(versions),
+        }
+        since = commit_chain.since(line)  # a text, or nodes would look for what is gone
+        links = {name: listed.root for name, listed in named.items()}
+        block = dagcbor.encode({"v": 1, "head": root, **links, **({"since": since} if since else {})})
+        root = cids.of(block)
+        # The root comes first, as readers of CAR files expect it.
+        contents = {root: block, **named["notes"].blocks, **named["history"].blocks, **contents, **versions}
     return _Bundle(car.dump([root], contents.items()), root, head, len(contents), False, _foreign(contents))
+
+
+def _versions(database: Database, head: CID, ns: str) -> dict[CID, bytes]:
+    """Return the entries of the history up to a snapshot, and the records of all versions that were not pruned."""
+    newest = database.read(lambda tx: commits.history_of(tx, head, ns=ns)).result()
+    versions: dict[CID, bytes] = {}
+    for page in commit_chain.paged(database, lambda source: commit_chain.versions(source, ns, newest), _PAGE):
+        versions.update(page)
+    return versions
 
 
 def _foreign(contents: dict[CID, bytes]) -> CID | None:
@@ -185,11 +202,14 @@ def _send_file(bundle: _Bundle, kubo: Kubo) -> Archived:
 
 
 def _send_dag(bundle: _Bundle, kubo: Kubo) -> Archived:
-    for root in kubo.dag_import(bundle.data):
-        if root != str(bundle.root):
-            raise UnreachableError(
-                f"{kubo.url} took it for {root[:100]}, and it is {bundle.root}", url=kubo.url, cid=root
-            )
+    roots = kubo.dag_import(bundle.data)
+    if roots != [str(bundle.root)]:
+        names = ", ".join(root[:100] for root in roots[:3]) or "no root at all"
+        raise UnreachableError(
+            f"{kubo.url} reports {names} and not {bundle.root}: it did not import the archive; is it an IPFS node?",
+            url=kubo.url,
+            cid=str(bundle.root),
+        )
     kubo.pin(str(bundle.root))  # walks all of it: a node that has not every block fails, or says nothing for too long
     return bundle.said("dag")
 
@@ -364,7 +384,9 @@ def _stage(data: bytes, expected: CID | None, trusted: list[PublicKey], progress
         )
     head, notes, alone, since = _head(archive.roots[0], archive.blocks)
     tell = None if progress is None else lambda done, total: progress("archive", done, total)
-    line = commit_chain.verify(head, archive.blocks, lambda _: None, shallow=alone, since=since, progress=tell)
+    line = commit_chain.verify(
+        head, archive.blocks, lambda _: None, shallow=alone, since=since, notes=notes, progress=tell
+    )
     # Only the head's key matters: its signature covers all commits before it.
     signed = didkey.parse(line.head.commit.did)
     if signed not in trusted:
@@ -372,7 +394,7 @@ def _stage(data: bytes, expected: CID | None, trusted: list[PublicKey], progress
             f"signed by {line.head.commit.did}, which is no memory key of this store: name it if you trust it",
             did=line.head.commit.did,
         )
-    return line._replace(notes={**line.notes, **notes})
+    return line
 
 
 def _head(root: CID, blocks: Any) -> tuple[CID, dict[CID, CommitNote], bool, CID | None]:
@@ -382,7 +404,7 @@ def _head(root: CID, blocks: Any) -> tuple[CID, dict[CID, CommitNote], bool, CID
         raise FormatError("the CAR does not have its own root", cid=str(root))
     fields = dagcbor.decode(block)
     # Not our root block: then it is a bare commit, as tools of the AT Protocol write it.
-    if not isinstance(fields, dict) or fields.keys() - {"since"} != {"v", "head", "notes"}:
+    if not isinstance(fields, dict) or fields.keys() - {"since"} != {"v", "head", "notes", "history"}:
         return root, {}, True, None
     head = fields["head"]
     named = fields["notes"]

@@ -43,9 +43,10 @@ from holdproof.evidence import keys, prunings
 from holdproof.memory.images import image_files
 from holdproof.memory.images.image_files import MANIFEST, ImageManifest, Part
 from holdproof.memory.images.image_reader import Image
-from holdproof.memory.objects import commit_chain, commits, records, snapshot_import, tree_transaction
-from holdproof.memory.objects.commit_chain import ChainStep, CommitChain
+from holdproof.memory.objects import commit_chain, commits, records, refs, snapshot_import, tree_transaction
+from holdproof.memory.objects.commit_chain import BlockSource, ChainStep, CommitChain
 from holdproof.memory.objects.commits import CommitNote
+from holdproof.memory.objects.object_history import BEGINNING, HistoryPosition
 from holdproof.memory.objects.tree_transaction import MAIN
 from holdproof.model.memory import Dumped, ImageFile, Loaded, Snapshot
 from holdproof.model.page import Page
@@ -121,9 +122,16 @@ def _facts(tx: Tx) -> tuple[str, str]:
 
 def _ensure_snapshot(tx: Tx, signer: Signer, note: CommitNote, ns: str) -> Snapshot:
     """Return the newest snapshot, taken now if anything is in none."""
-    if snapshot_import.unsaved(tx, ns) or commits.head(tx, ns) is None:
+    head = commits.head(tx, ns)
+    # The same objects may have a longer history: one was changed and put back, or old versions were pruned.
+    if head is None or snapshot_import.unsaved(tx, ns) or commits.history_of(tx, head, ns=ns) != _position(tx, ns):
         return commits.create(tx, signer, note, ns=ns)
     return commits.get(tx, ns=ns)
+
+
+def _position(tx: Tx, ns: str) -> HistoryPosition:
+    ref = refs.get(tx, tree_transaction.ref_name(ns))
+    return BEGINNING if ref is None else ref.position
 
 
 def _dump(job: _DumpJob) -> Dumped:
@@ -137,7 +145,8 @@ def _dump(job: _DumpJob) -> Dumped:
         line, old_parts = _plan(job, last)
         kind = "delta" if old_parts else "base"
         before = commits.parse(last.root) if last is not None and old_parts else EMPTY_ROOT
-        part, count = _write(job, line, before, kind)
+        after = _history(job, last.head).entries if last is not None and old_parts else 0
+        part, count = _write(job, _Content(line, before, _history(job, job.head.cid), after), kind)
         head = job.head
         did = didkey.encode(job.signer.public)
         since = last.since if last is not None and old_parts else commit_chain.since(line)
@@ -199,10 +208,29 @@ def _read(job: _DumpJob, fn: Callable[[Tx], Any]) -> Any:
     return job.database.read(fn).result()
 
 
-def _write(job: _DumpJob, line: builtins.list[ChainStep], before: CID, kind: str) -> tuple[Part, int]:
+def _history(job: _DumpJob, snapshot: str) -> HistoryPosition:
+    position: HistoryPosition = _read(job, lambda tx: commits.history_of(tx, commits.parse(snapshot), ns=job.ns))
+    return position
+
+
+class _Content(NamedTuple):
+    """What a CAR is made of: commits after a tree, and the history after one of its entries."""
+
+    line: builtins.list[ChainStep]
+    before: CID
+    history: HistoryPosition
+    after: int
+
+    def stream(self, source: BlockSource, ns: str) -> Iterator[tuple[CID, bytes]]:
+        """Yield the blocks; the same one may come twice."""
+        yield from commit_chain.stream(source, self.line, self.before)
+        yield from commit_chain.versions(source, ns, self.history, self.after)
+
+
+def _write(job: _DumpJob, content: _Content, kind: str) -> tuple[Part, int]:
     """One CAR, its blocks read a page at a time; nothing is left behind if that fails."""
     head = commits.parse(job.head.cid)
-    pages = commit_chain.paged(job.database, lambda source: commit_chain.stream(source, line, before), _PAGE)
+    pages = commit_chain.paged(job.database, lambda source: content.stream(source, job.ns), _PAGE)
     writer = image_files.Writer(job.folder / f"{job.head.rev}.{kind}.car", head)
     count = 0
     try:

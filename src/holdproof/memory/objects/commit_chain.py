@@ -4,8 +4,10 @@ Rules:
 - The stream is that of the commits from the oldest on: each commit, its note, then what its tree has that the one
   before had not (a node before what is below it, a record where its key is), then what records lead to, as far as it
   is here. The same line gives the same stream, wherever it begins to be written.
+- After it come the entries of the history that the newest note names, and the records of versions that no tree has.
 - A line that arrives is believed only as a whole: every block is what its CID names, every commit is signed, the chain
-  leads to its first commit or to one that is here, and every tree is complete.
+  leads to its first commit or to one that is here, and every tree is complete; so is the history that the newest note
+  names, with a record for every version that was not pruned.
 - Nothing of a line that is not whole is written anywhere.
 """
 
@@ -25,8 +27,9 @@ from holdproof.crypto.commit import Commit
 from holdproof.crypto.mst import EMPTY_BLOCK, EMPTY_ROOT, Get, Nodes
 from holdproof.db import Database, Tx, sql
 from holdproof.errors import FormatError, HoldproofError, ProofError
-from holdproof.memory.objects import commits, object_checks, records
+from holdproof.memory.objects import commits, object_checks, object_history, records
 from holdproof.memory.objects.commits import CommitNote
+from holdproof.memory.objects.object_history import HistoryPosition, StoredEntry
 
 T = TypeVar("T")
 
@@ -79,7 +82,7 @@ def stream(get: Get, line: list[ChainStep], before: CID = EMPTY_ROOT) -> Iterato
         # Only what this tree has and the one before had not: the rest is already in the stream.
         fresh = mst_diff.fresh(Nodes(nodes, memory=256), before, step.commit.data)
         while part := [*islice(fresh, _AHEAD)]:
-            # BlockMap are read ahead in batches: one query for hundreds instead of one for each.
+            # Blocks are read ahead in batches: one query for hundreds instead of one for each.
             if isinstance(get, BlockSource):
                 get.expect(cid for cid, is_node in part if not is_node)
             for cid, is_node in part:
@@ -91,6 +94,40 @@ def stream(get: Get, line: list[ChainStep], before: CID = EMPTY_ROOT) -> Iterato
                     yield from _beyond(get, data)
             nodes.seen.clear()
         before = step.commit.data
+
+
+def versions(source: "BlockSource", ns: str, newest: HistoryPosition, after: int = 0) -> Iterator[tuple[CID, bytes]]:
+    """Yield the entries of a history after one of them, and the record of every version they name."""
+    for entries in object_history.iterate(lambda: source.tx, ns, after, newest.entries, _AHEAD):
+        named = _records(entries)
+        for each in entries:
+            yield each.cid, each.data
+        for start in range(0, len(named), _AHEAD):
+            part = named[start : start + _AHEAD]
+            source.expect(part)
+            for cid in part:
+                data = source(cid)
+                if data is None:
+                    object_history.check_pruned(source.tx, ns, str(cid))
+                    continue
+                cids.verify(cid, data)
+                yield cid, data
+                if LINK in data:
+                    yield from _beyond(source, data)
+
+
+def _records(entries: Iterable[StoredEntry]) -> list[CID]:
+    return [cids.parse_text(write.cid) for each in entries for write in each.entry.writes if write.cid]
+
+
+def version_records(get: Get, history: list[StoredEntry]) -> Iterator[tuple[CID, bytes]]:
+    """Yield the records of a verified history, with what they lead to; those that were pruned are not there."""
+    for cid in _records(history):
+        data = get(cid)
+        if data is not None:
+            yield cid, data
+            if LINK in data:
+                yield from _beyond(get, data)
 
 
 class _Spying:
@@ -130,11 +167,12 @@ def _beyond(get: Get, data: bytes) -> Iterator[tuple[CID, bytes]]:
 
 
 class CommitChain(NamedTuple):
-    """A line that was verified: its commits, the oldest first, their notes, and all of its blocks."""
+    """A line that was verified: its commits, the oldest first, their notes, all of its blocks, and its history."""
 
     steps: list[ChainStep]
     notes: dict[CID, CommitNote]
     blocks: Mapping[CID, bytes]
+    history: list[StoredEntry]
 
     @property
     def head(self) -> ChainStep:
@@ -149,12 +187,13 @@ def verify(
     *,
     shallow: bool = False,
     since: CID | None = None,
+    notes: Mapping[CID, CommitNote] | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> CommitChain:
     """Return a line from blocks that are known to be what their CIDs name; `here` is what the store has already.
 
     A `shallow` one may begin anywhere: it is the export of a single state. `since` is the commit before its first
-    one, which was pruned where the line comes from.
+    one, which was pruned where the line comes from. `notes` are those whose place among the blocks says nothing.
     """
     steps: list[ChainStep] = []
     cid: CID | None = head
@@ -170,15 +209,27 @@ def verify(
         cid = commit.prev
     if not steps:
         raise FormatError("the head is no commit of this line", cid=str(head))
-    notes = _notes(contents, {step.cid.raw for step in steps})
-    steps = [step._replace(note=notes[step.cid][0]) if step.cid in notes else step for step in reversed(steps)]
+    adjacent = _notes(contents, {step.cid.raw for step in steps})
+    steps = [step._replace(note=adjacent[step.cid][0]) if step.cid in adjacent else step for step in reversed(steps)]
     # Revs order snapshots everywhere; a chain that goes back in time would break every listing.
     if any(one.commit.rev >= two.commit.rev for one, two in pairwise(steps)):
         raise FormatError("the commits of the line are not in the order of their revs", head=str(head))
     parent_block = None if cid is None else here(cid)
     before = EMPTY_ROOT if parent_block is None else formats.parse(parent_block).data
     _walk(contents, here, steps, before, progress)
-    return CommitChain(steps, {at: note for at, (_, note) in notes.items()}, contents)
+    all_notes = {**{at: note for at, (_, note) in adjacent.items()}, **(notes or {})}
+    return CommitChain(steps, all_notes, contents, _history(contents, steps[-1], all_notes.get(head)))
+
+
+def _history(contents: BlockMap, newest: ChainStep, note: CommitNote | None) -> list[StoredEntry]:
+    """Return the history that the note on the newest commit names, whole; none where there is no note."""
+    if note is None or not (note.entries or note.signature):
+        return []
+    commits.verify_note(newest.cid, note, didkey.parse(newest.commit.did))
+    chain = object_history.walk_back(contents.get, note.position)
+    written = object_history.remaining(chain).values()
+    _check_values(contents, lambda _: None, [cids.parse_text(write.cid).raw for write in written if write.cid])
+    return chain
 
 
 def _walk(

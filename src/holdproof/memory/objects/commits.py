@@ -6,6 +6,8 @@ Rules:
 - The commit, its note (who, what, why) and its row with the leaf are written in one transaction, and the head moves
   there from the commit it names as `prev`.
 - The note is a block of its own that names the commit: the same objects have the same root, whoever took the snapshot.
+- The note also names the newest entry of the history (object_history.py), and is signed with the same key: a commit
+  vouches for the objects as they are, its note for every version before.
 - `rev` never goes back, whatever the clock does.
 - Nothing is removed or replaced: a commit that was, is.
 """
@@ -15,16 +17,24 @@ from typing import Any, Final, NamedTuple
 from holdproof.content import blocks
 from holdproof.crypto import cid as cids
 from holdproof.crypto import commit as formats
-from holdproof.crypto import dagcbor, didkey, tid
+from holdproof.crypto import dagcbor, didkey, signatures, tid
 from holdproof.crypto.cid import CID
 from holdproof.crypto.commit import Commit
-from holdproof.crypto.keys import Signer
+from holdproof.crypto.keys import PublicKey, Signer
 from holdproof.crypto.mst import EMPTY_BLOCK, EMPTY_ROOT
 from holdproof.db import Row, Tx, sql
-from holdproof.errors import FormatError, InvalidInputError, NotFoundError, StaleVersionError, UnknownKeyError
+from holdproof.errors import (
+    FormatError,
+    InvalidInputError,
+    NotFoundError,
+    ProofError,
+    StaleVersionError,
+    UnknownKeyError,
+)
 from holdproof.evidence import keys, leaves, logged_tables
 from holdproof.evidence.leaves import Projection
 from holdproof.memory.objects import refs, tree_transaction
+from holdproof.memory.objects.object_history import BEGINNING, HistoryPosition
 from holdproof.memory.objects.tree_transaction import MAIN
 from holdproof.model.memory import Snapshot
 from holdproof.model.times import to_micros
@@ -56,6 +66,14 @@ class CommitNote(NamedTuple):
     message: str = ""
     reason: str = ""
     merged: CID | None = None
+    entries: int = 0
+    history: str | None = None
+    signature: bytes = b""
+
+    @property
+    def position(self) -> HistoryPosition:
+        """Where the history stood; before its first entry where the note names none."""
+        return HistoryPosition(self.entries, self.history)
 
 
 def encode_note(commit: CID, note: CommitNote) -> tuple[CID, bytes]:
@@ -64,11 +82,24 @@ def encode_note(commit: CID, note: CommitNote) -> tuple[CID, bytes]:
     return cids.of(data), data
 
 
+def _signed_bytes(commit: CID, note: CommitNote) -> bytes:
+    return encode_note(commit, note._replace(signature=b""))[1]
+
+
+def verify_note(commit: CID, note: CommitNote, key: PublicKey) -> None:
+    """Return if the key that signed a commit signed its note too, else raise ProofError."""
+    try:
+        der = signatures.from_raw(note.signature)
+    except FormatError as error:
+        raise ProofError("the note on a snapshot is not signed", cid=str(commit)) from error
+    key.verify(_signed_bytes(commit, note), der)
+
+
 def decode_note(data: bytes) -> tuple[CID, CommitNote]:
     """Return the commit a note is on, and the note, from untrusted bytes."""
     fields = dagcbor.decode(data)
-    if not isinstance(fields, dict) or fields.keys() != {"v", "snapshot", "author", "message", "reason", "merged"}:
-        raise FormatError("note: not exactly the six fields of version 1")
+    if not isinstance(fields, dict) or fields.keys() != {"v", "snapshot", *CommitNote._fields}:
+        raise FormatError("note: not exactly the nine fields of version 1")
     commit = fields["snapshot"]
     merged = fields["merged"]
     author, message, reason = (fields[name] for name in ("author", "message", "reason"))
@@ -76,7 +107,10 @@ def decode_note(data: bytes) -> tuple[CID, CommitNote]:
         raise FormatError("note: of no commit, or of an unknown version")
     if not isinstance(author, str) or not isinstance(message, str) or not isinstance(reason, str):
         raise FormatError("note: author, message or reason is no text")
-    return commit, CommitNote(author, message, reason, merged)
+    entries, history, signature = (fields[name] for name in ("entries", "history", "signature"))
+    if type(entries) is not int or not isinstance(history, str | None) or not isinstance(signature, bytes):
+        raise FormatError("note: the history or the signature is of the wrong kind")
+    return commit, CommitNote(author, message, reason, merged, entries, history, signature)
 
 
 # --- writing -----------------------------------------------------------------------------------------------------
@@ -96,12 +130,12 @@ def create(tx: Tx, signer: Signer, note: CommitNote, *, expected: str | None = N
     if not keys.is_registered(tx, signer.keyid, "memory"):
         raise UnknownKeyError("this memory key is not in the keyring", keyid=signer.keyid)
     # Both refs are held, always in this order: a writer of objects and a snapshot never wait for each other in a ring.
-    refs.hold(tx, tree_transaction.ref_name(ns))
+    tree = refs.hold(tx, tree_transaction.ref_name(ns))
     head = refs.hold(tx, ref_name(ns))
     if expected is not None and (head is None or parse(expected) != head.cid):
         raise StaleVersionError("another snapshot is the newest by now", head=None if head is None else str(head.cid))
     last = None if head is None else formats.parse(blocks.get(tx, head.cid))
-    root = tree_transaction.root(tx, ns)
+    root = EMPTY_ROOT if tree is None else tree.cid
     # Never before the last one, whatever the clock says: revs are the order of snapshots.
     rev = tid.after(None if last is None else last.rev, to_micros(tx.now))
     commit = formats.sign(Commit(didkey.encode(signer.public), root, rev, head and head.cid), signer)
@@ -109,8 +143,12 @@ def create(tx: Tx, signer: Signer, note: CommitNote, *, expected: str | None = N
     # The empty tree has no block of its own until a snapshot signs it.
     written = {EMPTY_ROOT: EMPTY_BLOCK} if root == EMPTY_ROOT else {}
     blocks.put(tx, {**written, cids.of(block): block})
-    refs.move(tx, ref_name(ns), head, cids.of(block), ns=ns)
-    return record(tx, cids.of(block), commit, note, at=tx.now, ns=ns)
+    cid = cids.of(block)
+    refs.move(tx, ref_name(ns), head, cid, ns=ns)
+    position = BEGINNING if tree is None else tree.position
+    note = note._replace(entries=position.entries, history=position.cid)
+    raw = signatures.to_raw(signer.sign(_signed_bytes(cid, note)))
+    return record(tx, cid, commit, note._replace(signature=signatures.lower_s(raw)), at=tx.now, ns=ns)
 
 
 def record(tx: Tx, cid: CID, commit: Commit, note: CommitNote, *, at: str, ns: str, kind: str = "snapshot") -> Snapshot:
@@ -161,6 +199,15 @@ def get(tx: Tx, snapshot: str = NEWEST, *, ns: str = MAIN) -> Snapshot:
     if row is None:
         raise NotFoundError(f"there is no snapshot {snapshot}", snapshot=snapshot, ns=ns)
     return to_snapshot(tx, row)
+
+
+def history_of(tx: Tx, cid: CID, *, ns: str) -> HistoryPosition:
+    """Return where the history stood when a snapshot was taken."""
+    row = tx.one(_BY_CID, ns=ns, cid=str(cid))
+    if row is None:
+        raise NotFoundError(f"there is no snapshot {cid}", snapshot=str(cid), ns=ns)
+    _, _, noted, _ = row
+    return decode_note(blocks.get(tx, parse(noted)))[1].position
 
 
 def is_known(tx: Tx, cid: CID, *, ns: str) -> bool:

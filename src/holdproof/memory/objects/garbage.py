@@ -42,7 +42,7 @@ _NODE: Final = b"\xa2\x61e"
 _VOLATILE: Final = b"\xa3\x61v\x01\x62id"
 """How volatile fields begin: a map of three, `v` 1, then `id`."""
 _RECORD: Final = b"\xa8\x61v\x01\x62id"
-_NOTE: Final = b"\xa6\x61v\x01\x66author"
+_NOTE: Final = b"\xa9\x61v\x01\x66author"
 _SKEW_S: Final = 3_600.0
 """How far the clocks of those who write to one store may be apart."""
 

@@ -7,6 +7,7 @@ records, which may lead anywhere, are needed by nobody.
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from itertools import islice
 from typing import Any, Final, NamedTuple
 
@@ -19,7 +20,8 @@ from holdproof.crypto.mst import EMPTY_BLOCK, EMPTY_ROOT, Nodes
 from holdproof.db import Tx, sql
 from holdproof.errors import FormatError, HoldproofError, InvalidInputError, NotFoundError
 from holdproof.evidence import keys
-from holdproof.memory.objects import commits, records, refs, tree_transaction
+from holdproof.memory.objects import commits, object_history, records, refs, tree_transaction
+from holdproof.memory.objects.object_history import CheckPosition
 from holdproof.memory.objects.records import META, OBJECT
 from holdproof.memory.objects.tree_transaction import TreeReader
 from holdproof.memory.search import search_index
@@ -188,6 +190,9 @@ def _wrong(tx: Tx, row: _SnapshotRow, ring: dict[str, Key]) -> str:
     commit = commits.read(tx, commits.parse(row.cid))
     public = didkey.parse(commit.did)
     formats.verify(commit, public)
+    _, note = commits.decode_note(blocks.get(tx, commits.parse(row.note)))
+    if note.entries or note.signature:  # a commit that another program made has no history
+        commits.verify_note(commits.parse(row.cid), note, public)
     key = ring.get(public.keyid)
     if key is None:
         # A snapshot of another store is signed with that store's key; its leaf says that it was imported.
@@ -197,6 +202,16 @@ def _wrong(tx: Tx, row: _SnapshotRow, ring: dict[str, Key]) -> str:
 
 
 # --- refs and indexes --------------------------------------------------------------------------------------------
+
+
+# The checks go through the namespaces that have a tree: rows of any other would be looked at by none of them.
+_NAMESPACES: Final = {
+    "object_history": sql("SELECT DISTINCT ns FROM object_history"),
+    "object_versions": sql("SELECT DISTINCT ns FROM object_versions"),
+    "object_index": sql("SELECT DISTINCT ns FROM object_index"),
+    "object_text": sql("SELECT DISTINCT ns FROM object_text"),
+    "object_vectors": sql("SELECT DISTINCT ns FROM object_vectors"),
+}
 
 
 def names(tx: Tx) -> tuple[list[str], list[ObjectFlaw]]:
@@ -212,6 +227,9 @@ def names(tx: Tx) -> tuple[list[str], list[ObjectFlaw]]:
                 commits.get(tx, str(ref.cid), ns=ref.ns)
         except (HoldproofError, NotFoundError) as error:
             flaws.append(ObjectFlaw("refs", ref.name, f"the ref leads nowhere: {error}"))
+    for table, query in _NAMESPACES.items():
+        strays = {ns for (ns,) in tx.all(query)} - {*namespaces}
+        flaws += [ObjectFlaw(table, ns, "there are rows of a namespace that has no tree") for ns in sorted(strays)]
     return namespaces, flaws
 
 
@@ -348,3 +366,27 @@ def index(tx: Tx, ns: str, after: str | None) -> CheckedPage:
         if str(_at(view, OBJECT, key)) != cid
     ]
     return CheckedPage(len(rows), flaws, rows[-1][0] if len(rows) == _PAGE else None)
+
+
+# --- history -----------------------------------------------------------------------------------------------------
+
+
+def history(tx: Tx, ns: str, after: CheckPosition | None) -> CheckedPage:
+    """One page of a namespace's history: each entry follows the one before, and the versions are those it names.
+
+    With the last page, the ref of the tree must name the newest entry, and there must be no further versions.
+    """
+    position = after or CheckPosition()
+    rows = object_history.page(tx, ns, position.number, _PAGE)
+    flaws = []
+    for row in rows:
+        position, wrong = object_history.check_entry(position, row, partial(object_history.find_rows, tx, ns))
+        flaws += [ObjectFlaw(each.table, f"{ns} {each.row}", each.what) for each in wrong]
+    if len(rows) == _PAGE:
+        return CheckedPage(len(rows), flaws, position)
+    ref = refs.get(tx, tree_transaction.ref_name(ns))
+    if ref is None or ref.position != (position.number, position.cid):
+        flaws.append(ObjectFlaw("object_history", ns, "the history does not end with the entry that the log covers"))
+    if object_history.counts(tx, ns) != (position.writes, position.pruned):
+        flaws.append(ObjectFlaw("object_versions", ns, "there are other versions than the history names"))
+    return CheckedPage(len(rows), flaws, None)

@@ -4,8 +4,8 @@ Rules:
 - What goes is past every limit that is given: older than `before`, beyond the newest `keep` (of versions: of each
   object), and, with `keep_daily`, not the last snapshot of one of the days that keep theirs.
 - The newest snapshot stays, and so does the newest version of every object, whatever the limits.
-- A snapshot goes with its row; its leaf stays. A version's row stays and says that it was pruned: history has no gaps
-  and no lies. A snapshot that has such a version still shows it.
+- A snapshot goes with its row; its leaf stays. A version's row stays and says that it was pruned, and so does an entry
+  of the history: history has no gaps and no lies. A snapshot that has such a version still shows it.
 - Blocks stay until `retention gc` finds that nothing leads to them any more.
 - Nothing here is logged: who removes records names their handles (evidence/prunings.py) in the same transaction.
 """
@@ -14,7 +14,8 @@ from typing import Any, Final
 
 from holdproof.db import Tx, sql
 from holdproof.errors import InvalidInputError
-from holdproof.memory.objects import commits
+from holdproof.memory.objects import commits, object_history, refs, tree_transaction
+from holdproof.memory.objects.object_history import PrunedVersion
 from holdproof.memory.objects.tree_transaction import MAIN
 from holdproof.model.retention import Batch, Cut
 from holdproof.model.times import later
@@ -91,18 +92,24 @@ _OLD = (
 _OLD_COUNT = sql(f"SELECT count(*) {_OLD}")
 _PRUNE = sql(
     f"UPDATE object_versions SET pruned_at = :now WHERE (ns, key, n) IN (SELECT v.ns, v.key, v.n {_OLD} LIMIT :limit)"  # noqa: S608
-    " RETURNING n"
+    " RETURNING key, n"
 )
 
 
 def _versions(tx: Tx, cut: Cut, *, remove: bool, ns: str) -> Batch:
-    """Their rows follow from records and have no leaves: the pruning counts them."""
+    """Their rows follow from the history, which gets an entry that names them; the pruning counts them."""
     bounds = {"before": cut.before, "keep": cut.newest, "ns": ns}
     if not remove:
         count = _counted(tx.all(_OLD_COUNT, **bounds))
         return Batch(count, {}, None, {"object_versions": count})
-    # The rows stay and say when they were pruned: history has no gaps.
-    count = len(tx.all(_PRUNE, now=tx.now, limit=_ROWS, **bounds))
+    # Held before the rows are touched, so that nobody appends to the history in between.
+    name = tree_transaction.ref_name(ns)
+    ref = refs.hold(tx, name)
+    pruned = [PrunedVersion(*row) for row in tx.all(_PRUNE, now=tx.now, limit=_ROWS, **bounds)]
+    count = len(pruned)
+    if ref is not None and pruned:
+        position = object_history.append(tx, ns, ref.position, tx.now, pruned=pruned)
+        refs.move(tx, name, ref, ref.cid, ns=ns, history=position)
     return Batch(count, {}, "" if count == _ROWS else None, {"object_versions": count})
 
 

@@ -5,11 +5,14 @@ Rules:
   that are in no snapshot is an OlderStateError, unless forced.
 - By force the objects become those of the state that came, as a new snapshot after the head that is here; what was in
   no snapshot is kept in one first. Nothing is lost either way.
+- Every version of every object comes along (object_history.py), those that were in no snapshot too. A line without a
+  history, such as the bare commit of another program, is followed state by state instead.
 - Only what the line needs enters the store, whatever else came with it.
 - A snapshot signed by a key that is not of this store has a leaf that says it was imported.
 """
 
 from collections.abc import Iterator
+from itertools import chain
 from typing import Final
 
 from holdproof.content import blocks
@@ -53,13 +56,14 @@ def import_chain(
         line = _after(line, head)  # what came before is here, or was pruned here
     count = _put(tx, line)
     if forward:
-        added = _follow(tx, line, ns)
+        added = _continue(tx, line, ns)
         refs.move(tx, commits.ref_name(ns), ref, newest.cid, ns=ns)
         return SnapshotsImported("forward", str(newest.cid), newest.commit.rev, added, count)
     if unsaved(tx, ns):
         commits.create(tx, signer, note._replace(message=f"before {newest.commit.rev} was imported"), ns=ns)
     added = sum(_record(tx, line, step, ns) for step in line.steps)
     edit = TreeTransaction(tx, ns)
+    edit.adopt(line.history)
     edit.replace_with(newest.commit.data)
     edit.finish()
     snapshot = commits.create(tx, signer, note._replace(merged=newest.cid), ns=ns)
@@ -83,12 +87,13 @@ def _after(line: CommitChain, head: CID | None) -> CommitChain:
 
 
 def _put(tx: Tx, line: CommitChain) -> int:
-    """Write the blocks that the line needs, in batches; how many."""
+    """Write the blocks that the line and its history need, in batches; how many."""
     here = blocks.getter(tx)
     first = line.steps[0].commit.prev
     before = EMPTY_ROOT if first is None or here(first) is None else commits.read(tx, first).data
     count = 0
-    for batch in _batches(commit_chain.stream(lambda cid: line.blocks.get(cid) or here(cid), line.steps, before)):
+    stream = commit_chain.stream(lambda cid: line.blocks.get(cid) or here(cid), line.steps, before)
+    for batch in _batches(chain(stream, commit_chain.version_records(line.blocks.get, line.history))):
         blocks.put(tx, batch)
         count += len(batch)
     return count
@@ -103,6 +108,17 @@ def _batches(stream: Iterator[tuple[CID, bytes]]) -> Iterator[dict[CID, bytes]]:
             batch = {}
     if batch:
         yield batch
+
+
+def _continue(tx: Tx, line: CommitChain, ns: str) -> int:
+    """Let the tree be that of the newest commit, with all that came before it; how many snapshots were new."""
+    if not line.history:
+        return _follow(tx, line, ns)
+    edit = TreeTransaction(tx, ns)
+    edit.adopt(line.history)
+    edit.replace_with(line.head.commit.data)
+    edit.finish()
+    return sum(_record(tx, line, step, ns) for step in line.steps)
 
 
 def _follow(tx: Tx, line: CommitChain, ns: str) -> int:

@@ -1,25 +1,28 @@
 """The tree that objects live in, and the one way to change it.
 
 Rules:
-- Every change goes through `Edit.finish`: new blocks, the tree's new root, the ref with its leaf, the history,
+- Every change goes through `finish`: new blocks, the tree's new root, the ref with its leaf, the history,
   the index, the words and the vectors of what changed are written in one transaction, or nothing is.
 - The tree of a namespace holds `object/<key>` and `meta/<key>`; the same objects give the same root, however they came.
-- History, index and words follow from the records; reading an object goes through the tree, never through them.
+- Index and words follow from the records, the history is a chain of its own (object_history.py); reading an object
+  goes through the tree, never through them.
 """
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any, Final, NamedTuple
 
 from holdproof.content import blocks, encryption
+from holdproof.crypto import cid as cids
 from holdproof.crypto import mst, mst_diff, mst_edit
 from holdproof.crypto.cid import CID
-from holdproof.crypto.mst import EMPTY_BLOCK, EMPTY_ROOT, Get, Nodes
+from holdproof.crypto.mst import EMPTY_BLOCK, EMPTY_ROOT, Get, Nodes, Tree
 from holdproof.db import Tx, sql
 from holdproof.errors import FormatError
-from holdproof.memory.objects import object_encryption, records, refs
+from holdproof.memory.objects import object_encryption, object_history, records, refs
 from holdproof.memory.objects.object_encryption import Open
+from holdproof.memory.objects.object_history import BEGINNING, StoredEntry, VersionWrite
 from holdproof.memory.objects.records import META, OBJECT, ObjectRecord, Sealed
 from holdproof.memory.objects.refs import Ref
 from holdproof.memory.search import search_index, vectors
@@ -111,6 +114,8 @@ class TreeTransaction(TreeReader):
         self.known: dict[CID, ObjectRecord] = {}
         self._newest: dict[str, LatestVersion] = {}
         self.metas: dict[CID, Mapping[str, Any]] = {}
+        self.history = BEGINNING if self.ref is None else self.ref.position
+        self._adopted: dict[str, str | None] = {}
 
     def now(self, key: str) -> CID | None:
         """Return what a key stands for, with what this edit has changed so far."""
@@ -161,13 +166,14 @@ class TreeTransaction(TreeReader):
     def finish(self) -> CID:
         """Write everything; the new root. Without a change nothing is written."""
         changed = {key: cid for key, cid in self.changes.items() if self.find(key) != cid}
-        if not changed:
+        position = BEGINNING if self.ref is None else self.ref.position
+        if not changed and self.history == position:
             return self.root
-        # BlockMap before the ref: on no database is there a moment at which the ref names a block that is not there.
-        edit = mst_edit.apply(self.get, self.root, changed)
+        # Blocks before the ref: on no database is there a moment at which the ref names a block that is not there.
+        edit = mst_edit.apply(self.get, self.root, changed) if changed else Tree(self.root, {})
         blocks.put(self.tx, {**self.blocks, **edit.blocks})
-        refs.move(self.tx, ref_name(self.ns), self.ref, edit.root, ns=self.ns)
         self._write_history({key[len(OBJECT) :]: cid for key, cid in changed.items() if key.startswith(OBJECT)})
+        self.ref = refs.move(self.tx, ref_name(self.ns), self.ref, edit.root, ns=self.ns, history=self.history)
         self._write_vectors({key[len(META) :]: cid for key, cid in changed.items() if key.startswith(META)})
         self.root = edit.root
         self.changes = {}
@@ -178,27 +184,57 @@ class TreeTransaction(TreeReader):
         rows: list[dict[str, Any]] = []
         deleted: list[dict[str, Any]] = []
         texts: list[Text] = []
+        writes: list[VersionWrite] = []
         for key, cid in changed.items():
-            n, last = self._newest[key]
-            row: dict[str, Any] = {"ns": self.ns, "key": key, "n": n + 1, "at": self.tx.now}
-            if cid is None:  # keeps the number of the version that went, so that versions go on from there
-                deleted.append({**row, "cid": None, "version": last})
-                self._newest[key] = LatestVersion(n + 1, last)
+            row: dict[str, Any] = {"ns": self.ns, "key": key}
+            if cid is None:
+                deleted.append(row)
+                # It keeps the number of the version that went, so that versions go on from there.
+                self._add_version(writes, key, None, self._newest[key].version)
                 continue
             record = self.known.get(cid) or self.record(cid, key)
             # Erasing a subject must find every record of theirs, also those that came with an import.
             if (handle := self.holder(record)) is not None:
                 encryption.mark(self.tx, handle, str(cid), "objects")
-            row |= {"cid": str(cid), "version": record.version, "type": record.type}
+            row |= {"cid": str(cid), "type": record.type}
             row["parent"] = None if record.parent is None else records.key_of(record.parent)
             rows.append(row)
             texts.append(Text(key, row["cid"], search_index.body(record, self.get)))
-            self._newest[key] = LatestVersion(n + 1, record.version)
-        self.tx.many(_VERSION, rows + deleted)
+            self._add_version(writes, key, row["cid"], record.version)
+        self.history = object_history.append(self.tx, self.ns, self.history, self.tx.now, writes=writes)
         self.tx.many(_INDEX, rows)
         self.tx.many(_UNINDEX, deleted)
         search_index.put(self.tx, self.ns, texts)
         search_index.remove(self.tx, self.ns, [row["key"] for row in deleted])
+
+    def _add_version(self, writes: list[VersionWrite], key: str, cid: str | None, version: int) -> None:
+        # An adopted history may end with this very version: then it is there already.
+        if key in self._adopted and self._adopted[key] == cid:
+            return
+        n = self._newest[key].n + 1
+        writes.append(VersionWrite(key, n, version, cid))
+        self._newest[key] = LatestVersion(n, version)
+
+    def adopt(self, chain: Sequence[StoredEntry]) -> None:
+        """Take over the history that came with an image or archive; the records it names are in the store."""
+        self.preload_versions(write.key for each in chain for write in each.entry.writes)
+        self.history, new_entries = object_history.adopt(
+            self.tx, self.ns, self.history, chain, lambda key: self._newest[key].n
+        )
+        self._adopted = {write.key: write.cid for each in new_entries for write in each.entry.writes}
+        current = {*self._adopted.values()}
+        for each in new_entries:
+            for write in each.entry.writes:
+                # Erasing a subject must find every version of theirs; `_write_history` marks those in the tree.
+                if write.cid is not None and write.cid not in current:
+                    self._mark(cids.parse_text(write.cid))
+        self._newest = {}
+
+    def _mark(self, cid: CID) -> None:
+        data = self.get(cid)
+        handle = None if data is None else self.holder(records.decode(data))
+        if handle is not None:
+            encryption.mark(self.tx, handle, str(cid), "objects")
 
     def _write_vectors(self, changed: Mapping[str, CID | None]) -> None:
         rows = []
@@ -233,7 +269,6 @@ _NEWEST = sql(
     " object_versions v WHERE v.ns = :ns AND v.key = k.value"
     " AND v.n = (SELECT max(m.n) FROM object_versions m WHERE m.ns = :ns AND m.key = k.value)",
 )
-_VERSION = sql("INSERT INTO object_versions (ns, key, n, cid, version, at) VALUES (:ns, :key, :n, :cid, :version, :at)")
 _INDEX = sql(
     "INSERT INTO object_index (ns, key, type, parent, cid) VALUES (:ns, :key, :type, :parent, :cid)"
     " ON CONFLICT (ns, key) DO UPDATE SET type = excluded.type, parent = excluded.parent, cid = excluded.cid"

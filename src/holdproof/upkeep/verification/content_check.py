@@ -10,10 +10,12 @@ Rules:
 from collections.abc import Callable
 from contextlib import closing
 from functools import partial
+from pathlib import Path
 from typing import Final
 
-from holdproof.db import Work, call
+from holdproof.db import MEMORY, Work, call
 from holdproof.db.sqlite import check_structure, foreign_pages, read_foreign_pages
+from holdproof.db.sqlite.search_check import check_search
 from holdproof.errors import HoldproofError
 from holdproof.memory.notes import notes
 from holdproof.memory.objects import object_checks
@@ -29,22 +31,33 @@ from holdproof.upkeep.verification.findings import RESTORE, Findings, HasDatabas
 _MISSING: Final = "words or vectors of some objects, which were never written: `holdproof objects reindex` does"
 
 
-def check_memory(context: HasDatabase, findings: Findings) -> Work[None]:
-    """Check every block, commit, thread, note and index of memory."""
+def check_memory(context: HasDatabase, findings: Findings, full: bool) -> Work[None]:
+    """Check every block, commit, thread, note and index of memory; with `full` also what the text search goes by."""
     yield from _pages(context, findings, "blocks", object_checks.content)
     yield from _pages(context, findings, "commits", object_checks.snapshots)
     yield from _pages(context, findings, "blocks of threads", thread_checks.blocks)
     yield from _pages(context, findings, "checkpoints of threads", thread_checks.checkpoints)
     yield from _pages(context, findings, "writes of threads", thread_checks.writes)
     yield from _pages(context, findings, "notes", notes.check_page)
+    yield from _check_search(context, findings, full)
     spaces, flaws = yield from read(context, object_checks.names)
     for flaw in flaws:
         findings.add(_finding(flaw))
     for ns in spaces:
+        yield from _pages(context, findings, "entries of histories", partial(object_checks.history, ns=ns))
         yield from _pages(context, findings, "objects", partial(object_checks.tree, ns=ns))
         yield from _pages(context, findings, "indexed objects", partial(object_checks.index, ns=ns))
         yield from _pages(context, findings, "volatile fields", partial(object_checks.vectors, ns=ns))
         yield from _pages(context, findings, "vectors of objects", partial(object_checks.vector_rows, ns=ns))
+
+
+def _check_search(context: HasDatabase, findings: Findings, full: bool) -> Work[None]:
+    """Compare the full-text index of SQLite with its table; on PostgreSQL it is an index, which the server checks."""
+    path = context.database.backend.facts().get("path")
+    if not full or context.database.dialect != "sqlite" or path == MEMORY:
+        return
+    for problem in (yield from call(check_search, Path(str(path)), "object_search")):
+        findings.add(Finding(Verdict.TAMPERED, problem, RESTORE, table="object_search"))
 
 
 def _pages(context: HasDatabase, findings: Findings, what: str, check: Callable[..., CheckedPage]) -> Work[None]:

@@ -10,6 +10,7 @@ from holdproof.model.progress import Progress
 from holdproof.model.verdicts import Verdict, worst
 from holdproof.model.verify import Finding, Report
 from holdproof.store.context import Context
+from holdproof.upkeep import kernel_tables
 
 T = TypeVar("T")
 
@@ -109,4 +110,5 @@ class Findings:
             dict(self.head),
             self.level,
             self.not_checked,
+            [*kernel_tables.NOT_COVERED],
         )

@@ -64,7 +64,7 @@ def run(context: Context, *, full: bool = False, lock: bool = False, progress: P
     """
     findings = Findings(progress)
     if not full:
-        findings.skip("the tree was not recomputed from its leaves (--full does)")
+        findings.skip("the tree was not recomputed from its leaves, nor the text search from its words (--full does)")
     yield from _run_checks(context, findings, _checks(context, findings, full, repair=lock))
     report = findings.report("full" if full else "fast")
     if lock and report.locks:
@@ -120,7 +120,7 @@ def _checks(
         ("flows", partial(_flows, context, findings)),
         ("skills", partial(_skills, context, findings)),
         ("erasures", partial(_erasures, context, findings)),
-        ("memory", partial(content_check.check_memory, context, findings)),
+        ("memory", partial(content_check.check_memory, context, findings, full)),
         ("DBOMs", partial(dbom_check.check, context, findings, repair=repair)),
         (_TRUST, partial(_trust, context, findings)),
         (_SERVICES, partial(content_check.check_services, context, findings)),
@@ -266,10 +266,13 @@ def _keys(context: Context, findings: Findings) -> Work[None]:
 
 
 def _erasures(context: Context, findings: Findings) -> Work[None]:
-    """Check that pending erasures name only files of the store: no leaf covers that list."""
-    for erasure in (yield from read(context, erasures.with_foreign_files)):
-        what = "the erasure is to remove files that are not the store's: its list of files was edited"
+    """Check that erasures still to be finished remove what they recorded, and that what was erased stays erased."""
+    for erasure in (yield from read(context, erasures.unproven)):
+        what = "the erasure's list of files to remove is not the one it recorded: nothing of it is removed"
         findings.add(Finding(Verdict.TAMPERED, what, EXPLAIN, table="erasures", row=erasure))
+    for handle in (yield from read(context, erasures.with_keys_again)):
+        what = "the subject was erased, and has a key or a name again"
+        findings.add(Finding(Verdict.TAMPERED, what, EXPLAIN, table="subjects", row=handle))
 
 
 def _skills(context: Context, findings: Findings) -> Work[None]:

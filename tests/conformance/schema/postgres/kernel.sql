@@ -504,6 +504,14 @@ CREATE TABLE notes (
   CONSTRAINT notes_pkey PRIMARY KEY (n)
 );
 
+CREATE TABLE object_history (
+  ns text NOT NULL,
+  entry bigint NOT NULL,
+  cid text NOT NULL,
+  data bytea NOT NULL,
+  CONSTRAINT object_history_pkey PRIMARY KEY (ns, entry)
+);
+
 CREATE TABLE object_index (
   ns text NOT NULL,
   key text NOT NULL,
@@ -570,6 +578,8 @@ CREATE TABLE refs (
   rev bigint NOT NULL,
   ns text NOT NULL,
   updated_at timestamp with time zone NOT NULL,
+  entries bigint NOT NULL DEFAULT 0,
+  history text,
   leaf_id text NOT NULL,
   leaf_ver bigint NOT NULL,
   leaf_salt bytea,
@@ -894,6 +904,7 @@ CREATE INDEX idx_notes_expires ON kernel.notes USING btree (expires_at) WHERE (e
 CREATE INDEX idx_notes_subject ON kernel.notes USING btree (subject) WHERE (subject IS NOT NULL);
 CREATE UNIQUE INDEX notes_ns_path_key_key ON kernel.notes USING btree (ns, path, key);
 CREATE UNIQUE INDEX notes_pkey ON kernel.notes USING btree (n);
+CREATE UNIQUE INDEX object_history_pkey ON kernel.object_history USING btree (ns, entry);
 CREATE INDEX idx_object_index_parent ON kernel.object_index USING btree (ns, parent, key);
 CREATE UNIQUE INDEX object_index_pkey ON kernel.object_index USING btree (ns, key);
 CREATE INDEX idx_object_text_body ON kernel.object_text USING gin (to_tsvector('simple'::regconfig, body));

@@ -506,6 +506,14 @@ CREATE INDEX idx_notes_expires ON notes (expires_at) WHERE expires_at IS NOT NUL
 
 CREATE INDEX idx_notes_subject ON notes (subject) WHERE subject IS NOT NULL;
 
+CREATE TABLE object_history (
+  ns TEXT NOT NULL,
+  entry INTEGER NOT NULL,
+  cid TEXT NOT NULL,
+  data BLOB NOT NULL,
+  PRIMARY KEY (ns, entry)
+);
+
 CREATE TABLE object_index (
   ns TEXT NOT NULL,
   key TEXT NOT NULL,
@@ -597,6 +605,8 @@ CREATE TABLE refs (
   rev INTEGER NOT NULL,
   ns TEXT NOT NULL,
   updated_at TEXT NOT NULL,
+  entries INTEGER NOT NULL DEFAULT 0,
+  history TEXT,
   leaf_id TEXT NOT NULL,
   leaf_ver INTEGER NOT NULL,
   leaf_salt BLOB

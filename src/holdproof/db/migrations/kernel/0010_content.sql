@@ -6,12 +6,15 @@ CREATE TABLE objects (
 );
 
 -- What moves: the tree that objects are put into (`work/<ns>`) and the newest snapshot (`head/<ns>`). Each move is a leaf.
+-- Of a tree, `entries` is the number of its history entries and `history` the CID of the newest.
 CREATE TABLE refs (
   name TEXT PRIMARY KEY,
   cid TEXT NOT NULL,
   rev @int NOT NULL,
   ns TEXT NOT NULL,
   updated_at @time NOT NULL,
+  entries @int NOT NULL DEFAULT 0,
+  history TEXT,
   leaf_id TEXT NOT NULL,
   leaf_ver @int NOT NULL,
   leaf_salt @blob
@@ -34,7 +37,17 @@ CREATE TABLE snapshots (
 );
 CREATE INDEX idx_snapshots_rev ON snapshots (ns, rev);
 
--- Every version of every object, by the order of writing; `cid` is null where it was deleted. The records prove themselves.
+-- The history of a namespace: a chain of entries, each naming the one before by its CID. `data` says which versions were
+-- written or pruned. The newest CID stands in the tree's ref, so the log covers the whole chain.
+CREATE TABLE object_history (
+  ns TEXT NOT NULL,
+  entry @int NOT NULL,
+  cid TEXT NOT NULL,
+  data @blob NOT NULL,
+  PRIMARY KEY (ns, entry)
+);
+
+-- Every version of every object, by the order of writing; `cid` is null where it was deleted. Follows from the history.
 CREATE TABLE object_versions (
   ns TEXT NOT NULL,
   key TEXT NOT NULL,
