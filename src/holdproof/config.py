@@ -18,7 +18,6 @@ import os
 import re
 import tempfile
 from collections.abc import Mapping
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
@@ -74,6 +73,9 @@ class _Under:
         return Path(getattr(paths, self.folder), self.name)
 
 
+_HIDE_ALL = "*\n"
+
+
 @dataclass(frozen=True)
 class Paths:
     """Every path that Holdproof uses on disk.
@@ -119,17 +121,20 @@ class Paths:
 
         A new folder is hidden from git: `git add -A` in a project that holds a store must not take its keys.
         """
-        hidden: list[Path] = []
         for folder in (self.data, self.config, self.state, self.cache, self.blobs, self.dboms, self.images):
             try:
                 # A folder that holds something already may be a project's own: everything in it would be ignored.
                 new = not folder.is_dir() or not any(folder.iterdir())
                 folders.make(folder)
-                if new and folder.parent not in hidden:
-                    hidden.append(folder)
-                    _write_once(folder / ".gitignore", "*\n")
+                # What lies in a hidden folder of ours is hidden already.
+                if new and not (folder != self.data and folder.is_relative_to(self.data) and _is_hidden(self.data)):
+                    folders.write_once(folder / ".gitignore", _HIDE_ALL)
             except OSError as error:
                 _raise_disk(error, folder)
+
+
+def _is_hidden(folder: Path) -> bool:
+    return (folder / ".gitignore").is_file() and (folder / ".gitignore").read_bytes() == _HIDE_ALL.encode()
 
 
 def _raise_disk(error: OSError, path: Path) -> NoReturn:
@@ -483,29 +488,13 @@ def init_project(folder: str | Path) -> list[Path]:
         with tempfile.TemporaryDirectory(prefix=".holdproof-", dir=target.parent) as aside:
             staged = Path(aside, "new")
             staged.mkdir(mode=0o700)
-            _write(staged / "config.yaml", _TEMPLATE)
-            _write(staged / "catalog.json", '{"version": "1.0", "entries": []}\n')
+            folders.write_new(staged / "config.yaml", _TEMPLATE)
+            folders.write_new(staged / "catalog.json", '{"version": "1.0", "entries": []}\n')
             # Settings are for everybody who works on the project; a store in this folder, with its keys, is not.
-            _write(staged / ".gitignore", "*\n!.gitignore\n!catalog.json\n!config.yaml\n")
+            folders.write_new(staged / ".gitignore", "*\n!.gitignore\n!catalog.json\n!config.yaml\n")
             staged.rename(target)
     except OSError as error:
         if error.errno in (errno.ENOTEMPTY, errno.EEXIST, errno.ENOTDIR):
             raise errors.AlreadyExistsError(f"{target}: exists already", path=str(target)) from error
         _raise_disk(error, target)
     return [target / "config.yaml", target / "catalog.json"]
-
-
-def _write(path: Path, text: str) -> None:
-    """Create a file that only the owner can read: it may come to contain a password."""
-    with open(path, "x", encoding="utf-8", opener=_open_private) as file:
-        file.write(text)
-
-
-def _write_once(path: Path, text: str) -> None:
-    """Create a file unless there is one; of two processes that open a new store at once the first writes it."""
-    with suppress(FileExistsError):
-        _write(path, text)
-
-
-def _open_private(name: str, flags: int) -> int:
-    return os.open(name, flags, 0o600)

@@ -38,3 +38,19 @@ def sync(folder: Path | str) -> None:
             raise
     finally:
         os.close(handle)
+
+
+def write_new(path: Path, text: str) -> None:
+    """Create a file that only the owner can read: it may come to contain a password."""
+    with open(path, "x", encoding="utf-8", opener=_open_private) as file:
+        file.write(text)
+
+
+def write_once(path: Path, text: str) -> None:
+    """Create a file unless there is one; of two processes that open a new store at once the first writes it."""
+    with suppress(FileExistsError):
+        write_new(path, text)
+
+
+def _open_private(name: str, flags: int) -> int:
+    return os.open(name, flags, 0o600)

@@ -473,7 +473,7 @@ def test_a_full_disk_leaves_no_half_project(tmp_path: Path, monkeypatch: pytest.
     def full(*_: object, **__: object) -> int:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(config, "open", full, raising=False)
+    monkeypatch.setattr(folders, "open", full, raising=False)
     with pytest.raises(HoldproofError) as caught:
         config.init_project(tmp_path)
     assert caught.value.code == "database.disk_full"
