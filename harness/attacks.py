@@ -17,6 +17,7 @@ from holdproof.evidence.evaluations import EVALUATIONS
 from holdproof.evidence.key_files import KeyFolder
 from holdproof.evidence.leaves import Projection
 from holdproof.evidence.restores import RESTORES
+from holdproof.model.verdicts import Verdict
 
 _SWAP = "UPDATE battles SET {0} = (SELECT b.{0} FROM battles b WHERE b.id = 5 - battles.id) WHERE id IN (2, 3)"
 _ADD = (
@@ -190,6 +191,8 @@ FILES: dict[str, Callable[[Path], object]] = {
     "replaced by a legacy one": lambda path: path.write_bytes(legacy(path)),
     "replaced by that of another": lambda path: shutil.copy(path.with_name("dbom_b4.json"), path),
 }
+FILE_VERDICTS: dict[str, Verdict] = {"deleted": Verdict.MISSING_HERE}
+"""What verification says of each; TAMPERED unless named here: a deleted file is written again from its row."""
 
 
 # --- row and leaf, and the tree with them ----------------------------------------------------------------------------

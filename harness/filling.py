@@ -22,7 +22,7 @@ def populate(store: sync.Holdproof, count: int = EVALUATIONS) -> None:
         submit(store, f"b{number}", number / 100)
     submit(store, "b1", 0.5)
     submit(store, "sealed", 0.6, subject="Ada")
-    store.run(trust.init_root(store.context))
+    store.run(trust.export_root(store.context))
     first = store.run(keys.use(store.context, "judge")).keyid
     store.run(keys.rotate(store.context, "judge"))
     store.run(keys.revoke(store.context, first))

@@ -86,7 +86,7 @@ class CommandLine:
         with self._lock:
             if self._running == 0:
                 patch = self._patches.enter_context(pytest.MonkeyPatch.context())
-                patch.setattr(CommandContext, "open", lambda _: contextlib.nullcontext(self._store))
+                patch.setattr(CommandContext, "open", lambda _, *, create: contextlib.nullcontext(self._store))
                 self._patches.enter_context(contextlib.redirect_stdout(self._output))
             self._running += 1
         try:

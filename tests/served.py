@@ -5,6 +5,7 @@ import socket
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from types import SimpleNamespace
 from typing import Any
 
 import uvicorn
@@ -19,6 +20,7 @@ from holdproof.errors import HoldproofError
 from holdproof.server import api, remote_contexts
 from holdproof.server.exchange import Exchanges
 from holdproof.server.permissions import Caller
+from holdproof.server.settings import ServerSettings
 from holdproof.store.opening import Store
 
 
@@ -56,6 +58,7 @@ class Stage:
 
     def _made(self) -> FastAPI:
         app, exchanges = FastAPI(), Exchanges()
+        app.state.holdproof = SimpleNamespace(settings=ServerSettings())
 
         async def who(request: Request) -> str:
             request.state.caller = Caller("operator", "test")

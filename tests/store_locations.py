@@ -5,10 +5,22 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from holdproof import sync
+from holdproof import errors, sync
+from holdproof.crypto.keys import PrivateKey
 from holdproof.evidence import evaluations
+from holdproof.evidence.key_files import KeyFolder
 from holdproof.model.backup import Backup, Restored
 from holdproof.model.evaluations import Evaluation
+from holdproof.model.keys import Role
+
+
+class RootlessKeys(KeyFolder):
+    """A key folder that makes no root key."""
+
+    def ensure(self, role: Role) -> PrivateKey:
+        if role == "root":
+            raise errors.NotFoundError("there is no root key", role=role)
+        return super().ensure(role)
 
 
 @dataclass(frozen=True)
@@ -20,6 +32,15 @@ class StoreLocation:
 
     def open(self, **options: Any) -> sync.Holdproof:
         return sync.open(self.home, self.url, **options)
+
+    def open_without_root(self) -> sync.Holdproof:
+        """Open it with keys that have no root key, as a KMS may."""
+        return self.open(keys=RootlessKeys(self.home / "config" / "keys"))
+
+    @property
+    def recovery(self) -> Path:
+        """The recovery of its root key, as a new store leaves it."""
+        return self.home / "config" / "keys" / "root-recovery.txt"
 
     def restore(self, src: Path, **options: Any) -> Restored:
         return sync.restore(src, self.home, self.url, **options)

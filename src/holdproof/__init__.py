@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:  # type checkers and editors see every name; at run time `__getattr__` below supplies them
     from holdproof import errors, sync
-    from holdproof.client import Holdproof, open
+    from holdproof.client import Holdproof, OpenFlow, open
     from holdproof.db import Call, Migration, Read, Refused, Tx, Wait, Work, Write, ask
     from holdproof.db.sql import Query, sql
     from holdproof.errors import HoldproofError
@@ -21,6 +21,7 @@ __all__ = [
     "Holdproof",
     "HoldproofError",
     "Migration",
+    "OpenFlow",
     "Query",
     "Read",
     "Refused",
@@ -40,6 +41,7 @@ __all__ = [
 # Where each public name comes from: (module, attribute). A submodule has no attribute.
 _SOURCES: dict[str, tuple[str, str | None]] = {
     "Holdproof": ("holdproof.client", "Holdproof"),
+    "OpenFlow": ("holdproof.client", "OpenFlow"),
     "open": ("holdproof.client", "open"),
     "HoldproofError": ("holdproof.errors", "HoldproofError"),
     "connect": ("holdproof.remote", "connect"),

@@ -2,24 +2,25 @@
 
 import asyncio
 from collections.abc import Callable, Coroutine
-from functools import wraps
+from functools import partial, wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeAlias, TypeVar, Unpack
 
-from holdproof.api import Resources
+from holdproof.api import Resources, flow_block
 from holdproof.api.awaitable import AwaitableStore
 from holdproof.executors import AsyncClosing, AsyncExecutor
 from holdproof.model.status import Check, Status
 from holdproof.storage.executors import AsyncStorageExecutor
 from holdproof.storage.open_stores import OpenStores
 from holdproof.store import maintenance
-from holdproof.store.opening import Store, open_store
+from holdproof.store.opening import OpenOptions, Store, open_store, refuse_unknown
 
 if TYPE_CHECKING:
     from holdproof.remote import Remote
 
 __all__ = [
     "Holdproof",
+    "OpenFlow",
     "check",
     "connect",
     "copy",
@@ -37,6 +38,9 @@ __all__ = [
 P = ParamSpec("P")
 T = TypeVar("T")
 
+OpenFlow: TypeAlias = flow_block.OpenFlow[AsyncExecutor]
+"""The type of an open flow: what `flows.run` hands out, and the first parameter of a function of `store.flow`."""
+
 
 class Holdproof(AsyncExecutor, AsyncClosing, Resources[AsyncExecutor]):
     """An open store for coroutines. Close it, or use it as a context manager."""
@@ -46,6 +50,9 @@ class Holdproof(AsyncExecutor, AsyncClosing, Resources[AsyncExecutor]):
         Resources.__init__(self, self)
         self.core = core
         self.context = core.context
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__module__}.{type(self).__name__} {self.core.label(self.ns)}>"
 
     async def status(self) -> Status:
         """Report where everything lives, versions and sizes, and what is degraded."""
@@ -68,23 +75,32 @@ def connect(url: str, token: str | None = None, **options: Any) -> "AwaitableSto
 
 
 def open(
-    home: str | Path | None = None, url: str | None = None, *, ns: str | None = None, **options: Any
+    where: str | Path | None = None,
+    url: str | None = None,
+    *,
+    home: str | Path | None = None,
+    ns: str | None = None,
+    create: bool = True,
+    readonly: bool = False,
+    **options: Unpack[OpenOptions],
 ) -> AwaitableStore[Holdproof]:
-    """Open the store at `home` or `url` (`postgresql://…`, `:memory:`), or where the environment says.
+    """Open the store at `where`: a folder, `postgresql://…` or `:memory:`; without it, where the environment says.
 
-    A store opened for one namespace (`ns`) sees no other. Options are those of `open_store`: `keys`, `embedder`,
-    `dimensions`, and those of the database.
+    `home` is the folder of keys and files of a store at a URL. `create=False` raises NoStoreError where there is no
+    store; `readonly=True` does too, and writes nothing at all. A store opened for one namespace (`ns`) sees no other.
     """
+    refuse_unknown(options)
 
     async def opens() -> Holdproof:
-        return Holdproof(await asyncio.to_thread(open_store, home, url, **options), ns)
+        opening = partial(open_store, where, url, home=home, create=create, readonly=readonly, **options)
+        return Holdproof(await asyncio.to_thread(opening), ns)
 
     return AwaitableStore(opens)
 
 
-def storage(home: str | Path | None = None, url: str | None = None) -> OpenStores:
+def storage(where: str | Path | None = None, url: str | None = None, *, create: bool = True) -> OpenStores:
     """Return the application stores without the kernel: `stores.open("blobs")` is a resource. Close it."""
-    return maintenance.open_services(home, url, AsyncStorageExecutor)
+    return maintenance.open_services(where, url, AsyncStorageExecutor, create=create)
 
 
 def _in_thread(function: Callable[P, T]) -> Callable[P, Coroutine[Any, Any, T]]:

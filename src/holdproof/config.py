@@ -8,7 +8,8 @@
 5. A file is text of bounded size, with each key once; a key without a value is ignored.
 6. A project file overrides single settings; naming another `type` replaces that provider as a whole.
 7. A file counts only if it belongs to this user or to root: others could move the store elsewhere.
-8. Secrets never appear in messages, warnings or `repr`.
+8. A project file names no server and expands no variable until it was allowed (config_trust.py).
+9. Secrets never appear in messages, warnings or `repr`.
 """
 
 import errno
@@ -17,16 +18,17 @@ import os
 import re
 import tempfile
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NoReturn
-from urllib.parse import parse_qsl, urlsplit
 
-from holdproof import errors, folders
+from holdproof import config_trust, errors, folders
 from holdproof.errors import ConfigError
 from holdproof.lazy import lazy_module
+from holdproof.urls import same_database
 
 if TYPE_CHECKING:
     import yaml
@@ -97,6 +99,7 @@ class Paths:
     heads = _Under("state", "heads.jsonl")
     lockdown = _Under("state", "lockdown.json")
     degraded = _Under("state", "degraded.json")
+    allowed_projects = _Under("config", "allowed_projects.json")
 
     @classmethod
     def find(cls, home: str | os.PathLike[str] | None = None, env: Mapping[str, str] = os.environ) -> "Paths":
@@ -112,10 +115,19 @@ class Paths:
         return cls(root, root / "config", root / "state", root / "cache")
 
     def create(self) -> None:
-        """Create missing folders and their parents, readable by the owner only (as XDG demands)."""
-        for folder in (self.data, self.blobs, self.dboms, self.images, self.config, self.state, self.cache):
+        """Create missing folders and their parents, readable by the owner only (as XDG demands).
+
+        A new folder is hidden from git: `git add -A` in a project that holds a store must not take its keys.
+        """
+        hidden: list[Path] = []
+        for folder in (self.data, self.config, self.state, self.cache, self.blobs, self.dboms, self.images):
             try:
+                # A folder that holds something already may be a project's own: everything in it would be ignored.
+                new = not folder.is_dir() or not any(folder.iterdir())
                 folders.make(folder)
+                if new and folder.parent not in hidden:
+                    hidden.append(folder)
+                    _write_once(folder / ".gitignore", "*\n")
             except OSError as error:
                 _raise_disk(error, folder)
 
@@ -210,7 +222,9 @@ def load(
     elif override is None:
         # lexists: a broken link is an error in the reading, not an absent file.
         files = [file for file in candidates if os.path.lexists(file)]
-    trees = [reading.file(file) for file in files]
+    # Only the file that was found by walking up from the working folder may be somebody else's words.
+    project_files = candidates[1:] if override is None else []
+    trees = [reading.file(file, paths.allowed_projects if file in project_files else None) for file in files]
     if isinstance(override, Mapping):
         trees = [reading.clean(override, _SCHEMA, Path("settings"))]
     providers = {kind: _provider(kind, [tree.get("providers", {}).get(kind, {}) for tree in trees]) for kind in _TYPES}
@@ -270,9 +284,12 @@ class _Reading:
             return None, Provider(_TYPES["relational"][0])
         return relational.connection if ours else None, relational
 
-    def file(self, file: Path) -> dict[str, Any]:
+    def file(self, file: Path, record: Path | None = None) -> dict[str, Any]:
+        """Read one file; with `record`, only what that allows it to say."""
         try:
-            tree = _parse(file)
+            tree, content = _parse(file)
+            if record is not None:
+                _require_trust(record, file, tree, content)
         except ConfigError as error:
             self.refuse(error.message, **error.fields)
             return {}
@@ -400,9 +417,20 @@ def _loader() -> "type[yaml.SafeLoader]":
     return Loader
 
 
-def _parse(file: Path) -> dict[Any, Any]:
-    """Parse one file; ConfigError with line and column for everything that can be wrong with it."""
-    place: dict[str, int] = {}
+def _require_trust(record: Path, file: Path, tree: Mapping[Any, Any], content: str) -> None:
+    key = config_trust.needs_trust(tree)
+    if key is not None and not config_trust.is_allowed(record, file, content):
+        raise ConfigError(
+            f"{file}: {key} names a server or a variable, and this file was not allowed to (or has changed since);"
+            f" read it, then run: holdproof config allow {file.parent.parent}",
+            file=str(file),
+            key=key,
+        )
+
+
+def _parse(file: Path) -> tuple[dict[Any, Any], str]:
+    """Parse one file; returns its keys and its digest. ConfigError with line and column for what is wrong with it."""
+    place: dict[str, Any] = {}
     try:
         if not file.is_file():  # a pipe would block, a dangling link is broken and not absent
             raise ConfigError(f"{file}: not a file that can be read", file=str(file))
@@ -414,7 +442,7 @@ def _parse(file: Path) -> dict[Any, Any]:
             raise ConfigError(f"{file}: larger than {_MAX_BYTES} bytes", file=str(file))
         tree = _loader()(raw.decode()).get_single_data()
         if isinstance(tree, dict | None):
-            return tree or {}
+            return tree or {}, config_trust.digest(raw)
         problem = "must hold keys and values"
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
@@ -432,42 +460,18 @@ def _parse(file: Path) -> dict[Any, Any]:
     raise ConfigError(f"{where}: {problem}", file=str(file), **place)
 
 
-def redact(url: str) -> str:
-    """Return a URL or connection string with every password hidden, even where it is malformed."""
-    if "://" not in url:
-        url = re.sub(r"(?s)^(postgres(?:ql)?:[^:@/]*):.*@", r"\1:***@", url)
-        return re.sub(r"(?is)(password\s*=\s*)('(?:\\.|[^'\\])*'?|(?:\\.|[^\s\\])+)", r"\1***", url)
-    # Up to the last @: an unescaped / ? # or @ inside a password must not end the search early.
-    url = re.sub(r"(?s)^([^:/@]*://[^:@/]*):.*@", r"\1:***@", url)
-    url = re.sub(r"^([^:/@]*://[^:@/\[]*):(?!\*\*\*@|\d+(?:[,/?]|$))[^/?]*", r"\1:***", url)
-    return re.sub(r"(?is)(password=)[^&]*", r"\1***", url)
-
-
-def same_database(first: str, second: str) -> bool:
-    """Return whether two URLs name the same database of the same server, by whatever login."""
-    return _server_and_name(first) == _server_and_name(second)
-
-
-def _server_and_name(url: str) -> tuple[str, str, str, str]:
-    parts = urlsplit(url)
-    # libpq also takes host and port as parameters, which is how a socket's folder is named.
-    query = dict(parse_qsl(parts.query))
-    address = parts.netloc.rpartition("@")[2]
-    return address, query.get("host", ""), query.get("port", ""), parts.path
-
-
-def find_project(start: Path) -> Path | None:
+def find_project(start: str | Path) -> Path | None:
     """Return the nearest folder at or above `start` that has `.holdproof/config.yaml`, None without one."""
     folder = Path(os.path.realpath(start))
     return next((at for at in (folder, *folder.parents) if os.path.lexists(at / ".holdproof" / "config.yaml")), None)
 
 
-def project_hash(path: Path) -> str:
+def project_hash(path: str | Path) -> str:
     """Return the id of a project in rows: the first 8 hex digits of the SHA-256 of its resolved path."""
     return hashlib.sha256(os.fsencode(os.path.realpath(path))).hexdigest()[:8]
 
 
-def init_project(folder: Path) -> list[Path]:
+def init_project(folder: str | Path) -> list[Path]:
     """Create `.holdproof/config.yaml` and `catalog.json`, both or neither; AlreadyExistsError for a project."""
     target = Path(os.path.realpath(folder), ".holdproof")
     if not target.parent.is_dir():
@@ -481,6 +485,8 @@ def init_project(folder: Path) -> list[Path]:
             staged.mkdir(mode=0o700)
             _write(staged / "config.yaml", _TEMPLATE)
             _write(staged / "catalog.json", '{"version": "1.0", "entries": []}\n')
+            # Settings are for everybody who works on the project; a store in this folder, with its keys, is not.
+            _write(staged / ".gitignore", "*\n!.gitignore\n!catalog.json\n!config.yaml\n")
             staged.rename(target)
     except OSError as error:
         if error.errno in (errno.ENOTEMPTY, errno.EEXIST, errno.ENOTDIR):
@@ -493,6 +499,12 @@ def _write(path: Path, text: str) -> None:
     """Create a file that only the owner can read: it may come to contain a password."""
     with open(path, "x", encoding="utf-8", opener=_open_private) as file:
         file.write(text)
+
+
+def _write_once(path: Path, text: str) -> None:
+    """Create a file unless there is one; of two processes that open a new store at once the first writes it."""
+    with suppress(FileExistsError):
+        _write(path, text)
 
 
 def _open_private(name: str, flags: int) -> int:

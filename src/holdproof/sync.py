@@ -1,18 +1,19 @@
 """The sync client: `with holdproof.sync.open() as store`, and what is done with a store that is closed."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias, Unpack
 
-from holdproof.api import Resources
+from holdproof.api import Resources, flow_block
 from holdproof.executors import SyncClosing, SyncExecutor
 from holdproof.model.status import Check, Status
 from holdproof.storage.executors import SyncStorageExecutor
 from holdproof.storage.open_stores import OpenStores
 from holdproof.store import maintenance
-from holdproof.store.opening import Store, open_store
+from holdproof.store.opening import OpenOptions, Store, open_store, refuse_unknown
 
 __all__ = [
     "Holdproof",
+    "OpenFlow",
     "check",
     "connect",
     "copy",
@@ -27,6 +28,9 @@ __all__ = [
     "verify",
 ]
 
+OpenFlow: TypeAlias = flow_block.OpenFlow[SyncExecutor]
+"""The type of an open flow: what `flows.run` hands out, and the first parameter of a function of `store.flow`."""
+
 if TYPE_CHECKING:
     from holdproof.remote import SyncRemote
 
@@ -39,6 +43,9 @@ class Holdproof(SyncExecutor, SyncClosing, Resources[SyncExecutor]):
         Resources.__init__(self, self)
         self.core = core
         self.context = core.context
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__module__}.{type(self).__name__} {self.core.label(self.ns)}>"
 
     def status(self) -> Status:
         """Report where everything lives, versions and sizes, and what is degraded."""
@@ -53,13 +60,23 @@ class Holdproof(SyncExecutor, SyncClosing, Resources[SyncExecutor]):
         self.core.close()
 
 
-def open(home: str | Path | None = None, url: str | None = None, *, ns: str | None = None, **options: Any) -> Holdproof:
-    """Open the store at `home` or `url` (`postgresql://…`, `:memory:`), or where the environment says.
+def open(
+    where: str | Path | None = None,
+    url: str | None = None,
+    *,
+    home: str | Path | None = None,
+    ns: str | None = None,
+    create: bool = True,
+    readonly: bool = False,
+    **options: Unpack[OpenOptions],
+) -> Holdproof:
+    """Open the store at `where`: a folder, `postgresql://…` or `:memory:`; without it, where the environment says.
 
-    A store opened for one namespace (`ns`) sees no other. Options are those of `open_store`: `keys`, `embedder`,
-    `dimensions`, and those of the database.
+    `home` is the folder of keys and files of a store at a URL. `create=False` raises NoStoreError where there is no
+    store; `readonly=True` does too, and writes nothing at all. A store opened for one namespace (`ns`) sees no other.
     """
-    return Holdproof(open_store(home, url, **options), ns)
+    refuse_unknown(options)
+    return Holdproof(open_store(where, url, home=home, create=create, readonly=readonly, **options), ns)
 
 
 def connect(url: str, token: str | None = None, **options: Any) -> "SyncRemote":
@@ -69,9 +86,9 @@ def connect(url: str, token: str | None = None, **options: Any) -> "SyncRemote":
     return connect_sync(url, token, **options)
 
 
-def storage(home: str | Path | None = None, url: str | None = None) -> OpenStores:
+def storage(where: str | Path | None = None, url: str | None = None, *, create: bool = True) -> OpenStores:
     """Return the application stores without the kernel: `stores.open("blobs")` is a resource. Close it."""
-    return maintenance.open_services(home, url, SyncStorageExecutor)
+    return maintenance.open_services(where, url, SyncStorageExecutor, create=create)
 
 
 check = maintenance.check

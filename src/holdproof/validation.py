@@ -14,6 +14,7 @@ from typing import Any, Final, TypeVar
 
 from holdproof.errors import InvalidInputError
 from holdproof.model import jsontext
+from holdproof.model.namespaces import EVERY
 from holdproof.model.times import to_micros, to_text
 
 MOST_PAGE: Final = 1_000
@@ -38,6 +39,13 @@ def name(what: str, text: Any, *, most: int = _LONGEST_NAME) -> str:
         message = f"{what} must be a printable text of 1 to {most} characters"
         raise InvalidInputError(message, field=what, value=_excerpt(text))
     return text
+
+
+def namespace(text: Any) -> str:
+    """Validate the name of a namespace; `*` stands for all of them in tokens, so none can be called that."""
+    if text == EVERY:
+        raise InvalidInputError(f"no namespace is called {EVERY}: it stands for all of them", field="ns", value=EVERY)
+    return name("ns", text)
 
 
 def words(what: str, text: Any, *, least: int = 0, most: int = _LONGEST_WORDS) -> str:

@@ -392,7 +392,7 @@ class SkillModel:
             return "LOCKED"
         if self.approved is not None:
             return "APPROVED"
-        return "REVOKED" if self.listed else "UNLISTED"
+        return "REVOKED" if self.listed else "UNAPPROVED"
 
 
 class SkillMachine(Machine):
@@ -456,7 +456,8 @@ class SkillMachine(Machine):
         else:
             with pytest.raises(errors.SkillLockedError):
                 self.store.skills.load(str(path))
-            skill.locked = True
+            # Nothing is locked of a file that nobody ever approved.
+            skill.locked = skill.locked or skill.listed
 
     @invariant()
     def the_store_agrees(self) -> None:

@@ -222,10 +222,11 @@ class Blocks(OnStore):
             assert flow.step("x", lambda: 2) == 2
 
         async def work() -> list[Any]:
-            async def nested() -> None:
-                await flow.step("x", lambda: 3)
-
             async with Holdproof(live.core).flows.run("trader") as flow:
+
+                async def nested() -> None:
+                    await flow.step("x", lambda: 3)
+
                 side_by_side = await asyncio.gather(*(flow.step("x", lambda n=n: n) for n in range(3)))
                 with pytest.raises(errors.InvalidInputError, match="inside a step"):
                     await flow.step("outer", nested)

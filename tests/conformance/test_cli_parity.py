@@ -65,6 +65,30 @@ def test_a_generated_command_takes_what_its_method_takes_and_nothing_else() -> N
             assert all(each.required == parameter.required for each in taken), spec.name
 
 
+def test_a_second_name_of_a_command_is_the_command_of_its_method() -> None:
+    aliases = {spec.exposure.alias: spec for spec in methods().values() if spec.exposure.alias}
+    assert {"export car", "import dir", "backup", "unlock"} <= aliases.keys()
+    for words, spec in aliases.items():
+        first, _, second = words.partition(" ")
+        entry = index.commands()[first]
+        assert (entry["commands"][second] if second else entry)["method"] == f"{spec.resource} {spec.method}"
+        named = generate.command(spec.resource, spec.method, words=words)
+        plain = generate.command(spec.resource, spec.method)
+        assert [each.to_info_dict() for each in named.params] == [each.to_info_dict() for each in plain.params]
+        assert (named.name, named.help) == (words.rpartition(" ")[2], plain.help)
+
+
+def test_about_twenty_five_commands_are_written_by_hand() -> None:
+    """All others are their methods, so that `holdproof X` cannot contradict `store.X`."""
+    written = [
+        f"{name} {command}".strip()
+        for name, entry in index.commands().items()
+        for command, facts in {"": entry, **entry.get("commands", {})}.items()
+        if "module" in facts
+    ]
+    assert len(written) <= 25, written
+
+
 def test_every_parameter_has_a_description() -> None:
     silent = {
         f"{spec.name}.{each.name}" for spec in methods().values() for each in spec.parameters if not each.description

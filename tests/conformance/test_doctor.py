@@ -9,7 +9,7 @@ import pytest
 from click.testing import CliRunner
 
 from harness.filling import settled
-from holdproof import sync
+from holdproof import errors, sync
 from holdproof.cli.app import app
 from holdproof.db.clock import system_clock
 from holdproof.model.doctor import HealthCheck, HealthReport
@@ -43,7 +43,7 @@ class Doctor(StoreOnSqlite):
         self.begin()
         told = self.examine()
         assert told.ok
-        assert ["init-root" in each.remedy for each in found(told, "keys")] == [True]
+        assert ["export-root" in each.remedy for each in found(told, "keys")] == [True]
         assert {each.about for each in told.checks if each.level == "ok"} >= {"database", "keys", "clock", "flows"}
 
     def test_what_is_left_lying_is_told(self) -> None:
@@ -88,8 +88,8 @@ class Doctor(StoreOnSqlite):
         def fail(*_: object, **__: object) -> None:
             raise OSError("scratched")
 
-        monkeypatch.setattr(doctor, "level_of", fail)
         with self.open() as store:
+            monkeypatch.setattr(doctor, "level_of", fail)
             told = doctor.examine(store.context)
         [log] = found(told, "log")
         assert (log.level, "scratched" in log.what) == ("error", True)
@@ -99,9 +99,9 @@ class Doctor(StoreOnSqlite):
 class TestOnSqlite(Doctor):
     def test_no_store_is_made_where_there_is_none(self, tmp_path: Path) -> None:
         self.home = tmp_path / "nothing here"
-        told = self.examine()
-        [store] = found(told, "store")
-        assert (told.ok, store.level, self.home.exists()) == (True, "warning", False)
+        with pytest.raises(errors.NoStoreError):
+            self.examine()
+        assert not self.home.exists()
 
     def test_a_store_that_cannot_be_opened_is_ill_and_says_why(self) -> None:
         self.begin()
@@ -149,7 +149,7 @@ class TestOnSqlite(Doctor):
         self.begin()
         words = ["--home", str(self.home), "doctor"]
         well = CliRunner().invoke(app, words)
-        assert (well.exit_code, "init-root" in well.stdout) == (0, True)
+        assert (well.exit_code, "export-root" in well.stdout) == (0, True)
         with self.open() as store:
             store.lockdown.lock(reason="by hand")
         ill = CliRunner().invoke(app, [*words, "--json"])

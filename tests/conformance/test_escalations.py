@@ -1,9 +1,12 @@
 """Escalations: budgets that hold, answers that are given once, deadlines that say so; on every backend."""
 
 import asyncio
+import json
 import threading
+import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 
 import pytest
 
@@ -13,12 +16,20 @@ from holdproof.client import Holdproof
 from holdproof.db import sql
 from holdproof.model.coordination import Escalation
 from holdproof.model.times import later
-from holdproof.runtime import escalations
+from holdproof.runtime import escalations, gauges
 from holdproof.testing import FrozenClock
 from tests.conformance.decisions import InMemory, OnPostgres, OnSqlite, OnStore
+from tests.receiver import Receiver
 
 _ANSWER = sql("SELECT answer_json FROM escalation_requests")
 _SPENT = sql("SELECT count(*) FROM escalation_budget WHERE agent_id = 'trader'")
+
+
+def until(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 60
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
 
 
 class Escalations(OnStore):
@@ -191,6 +202,25 @@ class Escalations(OnStore):
         assert store.write(lambda tx: escalations.sweep(tx, limit=2)) == 0
         clock.advance(0.001)
         assert [store.write(lambda tx: escalations.sweep(tx, limit=2)) for _ in range(3)] == [2, 1, 0]
+
+    def test_one_that_expires_unanswered_is_counted_and_alerted(
+        self, store: sync.Holdproof, clock: FrozenClock, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        asked = [store.escalations.request(running(store), reason="refund", deadline_s=10) for _ in range(2)]
+        assert store.status().escalations == {"pending": 2, "expired": 0, "expired_last_day": 0}
+        clock.advance(11)
+        with closing(Receiver(200)) as receiver:
+            monkeypatch.setenv("HOLDPROOF_NOTIFY_WEBHOOK_URL", receiver.url)
+            assert store.sweep.run().escalations == 2
+            until(lambda: receiver.requests != [])
+            _, _, body = receiver.requests[0]
+        alert = json.loads(body)
+        assert (alert["type"], alert["count"]) == ("holdproof.escalation_expired", 2)
+        assert (alert["escalation"] in [each.id for each in asked], alert["on_deadline"]) == (True, "reject")
+        assert store.status().escalations == {"pending": 0, "expired": 2, "expired_last_day": 2}
+        assert store.read(gauges.read)["escalations.expired"] == 2
+        clock.advance(90_000)
+        assert store.status().escalations == {"pending": 0, "expired": 2, "expired_last_day": 0}
 
     def test_a_question_without_a_deadline_waits_for_ever(self, store: sync.Holdproof, clock: FrozenClock) -> None:
         asked = store.escalations.request(running(store), reason="?")

@@ -370,15 +370,21 @@ def test_a_crash_between_commit_and_file_is_repaired_at_the_next_start(
         sound(store)
 
 
-def test_a_deleted_file_of_a_finished_battle_is_not_papered_over(tmp_path: Path) -> None:
+def test_a_deleted_file_of_a_finished_battle_is_reported_and_written_again_under_lock(
+    tmp_path: Path,
+) -> None:
     with sync.open(tmp_path) as store:
         store.evaluations.submit({}, **GOOD)
     (tmp_path / "dboms" / "dbom_b.json").unlink()
     with sync.open(tmp_path) as store:
         assert not (tmp_path / "dboms" / "dbom_b.json").exists()
-        assert [each.verdict for each in store.verify.run(lock=False).findings] == [Verdict.TAMPERED]
+        assert [each.verdict for each in store.verify.run().findings] == [Verdict.MISSING_HERE]
         assert store.dbom.repair().written == []
         assert store.dbom.repair(full=True).written == [str(tmp_path / "dboms" / "dbom_b.json")]
+        (tmp_path / "dboms" / "dbom_b.json").unlink()
+        report = store.verify.run(lock=True)
+        assert (report.verdict, report.locked, report.checked["DBOM files written again"]) == (Verdict.VALID, None, 1)
+        assert "was deleted" in report.findings[0].what
         sound(store)
 
 

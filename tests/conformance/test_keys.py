@@ -54,15 +54,16 @@ class KeySuite(StoreOnSqlite):
 
     def test_the_judge_comes_in_at_the_first_submit_and_before_what_it_signs(self) -> None:
         with self.open() as store:
-            assert [key.role for key in store.keys.list().items] == ["log"]
+            assert sorted(key.role for key in store.keys.list().items) == ["log", "root"]
             checked = store.dbom.verify(submit(store))
             [judge] = store.keys.list(role="judge").items
             assert judge.index is not None
             assert checked.index is not None
             assert judge.index < checked.index
             said, envelope = statements.parse(judge.statement)
-            assert (said.action, said.public.keyid) == ("introduce", judge.keyid)
-            dsse.verify(envelope, [ring.public(judge)], payload_type="application/vnd.in-toto+json")
+            assert (said.action, said.public.keyid) == ("admit", judge.keyid)
+            [root] = store.keys.list(role="root").items
+            dsse.verify(envelope, [ring.public(root)], payload_type="application/vnd.in-toto+json")
             sound(store)
 
     def test_a_successor_is_signed_in_by_its_predecessor_and_both_signatures_stay_good(self) -> None:
@@ -80,7 +81,7 @@ class KeySuite(StoreOnSqlite):
 
     def test_revocation_counts_from_its_index_on_and_what_stands_before_stays_good(self) -> None:
         with self.open() as store:
-            store.keys.init_root()
+            store.keys.export_root()
             texts = [submit(store, name) for name in ("a", "b", "c")]
             second = store.dbom.verify(texts[1]).index
             [judge] = store.keys.list(role="judge").items
@@ -92,7 +93,7 @@ class KeySuite(StoreOnSqlite):
 
     def test_a_revocation_from_here_on_leaves_everything_before_good(self) -> None:
         with self.open() as store:
-            store.keys.init_root()
+            store.keys.export_root()
             text = submit(store)
             store.keys.revoke(store.keys.list(role="judge").items[-1].keyid)
             assert store.dbom.verify(text).verdict is Verdict.VALID
@@ -100,7 +101,7 @@ class KeySuite(StoreOnSqlite):
 
     def test_a_revoked_key_signs_nothing_new_until_its_role_is_rotated(self) -> None:
         with self.open() as store:
-            store.keys.init_root()
+            store.keys.export_root()
             submit(store)
             store.keys.revoke(store.keys.list(role="judge").items[-1].keyid)
             with pytest.raises(errors.RevokedKeyError):
@@ -113,7 +114,7 @@ class KeySuite(StoreOnSqlite):
 
     def test_a_revocation_can_be_moved_earlier_never_later(self) -> None:
         with self.open() as store:
-            store.keys.init_root()
+            store.keys.export_root()
             submit(store)
             keyid = store.keys.list(role="judge").items[-1].keyid
             store.keys.revoke(keyid, from_index=5)
@@ -125,7 +126,7 @@ class KeySuite(StoreOnSqlite):
 
     def test_a_revocation_that_would_orphan_a_successor_is_refused_and_names_it(self) -> None:
         with self.open() as store:
-            store.keys.init_root()
+            store.keys.export_root()
             old, new, leaf = _rotated(store)
             with pytest.raises(errors.ConflictError, match="re-admit") as refused:
                 store.keys.revoke(old, from_index=leaf)
@@ -137,7 +138,7 @@ class KeySuite(StoreOnSqlite):
 
     def test_root_re_admits_what_a_key_named_after_the_leaf_it_is_revoked_from(self) -> None:
         with self.open() as store:
-            store.keys.init_root()
+            store.keys.export_root()
             old, new, leaf = _rotated(store)
             last = store.keys.rotate("judge").keyid
             text = submit(store, "c")
@@ -148,7 +149,7 @@ class KeySuite(StoreOnSqlite):
 
     def test_root_takes_out_what_a_thief_named_as_successor(self) -> None:
         with self.open() as store:
-            store.keys.init_root()
+            store.keys.export_root()
             old, new, leaf = _rotated(store)
             stolen = submit(store, "c")
             last = store.keys.rotate("judge")
@@ -165,7 +166,7 @@ class KeySuite(StoreOnSqlite):
     def test_a_root_kept_elsewhere_re_admits_before_it_revokes(self) -> None:
         with self.open() as store:
             submit(store)
-            made = store.keys.init_root(offline=True)
+            made = store.keys.export_root(offline=True)
             old, new, leaf = _rotated(store)
             for payload in (store.keys.readmission, lambda _: store.keys.revocation(old, from_index=leaf)):
                 store.keys.import_statement(trust.sign_statement(payload(new).text, recovery=made.recovery))
@@ -174,7 +175,7 @@ class KeySuite(StoreOnSqlite):
     def test_no_root_key_is_unseated_by_its_predecessors_revocation(self) -> None:
         with self.open() as store:
             submit(store)
-            store.keys.init_root()
+            store.keys.export_root()
             store.keys.rotate("root")
             settled(store)
             first = store.keys.list(role="root").items[-1]
@@ -188,7 +189,7 @@ class KeySuite(StoreOnSqlite):
     def test_a_key_that_nobody_admitted_gets_nowhere_by_revoking_itself(self) -> None:
         with self.open() as store:
             submit(store)
-            store.keys.init_root()
+            store.keys.export_root()
             intruder, origin = keys.generate("ed25519"), store.read(ring.origins)[-1]
             said = statements.KeyStatement("revoke", "root", intruder.public, origin, "2026-01-01T00:00:00Z", None, 0)
             text = "first\n" + statements.sign(said.encode(), intruder)
@@ -199,7 +200,7 @@ class KeySuite(StoreOnSqlite):
 
     def test_a_revocation_beside_a_rotation_that_is_not_in_the_tree_yet_orphans_nobody(self) -> None:
         with self.open() as store:
-            store.keys.init_root()
+            store.keys.export_root()
             submit(store)
             old, new = store.keys.list(role="judge").items[-1], store.context.keys.prepare("judge")
             root, judge = store.context.keys.load("root"), store.context.keys.load("judge")
@@ -221,8 +222,9 @@ class KeySuite(StoreOnSqlite):
     def test_only_root_revokes(self) -> None:
         with self.open() as store:
             submit(store)
+            store.keys.export_root(offline=True)
             keyid = store.keys.list(role="judge").items[-1].keyid
-            with pytest.raises(errors.UnknownKeyError, match="init-root"):
+            with pytest.raises(errors.UnknownKeyError, match="recover-root"):
                 store.keys.revoke(keyid)
             payload = store.keys.revocation(keyid).text.encode()
             judge = store.context.keys.load("judge")
@@ -232,7 +234,7 @@ class KeySuite(StoreOnSqlite):
 
     def test_the_only_log_key_cannot_be_revoked(self) -> None:
         with self.open() as store:
-            store.keys.init_root()
+            store.keys.export_root()
             [log] = store.keys.list(role="log").items
             with pytest.raises(errors.ConflictError, match="rotate"):
                 store.keys.revoke(log.keyid)
@@ -244,19 +246,29 @@ class KeySuite(StoreOnSqlite):
 
     def test_once_there_is_a_root_no_key_introduces_itself(self) -> None:
         with self.open() as store:
-            made = store.keys.init_root(offline=True)
+            made = store.keys.export_root(offline=True)
             assert not made.on_disk
+            assert store.dbom.verify(submit(store)).verdict is Verdict.VALID  # admitted before root left
+            store.context.keys.remove("judge")  # type: ignore[attr-defined]
             with pytest.raises(errors.UnknownKeyError):
-                submit(store)
+                submit(store, "c")
             payload = store.keys.statement("judge").text
             store.keys.import_statement(trust.sign_statement(payload, recovery=made.recovery))
-            assert store.dbom.verify(submit(store)).verdict is Verdict.VALID
+            assert store.dbom.verify(submit(store, "c")).verdict is Verdict.VALID
+            sound(store)
+
+    def test_a_new_store_has_a_root_key_from_its_first_open(self) -> None:
+        with self.open() as store:
+            settled(store)
+            [root] = store.keys.list(role="root").items
+            assert store.context.keys.load("root").keyid == root.keyid
+            assert store.read(ring.flaws) == {}
             sound(store)
 
     def test_a_statement_for_another_log_or_by_a_stranger_is_refused(self) -> None:
         with self.open() as store, sync.open(url=":memory:") as other:
-            store.keys.init_root()
-            other.keys.init_root()
+            store.keys.export_root()
+            other.keys.export_root()
             submit(store)
             submit(other)
             foreign = other.keys.list(role="judge").items[-1].keyid
@@ -272,7 +284,7 @@ class KeySuite(StoreOnSqlite):
     def test_a_key_written_past_the_rules_counts_for_nothing_once_there_is_a_root(self) -> None:
         with self.open() as store:
             text = submit(store)
-            store.keys.init_root()
+            store.keys.export_root()
             store.keys.rotate("judge")
             store.keys.revoke(store.keys.list(role="judge").items[-1].keyid)
             settled(store)
@@ -297,7 +309,7 @@ class KeySuite(StoreOnSqlite):
     def test_a_revocation_taken_back_past_the_rules_is_noticed(self) -> None:
         with self.open() as store:
             text = submit(store)
-            store.keys.init_root()
+            store.keys.export_root()
             keyid = store.keys.list(role="judge").items[-1].keyid
             store.keys.revoke(keyid, from_index=0)
             settled(store)
@@ -319,15 +331,16 @@ class KeySuite(StoreOnSqlite):
     def test_trust_is_signed_by_root_or_says_that_it_is_not(self) -> None:
         with self.open() as store:
             submit(store)
+            recovery = store.keys.export_root(offline=True).recovery
             assert trust.parse(store.keys.trust().text.encode()).signed_by == "log"
-            store.keys.init_root()
+            store.keys.recover_root(recovery=recovery)
             store.keys.revoke(store.keys.list(role="judge").items[-1].keyid)
             settled(store)
             root = ring.public(store.keys.list(role="root").items[-1])
             data = store.keys.trust().text.encode()
             found = trust.parse(data, root=root)
             assert (found.signed_by, found.signer) == ("root", root)
-            assert {key.role for key in found.keys.values()} == {"log", "judge", "root"}
+            assert {key.role for key in found.keys.values()} == {"log", "judge", "memory", "root"}
             [judge] = [key for key in found.keys.values() if key.role == "judge"]
             assert judge.until is not None
             assert (judge.trusted_at(judge.until - 1), judge.trusted_at(judge.until)) == (True, False)
@@ -378,11 +391,22 @@ class KeySuite(StoreOnSqlite):
         async def play() -> list[str]:
             async with holdproof.open(self.home, self.url) as store:
                 await store.evaluations.submit({}, evaluation_id="b", score=1)
-                await store.keys.init_root()
+                await store.keys.export_root()
                 await store.keys.rotate("judge")
                 return [key.role for key in (await store.keys.list()).items]
 
-        assert asyncio.run(play()) == ["judge", "root", "judge", "log"], "the newest first"
+        assert asyncio.run(play())[:2] == ["judge", "judge"], "the newest first"
+
+
+def test_a_second_home_that_reads_a_shared_database_enrols_no_key(tmp_path: Path, postgres_url: str) -> None:
+    with sync.open(tmp_path / "one", postgres_url) as store:
+        submit(store)
+        before = [key.keyid for key in store.keys.list().items]
+    with sync.open(tmp_path / "two", postgres_url) as store:
+        assert [key.keyid for key in store.keys.list().items] == before
+        assert not keyfile(tmp_path / "two", "root.pem").exists()
+        with pytest.raises(errors.UnknownKeyError, match="root key"):  # nor by writing: root has to admit it
+            submit(store, "c")
 
 
 class TestSqlite(KeySuite):
@@ -522,15 +546,15 @@ def test_a_judge_may_bring_a_key_of_another_kind(tmp_path: Path, alg: keys.Alg) 
 
 
 def test_a_root_key_that_never_came_in_signs_no_trust(tmp_path: Path) -> None:
-    """Its file is left by an attempt that failed: with it, nobody could check a bundle any more."""
+    """Its file is put there by somebody: with it, nobody could check a bundle any more."""
     with sync.open(tmp_path) as store:
         submit(store)
-        with pytest.raises(errors.ReadOnlyError):
-            store.keys.init_root(recovery=tmp_path / "no such folder" / "recovery.txt")
-        assert keyfile(tmp_path, "root.pem").exists()
+        recovery = store.keys.export_root(offline=True).recovery
+        KeyFolder(tmp_path / "config" / "keys").ensure("root")
         assert trust.parse(store.keys.trust().text.encode()).signed_by == "log"
         assert offline.check(store.bundle.export("b")).verdict is Verdict.VALID
-        store.keys.init_root(recovery=tmp_path / "recovery.txt")
+        keyfile(tmp_path, "root.pem").unlink()
+        store.keys.recover_root(recovery=recovery)
         assert trust.parse(store.keys.trust().text.encode()).signed_by == "root"
         keyfile(tmp_path, "root.pem").unlink()
         keyfile(tmp_path, "log.pem").unlink()
@@ -538,22 +562,42 @@ def test_a_root_key_that_never_came_in_signs_no_trust(tmp_path: Path) -> None:
             store.keys.trust()
 
 
-def test_a_recovery_that_would_be_written_over_is_refused_before_a_key_is_made(tmp_path: Path) -> None:
+def test_status_reminds_of_the_root_recovery_until_it_is_stored_elsewhere(tmp_path: Path) -> None:
+    with sync.open(tmp_path / "home") as store:
+        beside = keyfile(tmp_path / "home", "root-recovery.txt")
+        assert stat.S_IMODE(beside.stat().st_mode) == 0o600
+        [reminder] = store.status().reminders
+        assert (str(beside) in reminder, "export-root" in reminder) == (True, True)
+        made = store.keys.export_root(recovery=tmp_path / "elsewhere.txt")
+        assert (tmp_path / "elsewhere.txt").read_text() == made.recovery
+        assert (store.status().reminders, beside.exists()) == ([], False)
+    with sync.open(tmp_path / "home") as store:
+        assert store.status().reminders == []
+
+
+def test_no_recovery_lies_beside_keys_that_a_passphrase_encrypts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOLDPROOF_KEY_PASSPHRASE", "open sesame")
+    with sync.open(tmp_path) as store:
+        assert not keyfile(tmp_path, "root-recovery.txt").exists()
+        assert store.context.keys.load("root").alg == "ed25519"
+
+
+def test_a_recovery_that_would_be_written_over_is_refused_and_root_stays(tmp_path: Path) -> None:
     (tmp_path / "recovery.txt").write_text("something else")
     with sync.open(tmp_path) as store:
         with pytest.raises(errors.AlreadyExistsError):
-            store.keys.init_root(recovery=tmp_path / "recovery.txt")
+            store.keys.export_root(recovery=tmp_path / "recovery.txt", offline=True)
         with pytest.raises(errors.InvalidInputError, match="by rotation only"):
             store.keys.statement("root")
-        assert not keyfile(tmp_path, "root.pem").exists()
+        assert keyfile(tmp_path, "root.pem").exists()
 
 
 def test_a_lost_root_key_comes_back_from_its_recovery(tmp_path: Path) -> None:
     with sync.open(tmp_path) as store:
         submit(store)
-        made = store.keys.init_root(recovery=tmp_path / "recovery.txt")
-        with pytest.raises(errors.AlreadyExistsError):
-            store.keys.init_root()
+        made = store.keys.export_root(recovery=tmp_path / "recovery.txt")
         text = (tmp_path / "recovery.txt").read_text()
         assert (text, stat.S_IMODE((tmp_path / "recovery.txt").stat().st_mode)) == (made.recovery, 0o600)
         keyfile(tmp_path, "root.pem").unlink()

@@ -14,7 +14,7 @@ import holdproof
 from harness.filling import settled, submit
 from harness.raw_access import asking, attack, attack_server, behind
 from holdproof import errors, sync
-from holdproof.crypto import keys
+from holdproof.crypto import dsse, keys, statement
 from holdproof.db import Tx, sql
 from holdproof.evidence import keys as ring
 from holdproof.evidence import statements, tree, trust
@@ -23,8 +23,10 @@ from holdproof.evidence.startup import KEYRING, add_key
 from holdproof.evidence.statements import KeyStatement
 from holdproof.model.verdicts import Verdict
 from holdproof.upkeep import alarm, lockdown, notify, unlock
+from tests.store_locations import StoreLocation
 
-_FORGET = sql("DELETE FROM keyring WHERE role = 'log'")
+_FORGET = sql("DELETE FROM keyring")
+_STATEMENTS = sql("SELECT statement FROM lockdowns WHERE statement IS NOT NULL")
 _PUT = sql("INSERT INTO store_facts (key, value, updated_at) VALUES (:key, 'x', :now)")
 
 
@@ -36,7 +38,7 @@ def make(home: Path, url: str | None = None) -> None:
     with sync.open(home, url) as store:
         for number in range(4):
             submit(store, f"b{number}", number / 10)
-        store.run(trust.init_root(store.context))
+        store.run(trust.export_root(store.context))
 
 
 @pytest.fixture
@@ -69,7 +71,7 @@ def test_tampering_locks_writes_and_reads_go_on(place: tuple[Path, str | None]) 
     home, url = place
     tamper(home, url)
     with sync.open(home, url) as store:
-        report = store.verify.run()
+        report = store.verify.run(lock=True)
         assert (report.verdict, report.locked is not None) == (Verdict.TAMPERED, True)
         with pytest.raises(errors.LockedError) as refused:
             store.write(lambda tx: put(tx, "k"))
@@ -81,7 +83,7 @@ def test_tampering_locks_writes_and_reads_go_on(place: tuple[Path, str | None]) 
         assert "table battles row 2" in warning
     with sync.open(home, url) as store:  # a locked store can still be opened, verified and read
         assert store.lockdown.status().id == report.locked  # type: ignore[union-attr]
-        assert store.verify.run().locked == report.locked
+        assert store.verify.run(lock=True).locked == report.locked
         with pytest.raises(errors.LockedError):
             store.write(lambda tx: put(tx, "k"))
 
@@ -99,18 +101,18 @@ def test_whoever_opens_a_locked_store_is_told_that_reads_may_lie(home: Path, cap
 
 def test_an_honest_store_and_a_run_without_locking_do_not_lock(home: Path) -> None:
     with sync.open(home) as store:
-        assert store.verify.run().locked is None
+        assert store.verify.run(lock=True).locked is None
         assert store.lockdown.status() is None
     tamper(home)
     with sync.open(home) as store:
-        assert store.verify.run(lock=False).verdict is Verdict.TAMPERED
+        assert store.verify.run().verdict is Verdict.TAMPERED
         store.write(lambda tx: put(tx, "k"))
 
 
 def test_both_faces_do_the_same(home: Path) -> None:
     async def play() -> None:
         async with holdproof.open(home) as store:
-            assert (await store.verify.run(full=True)).ok
+            assert (await store.verify.run(full=True, lock=True)).ok
             locked = await store.lockdown.lock(reason="by hand")
             with pytest.raises(errors.LockedError, match="by hand"):
                 await store.write(lambda tx: put(tx, "k"))
@@ -118,14 +120,14 @@ def test_both_faces_do_the_same(home: Path) -> None:
             draft = await store.lockdown.statement(reason="done")
             await store.lockdown.unlock(sign(home, draft))
             await store.write(lambda tx: put(tx, "k"))
-            assert (await store.verify.run(full=True)).ok
+            assert (await store.verify.run(full=True, lock=True)).ok
 
     asyncio.run(play())
 
 
 def test_a_store_in_memory_locks_too() -> None:
     with sync.open(url=":memory:") as store:
-        store.run(trust.init_root(store.context))
+        store.run(trust.export_root(store.context))
         store.lockdown.lock(reason="try")
         with pytest.raises(errors.LockedError):
             store.write(lambda tx: put(tx, "k"))
@@ -136,7 +138,7 @@ def test_a_store_in_memory_locks_too() -> None:
 
 def test_the_lockdown_stands_in_the_log_with_its_findings(home: Path) -> None:
     tamper(home)
-    report = sync.verify(home)
+    report = sync.verify(home, lock=True)
     [(key, findings, leaf_id)] = asking(home)("SELECT id, findings, leaf_id FROM lockdowns")
     assert (key, json.loads(findings)[0]["row"]) == (report.locked, "2")
     [(text,)] = asking(home)(f"SELECT leaf FROM log_leaves WHERE id = '{leaf_id}'")
@@ -145,7 +147,7 @@ def test_the_lockdown_stands_in_the_log_with_its_findings(home: Path) -> None:
 
 def test_evidence_is_kept_in_a_folder_for_the_owner_only(home: Path) -> None:
     tamper(home)
-    report = sync.verify(home)
+    report = sync.verify(home, lock=True)
     folder = home / "state" / "lockdowns" / str(report.locked)
     kept = json.loads((folder / "lockdown.json").read_text())
     assert kept["report"]["findings"][0]["row"] == "2"
@@ -156,26 +158,28 @@ def test_evidence_is_kept_in_a_folder_for_the_owner_only(home: Path) -> None:
 
 
 def test_notifiers_are_told_and_a_broken_one_does_not_matter(home: Path) -> None:
-    told: list[notify.Alert] = []
+    told: list[notify.AnyAlert] = []
 
     class Kept:
         name = "kept"
 
-        def send(self, alert: notify.Alert) -> None:
+        def send(self, alert: notify.AnyAlert) -> None:
             told.append(alert)
 
     class Broken:
         name = "broken"
 
-        def send(self, alert: notify.Alert) -> None:
+        def send(self, alert: notify.AnyAlert) -> None:
             raise RuntimeError("no network")
 
     tamper(home)
     with sync.open(home) as store:
-        report = store.verify.run(lock=False)
+        report = store.verify.run()
         locked = store.run(lockdown.respond(store.context, report, notifiers=[Broken(), Kept()]))
         assert store.run(lockdown.respond(store.context, report, notifiers=[Kept()])) == locked
-    assert [(alert.lockdown, alert.verdict) for alert in told] == [(locked.id, "TAMPERED")]
+    [alert] = told
+    assert isinstance(alert, notify.Alert)
+    assert (alert.lockdown, alert.verdict) == (locked.id, "TAMPERED")
 
 
 # --- the operator's question -------------------------------------------------------------------------------------
@@ -202,7 +206,7 @@ def test_a_lockdown_is_an_escalation_that_only_root_answers(place: tuple[Path, s
         assert store.escalations.list(status="PENDING").items == []
         assert store.read(lambda tx: tx.all(_BUDGET)) == [(0,)]
         settled(store)
-        assert store.verify.run(full=True).findings == []
+        assert store.verify.run(full=True, lock=True).findings == []
 
 
 def test_each_lockdown_asks_anew_and_a_second_finding_does_not(home: Path) -> None:
@@ -213,7 +217,7 @@ def test_each_lockdown_asks_anew_and_a_second_finding_does_not(home: Path) -> No
             [asked] = store.escalations.list(status="PENDING").items
             assert asked.reason == "LOCKDOWN: try"
             store.lockdown.unlock(sign(home, store.lockdown.statement(reason=f"done {number}")))
-        assert store.verify.run(full=True).findings == []
+        assert store.verify.run(full=True, lock=True).findings == []
 
 
 def test_a_runtime_that_is_damaged_stops_neither_the_lockdown_nor_its_end(
@@ -317,7 +321,7 @@ def test_a_flag_that_cannot_be_read_locks(home: Path) -> None:
             store.write(lambda tx: put(tx, "k"))
         store.lockdown.unlock(sign(home, store.lockdown.statement(reason="a torn file")))
         store.write(lambda tx: put(tx, "k"))
-        assert store.verify.run(full=True).ok
+        assert store.verify.run(full=True, lock=True).ok
 
 
 def test_a_flag_that_leads_nowhere_locks(home: Path) -> None:
@@ -357,7 +361,7 @@ def test_a_database_that_cannot_be_opened_is_reported_and_locked(home: Path) -> 
     data = bytearray((home / "kernel.db").read_bytes())
     data[:16] = b"not a database!!"
     (home / "kernel.db").write_bytes(data)
-    report = sync.verify(home)
+    report = sync.verify(home, lock=True)
     assert (report.verdict, report.mode) == (Verdict.TAMPERED, "file")
     assert json.loads((home / "state" / "lockdown.json").read_text())["id"] == report.locked
 
@@ -418,24 +422,63 @@ def test_a_root_key_forged_into_the_keyring_does_not_count(home: Path) -> None:
         store.lockdown.unlock(unlock.sign(draft, stranger).decode())
 
 
-def test_a_root_key_made_after_the_lockdown_does_not_count(tmp_path: Path) -> None:
-    home = tmp_path / "home"
-    folder = KeyFolder(home / "config" / "keys")
-    with sync.open(home) as store:
+def test_a_root_key_that_the_log_does_not_name_does_not_count(tmp_path: Path) -> None:
+    place = StoreLocation(tmp_path / "home")
+    with place.open_without_root() as store:
         store.lockdown.lock(reason="try")
-        with pytest.raises(errors.LockedError):
-            store.run(trust.init_root(store.context))
-        assert not folder.path("root").exists()
         draft = store.lockdown.statement(reason="let me in").encode()
         with pytest.raises(errors.ProofError):
-            store.lockdown.unlock(unlock.sign(draft, folder.ensure("root")).decode())
+            store.lockdown.unlock(unlock.sign(draft, keys.generate("ed25519")).decode())
+
+
+def test_a_locked_store_is_unlocked_with_a_reason_by_the_root_key_that_is_here(place: tuple[Path, str | None]) -> None:
+    home, url = place
+    with sync.open(home, url) as store:
+        locked = store.lockdown.lock(reason="drill")
+        with pytest.raises(errors.InvalidInputError):
+            store.lockdown.unlock()
+        assert store.lockdown.unlock(reason="it was a drill").id == locked.id
+        store.write(lambda tx: put(tx, "k"))
+        settled(store)
+        [(envelope,)] = store.read(lambda tx: tx.all(_STATEMENTS))
+        assert statement.parse(dsse.parse(envelope.encode()).payload).predicate["signed_by"] == "root"
+        assert store.verify.run(full=True).ok
+
+
+@pytest.mark.parametrize("backend", ["sqlite", "postgres"])
+def test_a_store_without_a_root_key_is_unlocked_by_its_own_log_key_and_the_entry_says_so(
+    tmp_path: Path, backend: str, request: pytest.FixtureRequest
+) -> None:
+    url = str(request.getfixturevalue("postgres_url")) if backend == "postgres" else None
+    with StoreLocation(tmp_path / "home", url).open_without_root() as store:
+        settled(store)
+        assert store.keys.list(role="root").items == []
+        store.lockdown.lock(reason="drill")
+        settled(store)
+        store.lockdown.unlock(reason="it was a drill")
+        store.write(lambda tx: put(tx, "k"))
+        settled(store)
+        [(envelope,)] = store.read(lambda tx: tx.all(_STATEMENTS))
+        assert statement.parse(dsse.parse(envelope.encode()).payload).predicate["signed_by"] == "log"
+        assert store.verify.run(full=True).ok
+
+
+def test_deleting_the_root_key_does_not_make_the_log_key_enough(tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    with sync.open(home) as store:
+        store.lockdown.lock(reason="drill")
+        store.keys.export_root()
+    attack(home, "DELETE FROM keyring WHERE role = 'root'")
+    KeyFolder(home / "config" / "keys").remove("root")
+    with sync.open(home) as store, pytest.raises((errors.NotFoundError, errors.ProofError)):
+        store.lockdown.unlock(reason="let me in")
 
 
 def test_nor_does_it_where_root_is_kept_offline(tmp_path: Path) -> None:
     """Without a root key file at hand only the log can tell a forged row: it must match its leaf."""
     home, stranger = tmp_path / "home", keys.generate("ed25519")
     with sync.open(home) as store:
-        made = store.run(trust.init_root(store.context, offline=True))
+        made = store.run(trust.export_root(store.context, offline=True))
         store.lockdown.lock(reason="try")
         draft = store.lockdown.statement(reason="let me in").encode()
         recovery = made.recovery
@@ -454,7 +497,7 @@ def test_nor_if_leaf_and_tree_were_forged_with_it(tmp_path: Path) -> None:
     """A forged root key with a leaf of its own in a tree of its own: no log key signed that head."""
     home, stranger = tmp_path / "home", keys.generate("ed25519")
     with sync.open(home) as store:
-        store.run(trust.init_root(store.context, offline=True))
+        store.run(trust.export_root(store.context, offline=True))
         store.lockdown.lock(reason="try")
         draft = store.lockdown.statement(reason="let me in").encode()
     with behind(home) as connection:

@@ -56,7 +56,7 @@ class LogKeySuite(StoreOnSqlite):
     def test_an_old_log_key_revoked_by_another_process_signs_nothing_more_here(self) -> None:
         with self.open() as store:
             submit(store, "b")
-            store.keys.init_root()
+            store.keys.export_root()
             [old] = store.keys.list(role="log").items
             elsewhere(store, self.url, "keys", "rotate", "log")
             elsewhere(store, self.url, "keys", "revoke", old.keyid)
@@ -87,7 +87,7 @@ class LogKeySuite(StoreOnSqlite):
         mine, theirs = MemoryKeys(), MemoryKeys()
         with self.open(keys=mine) as store:
             submit(store, "b")
-            store.keys.init_root()
+            store.keys.export_root()
             [old] = store.keys.list(role="log").items
             theirs.ensure("log")
             admit(store, theirs.load("log"))

@@ -63,7 +63,7 @@ def lived(store: sync.Holdproof, out: Path) -> None:
     store.telemetry.append([TelemetryEvent("t", "2026-01-01T00:00:00Z")])
     store.vectors.upsert("v", np.ones(3, dtype=np.float32), {})
     store.relational.execute("CREATE TABLE own (id INTEGER PRIMARY KEY)")
-    store.keys.init_root(recovery=out / "recovery.txt")
+    store.keys.export_root(recovery=out / "recovery.txt")
     store.keys.rotate("judge")
     store.backup.create(out / "backup")
     store.backup.create(out / "whole", keys=True)
@@ -146,9 +146,9 @@ def test_what_the_command_line_writes_is_for_the_owner_only(tmp_path: Path) -> N
         evaluation,
         ["export", "bundle", "b-1", "--out", str(work / "b-1.zip")],
         ["export", "dbom", "b-1", "--out", str(work / "b-1.json")],
-        ["export", "flows", str(work / "flows.jsonl")],
-        ["export", "audit", str(work / "audit.jsonl")],
-        ["export", "telemetry", str(work / "telemetry.jsonl")],
+        ["export", "flows", "--out", str(work / "flows.jsonl")],
+        ["export", "audit", "--out", str(work / "audit.jsonl")],
+        ["export", "telemetry", "--out", str(work / "telemetry.jsonl")],
         ["export", "lisp", str(work / "memory.sexp")],
         ["blobs", "put", "key", str(given)],
         ["blobs", "get", "key", str(work / "blob")],

@@ -153,7 +153,7 @@ def test_a_store_that_another_process_has_open_is_not_replaced(
 
 def test_a_backup_restores_on_a_machine_that_knows_nothing(place: StoreLocation, tmp_path: Path) -> None:
     fresh = StoreLocation(tmp_path / "fresh")
-    done = fresh.restore(tmp_path / "backup")
+    done = fresh.restore(tmp_path / "backup", root_recovery=place.recovery)
     assert done.trust == "itself"
     assert names(fresh) == ["first"]
     fresh.sound()
@@ -164,7 +164,7 @@ def test_the_key_that_must_have_signed_can_be_named(place: StoreLocation, tmp_pa
     fresh = StoreLocation(tmp_path / "fresh")
     with pytest.raises(errors.ProofError):
         fresh.restore(tmp_path / "backup", key="0" * 64)
-    assert fresh.restore(tmp_path / "backup", key=signer).trust == "the key given"
+    assert fresh.restore(tmp_path / "backup", key=signer, root_recovery=place.recovery).trust == "the key given"
 
 
 def test_keys_and_configuration_are_put_where_there_are_none_and_replace_none(
@@ -188,13 +188,17 @@ def test_a_backup_of_another_store_is_refused_unless_that_is_meant(place: StoreL
     other.open().close()
     with pytest.raises(errors.ConflictError):
         other.restore(tmp_path / "backup")
-    assert other.restore(tmp_path / "backup", other=True).trust == "itself"
+    assert other.restore(tmp_path / "backup", other=True, root_recovery=place.recovery).trust == "itself"
     assert names(other) == ["first"]
     other.sound()
 
 
-def test_a_backup_that_a_stranger_signed_is_refused(place: StoreLocation, tmp_path: Path) -> None:
-    """A stranger who copied the store can make a good backup of the copy, but not one that this store trusts."""
+def test_a_backup_that_a_stranger_signed_is_refused(tmp_path: Path) -> None:
+    """A stranger who copied a store without root can back the copy up, but this store does not trust that backup."""
+    place = StoreLocation(tmp_path / "home")
+    with place.open_without_root() as store:
+        submit(store, "first")
+        submit(store, "second")
     copy = StoreLocation(tmp_path / "copy")
     shutil.copytree(place.home, copy.home, ignore=shutil.ignore_patterns("config", "state"))
     fake = StoreLocation(tmp_path / "fake")
@@ -230,7 +234,8 @@ def test_a_closed_store_copied_with_its_wal_restores(tmp_path: Path, what: str) 
     assert (tmp_path / "copy" / "kernel.db-wal").stat().st_size > 0
     before = files(tmp_path / "copy")
     fresh = StoreLocation(tmp_path / "fresh")
-    done = fresh.restore(tmp_path / "copy" if what == "folder" else tmp_path / "copy" / "kernel.db")
+    source = tmp_path / "copy" if what == "folder" else tmp_path / "copy" / "kernel.db"
+    done = fresh.restore(source, root_recovery=crashed.recovery)
     assert names(fresh) == [f"b{number}" for number in range(5)]
     assert (done.as_of, done.trust) == (None, "itself")
     assert files(tmp_path / "copy") == before
@@ -346,8 +351,10 @@ def test_a_damaged_store_is_replaced_all_the_same(place: StoreLocation, tmp_path
 
 
 def test_a_store_that_is_gone_comes_back(place: StoreLocation, tmp_path: Path) -> None:
+    stored = tmp_path / "stored-elsewhere.txt"
+    shutil.move(place.recovery, stored)
     shutil.rmtree(place.home)
-    place.restore(tmp_path / "backup")
+    place.restore(tmp_path / "backup", root_recovery=stored)
     assert names(place) == ["first"]
     place.sound()
 
@@ -361,7 +368,7 @@ def test_sealed_content_opens_after_a_restore_over_the_store_it_is_from(place: S
     with place.open() as store:
         assert store.read(lambda tx: encryption.open(tx, sealed)) == b"hello"
     fresh = StoreLocation(tmp_path / "fresh")
-    assert fresh.restore(tmp_path / "sealed").keyless == 1
+    assert fresh.restore(tmp_path / "sealed", root_recovery=place.recovery).keyless == 1
     with fresh.open() as store, pytest.raises(errors.NotFoundError):
         store.read(lambda tx: encryption.open(tx, sealed))
     whole = StoreLocation(tmp_path / "fresh-too")
@@ -510,7 +517,7 @@ def test_a_backup_from_before_a_rotation_is_still_trusted(place: StoreLocation, 
 
 def test_a_backup_signed_by_a_key_revoked_before_it_is_refused(place: StoreLocation, tmp_path: Path) -> None:
     with place.open() as store:
-        store.run(trust.init_root(store.context))
+        store.run(trust.export_root(store.context))
         old = store.context.keys.load("log").keyid
         late = store.backup.create(tmp_path / "late")
         store.run(keys.rotate(store.context, "log"))
@@ -523,7 +530,7 @@ def test_a_backup_signed_by_a_key_revoked_before_it_is_refused(place: StoreLocat
 
 def test_where_root_is_in_charge_a_new_machine_needs_a_key_of_the_store(place: StoreLocation, tmp_path: Path) -> None:
     with place.open() as store:
-        store.run(trust.init_root(store.context))
+        store.run(trust.export_root(store.context))
         store.backup.create(tmp_path / "rooted")
         store.backup.create(tmp_path / "whole", keys=True)
     fresh = StoreLocation(tmp_path / "fresh")

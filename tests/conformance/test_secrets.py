@@ -275,7 +275,7 @@ def test_passphrases_are_never_told(ear: Ear, tmp_path: Path, monkeypatch: pytes
         store.objects.put("x", type="fact")
         store.snapshots.create("one")
         store.archive.export_car(sealed, encrypt=f"{SECRET}-archive")
-        root = store.keys.init_root()
+        root = store.keys.export_root()
         ear.hear(store.context.keys, store.context.keys.load("log"), vars(store.context.keys).keys())
         ear.refused(lambda: store.archive.import_car(sealed, passphrase=f"{SECRET}-wrong"))
         recovery = root.recovery

@@ -21,6 +21,7 @@ from holdproof.evidence import trust
 from holdproof.memory.skills import proofs
 from holdproof.model.skills import Fingerprint, Skill, SkillState
 from holdproof.model.verdicts import Verdict
+from holdproof.upkeep import notify
 from holdproof.upkeep import skill_watch as upkeep
 from tests.conformance.decisions import InMemory, OnPostgres, OnSqlite, OnStore
 from tests.conformance.racing import together
@@ -52,7 +53,10 @@ def lockdowns(store: sync.Holdproof) -> list[tuple[Any, ...]]:
 def refused(store: sync.Holdproof, path: Path | str, **options: Any) -> errors.SkillLockedError:
     with pytest.raises(errors.SkillLockedError) as caught:
         store.skills.load(str(path), **options)
-    assert (caught.value.code, caught.value.exit_code, caught.value.status) == ("locked.skill", 5, 423)
+    assert (caught.value.code, caught.value.exit_code, caught.value.status) in (
+        ("locked.skill", 5, 423),
+        ("locked.skill.unapproved", 5, 423),
+    )
     return caught.value
 
 
@@ -97,7 +101,7 @@ class Skills(OnStore):
         file.write_bytes(GOOD + b"(evil)")
         with pytest.raises(errors.ConflictError):
             store.skills.approve(str(file), by="ada", root=seen.root)
-        assert store.skills.status(str(file)).state is SkillState.UNLISTED
+        assert store.skills.status(str(file)).state is SkillState.UNAPPROVED
 
     @pytest.mark.parametrize("by", ["", "a\nb", "x" * 1001])
     def test_an_approval_without_a_name_is_refused(self, store: sync.Holdproof, file: Path, by: str) -> None:
@@ -136,7 +140,7 @@ class Skills(OnStore):
         assert "nobody approved it" in refused(store, file).message
         assert store.skills.load(str(file), ns="blue").data == GOOD
         assert [each.path for each in store.skills.list(ns="blue").items] == [str(file)]
-        assert [each.state for each in store.skills.list().items] == [SkillState.LOCKED]
+        assert store.skills.list().items == []
 
     # --- attacks on the file -------------------------------------------------------------------------------------
 
@@ -192,15 +196,41 @@ class Skills(OnStore):
         assert not [each for each in store.status().degraded if "LOCKED" in each]
         sound(store)
 
-    def test_an_unlisted_file_is_locked_and_one_that_is_not_there_is_not_found(
-        self, store: sync.Holdproof, file: Path
+    def test_an_unapproved_file_is_refused_asked_about_once_and_can_be_dismissed(
+        self, store: sync.Holdproof, file: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        assert "nobody approved it" in refused(store, file).message
+        alerts: list[str] = []
+
+        def note(_: object, alert: notify.Alert) -> dict[str, str]:
+            alerts.append(alert.verdict)
+            return {}
+
+        monkeypatch.setattr(notify, "broadcast", note)
+        for _ in range(2):
+            with pytest.raises(errors.SkillUnapprovedError, match="nobody approved it"):
+                store.skills.load(str(file))
         with pytest.raises(errors.NotFoundError):
             store.skills.load(str(file.with_name("no.org")))
-        assert [row[:2] for row in lockdowns(store)] == [(str(file), 0)]
+        assert (alerts, lockdowns(store)) == (["UNAPPROVED"], [])
+        assert store.skills.status(str(file)).state is SkillState.UNAPPROVED
+        assert not [each for each in store.status().degraded if str(file) in each]
+        [asked] = store.escalations.list(status="PENDING").items
+        assert asked.reason.startswith("UNAPPROVED")
+        store.escalations.resolve(asked.id, "reject", by="ada", comment="a typing error")
+        with pytest.raises(errors.SkillUnapprovedError):
+            store.skills.load(str(file))
+        assert (alerts, store.escalations.list(status="PENDING").items) == (["UNAPPROVED"], [])
         store.skills.approve(str(file), by="ada")
         assert store.skills.load(str(file)).data == GOOD
+        sound(store)
+
+    def test_the_first_approval_answers_the_question_about_an_unapproved_file(
+        self, store: sync.Holdproof, file: Path
+    ) -> None:
+        with pytest.raises(errors.SkillUnapprovedError):
+            store.skills.load(str(file))
+        store.skills.approve(str(file), by="ada")
+        assert store.escalations.list(status="PENDING").items == []
 
     def test_a_file_that_is_gone_locks_nothing(self, store: sync.Holdproof, file: Path) -> None:
         store.skills.approve(str(file), by="ada")
@@ -325,7 +355,7 @@ class Skills(OnStore):
         self, store: sync.Holdproof, file: Path
     ) -> None:
         store.skills.approve(str(file), by="ada")
-        store.run(trust.init_root(store.context))
+        store.run(trust.export_root(store.context))
         stranger = keypairs.generate("ecdsa-p256-sha256")
         file.write_bytes(b"* Evil\n")
         evil = store.skills.fingerprint(str(file))
@@ -348,7 +378,7 @@ class Skills(OnStore):
         assert "no memory key of this store" in refused(store, file).message
 
     def test_what_a_revoked_key_signed_after_that_point_does_not_count(self, store: sync.Holdproof, file: Path) -> None:
-        store.run(trust.init_root(store.context))
+        store.run(trust.export_root(store.context))
         before = store.skills.approve(str(file), by="ada")
         settled(store)
         store.keys.revoke(before.keyid, from_index=0)

@@ -85,7 +85,7 @@ class Snapshots(OnMemory):
 
     def test_a_revoked_key_signs_no_snapshot(self, store: sync.Holdproof) -> None:
         old = store.snapshots.create()
-        store.keys.init_root()
+        store.keys.export_root()
         [key] = store.keys.list(role="memory").items
         store.keys.revoke(key.keyid)
         with pytest.raises(errors.RevokedKeyError):

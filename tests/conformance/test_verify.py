@@ -160,7 +160,7 @@ def test_an_erased_row_that_is_put_back_is_found(home: Path, tmp_path: Path) -> 
 def test_the_command_prints_the_report_and_exits_with_the_verdict(home: Path) -> None:
     assert run("verify", "--home", str(home)).exit_code == 0
     attack(home, "UPDATE battles SET score = 0.9 WHERE id = 2")
-    told = run("verify", "--home", str(home), "--json", "--no-lock")
+    told = run("verify", "--home", str(home), "--json")
     report = json.loads(told.stdout)
     assert (told.exit_code, report["verdict"], report["locked"]) == (20, "TAMPERED", None)
     assert report["findings"][0] == {
@@ -172,7 +172,7 @@ def test_the_command_prints_the_report_and_exits_with_the_verdict(home: Path) ->
         "row": "2",
         "outside": False,
     }
-    people = run("verify", "--home", str(home), "--no-lock")
+    people = run("verify", "--home", str(home))
     assert (people.exit_code, "the row does not match its leaf" in people.stdout) == (20, True)
 
 
@@ -180,18 +180,20 @@ def test_the_commands_lead_from_tampering_to_unlock(home: Path, tmp_path: Path) 
     place = ("--home", str(home))
     attack(home, "UPDATE battles SET score = 0.9 WHERE id = 2")
     assert run("verify", *place).exit_code == 20
+    assert json.loads(run("lockdown", "status", *place, "--json").stdout) is None, "only reported"
+    assert run("verify", "--lock", *place).exit_code == 20
     assert json.loads(run("lockdown", "status", *place, "--json").stdout)["reason"]
     assert run("keys", "rotate", "judge", *place).exit_code == 5
     attack(home, "UPDATE battles SET score = 0.01 WHERE id = 2")
     draft, signed = str(tmp_path / "draft.json"), str(tmp_path / "unlock.json")
     assert run("lockdown", "statement", "--reason", "mended", "--out", draft, *place).exit_code == 0
-    assert run("unlock", "--statement", draft, *place).exit_code == 2
+    assert run("unlock", draft, *place).exit_code == 2
     key = str(home / "config" / "keys" / "root.pem")
     assert run("lockdown", "sign", draft, "--key", key, "--out", signed).exit_code == 0
-    assert run("unlock", "--statement", signed, *place).exit_code == 0
+    assert run("unlock", signed, *place).exit_code == 0
     assert run("verify", "--full", *place).exit_code == 0
     assert json.loads(run("lockdown", "status", *place, "--json").stdout) is None
-    assert run("unlock", "--statement", signed, *place).exit_code == 3
+    assert run("unlock", signed, *place).exit_code == 3
 
 
 def test_a_bundle_goes_out_and_is_checked_by_command(home: Path, tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ from tests.store_locations import StoreLocation, everything, submit
 def place(tmp_path: Path) -> StoreLocation:
     """A store with a backup, and something that came after it."""
     made = StoreLocation(tmp_path / "home")
-    with made.open() as store:
+    with made.open_without_root() as store:  # with a root key a stranger's copy cannot even be restored
         submit(store, "first")
         store.backup.create(tmp_path / "backup")
         submit(store, "second")
@@ -108,7 +108,7 @@ def test_a_memory_key_put_into_the_keyring_vouches_for_no_archive_and_no_image(t
         key = store.context.keys.load("memory").public
     home = tmp_path / "home"
     with sync.open(home) as store:
-        store.keys.init_root()
+        store.keys.export_root()
         store.objects.put("o", type="t", content="mine")
         store.snapshots.create("mine", author="ada")
     Past(home).ask("UPDATE keyring SET keyid = ?, public = ? WHERE role = 'memory'", key.keyid, key.to_pem().decode())

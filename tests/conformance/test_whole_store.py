@@ -444,7 +444,7 @@ def drilled(place: StoreLocation, tmp_path: Path) -> Path:
     recovery = tmp_path / "safe" / "root.txt"
     recovery.parent.mkdir()
     with place.open() as store:
-        store.keys.init_root(recovery=recovery)
+        store.keys.export_root(recovery=recovery)
         submit(store, "before")
         store.objects.put("note", type="note", content={"text": "kept"})
         store.snapshots.create("before")
@@ -500,7 +500,7 @@ def test_a_recovery_code_of_another_root_is_refused_and_nothing_is_there(
 ) -> None:
     other = StoreLocation(tmp_path / "other")
     with other.open() as store:
-        store.keys.init_root(recovery=tmp_path / "other.txt")
+        store.keys.export_root(recovery=tmp_path / "other.txt")
     with pytest.raises(errors.UnknownKeyError, match="recovery code"):
         elsewhere.restore(tmp_path / "safe" / "backup", root_recovery=tmp_path / "other.txt")
     with pytest.raises(errors.NotFoundError):

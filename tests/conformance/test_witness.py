@@ -428,17 +428,19 @@ def run(*words: str) -> Any:
 
 
 def test_a_log_and_a_witness_meet_on_the_command_line(home: Path, tmp_path: Path) -> None:
-    head = run("log", "head")
+    with sync.open(home) as store:
+        head = store.log.head().checkpoint
+    [key] = run("log", "verifier-keys")
     folder = str(tmp_path / "witness")
     command = [sys.executable, "-m", "holdproof.cli", "--home", folder, "witness", "run", "--name", NAME, "--port", "0"]
-    process = subprocess.Popen([*command, "--log", head["keys"][0]], stderr=subprocess.PIPE, text=True)
+    process = subprocess.Popen([*command, "--log", key], stderr=subprocess.PIPE, text=True)
     try:
         assert process.stderr is not None
         line = process.stderr.readline()
         url, key = line.split()[2], line.split()[4]
         assert run("--home", folder, "witness", "key", "--name", NAME) == {"key": key}
         assert run("log", "level")["name"] == "KEPT"
-        assert run("log", "witness", url, "--key", key)["size"] == head["size"]
+        assert run("log", "witness", url, "--key", key)["size"] == head.size
         level = run("log", "level")
         assert (level["name"], level["witnessed"], level["witnesses"]) == ("WITNESSED", 1, 1)
     finally:
@@ -452,19 +454,16 @@ def test_a_log_and_a_witness_meet_on_the_command_line(home: Path, tmp_path: Path
 
 
 def test_proofs_and_audits_on_the_command_line(home: Path, tmp_path: Path) -> None:
-    head = run("log", "head")
     with sync.open(home) as store:
-        handle = json.loads(store.read(logs.texts)[0])["id"]
+        text = store.read(logs.texts)[0]
+        origin = store.log.head().checkpoint.origin
+    handle = json.loads(text)["id"]
     file = tmp_path / "key.tlog-proof"
-    proven = run("log", "prove", handle, "--out", str(file))
+    assert run("log", "prove", handle, "--out", str(file))["bytes"] == file.stat().st_size
     proof = tlog_proof.parse(file.read_bytes())
-    tlog_proof.verify(
-        proof,
-        merkle.leaf_hash(proven["leaf"].encode()),
-        origin=head["origin"],
-        log_keys=[vkey.parse(head["keys"][0])],
-    )
-    assert (proven["index"], run("log", "prove", handle, "--ver", "1")["index"]) == (0, 0)
+    keys = [vkey.parse(each) for each in run("log", "verifier-keys")]
+    tlog_proof.verify(proof, merkle.leaf_hash(text), origin=origin, log_keys=keys)
+    assert (proof.index, run("log", "prove", handle, "--version", "1")["index"]) == (0, 0)
     assert run("log", "prove-consistency", "2")
     assert run("log", "prove-consistency", "2", "3") != run("log", "prove-consistency", "2")
     assert run("log", "audit")["verdict"] == run("log", "audit", "--full")["verdict"] == "VALID"

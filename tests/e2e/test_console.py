@@ -2,8 +2,11 @@
 
 import io
 import re
+import threading
+import time
 import zipfile
 from collections.abc import Iterator
+from contextlib import suppress
 from html.parser import HTMLParser
 from typing import Any
 from urllib.parse import quote
@@ -11,6 +14,7 @@ from urllib.parse import quote
 import httpx
 import pytest
 
+from holdproof import errors
 from holdproof.server.middleware import HEADERS
 from holdproof.upkeep.verification import offline
 from tests.consoles import TRACE, Scene, populate, question
@@ -502,3 +506,50 @@ def test_words_on_a_page_come_from_its_own_session(web: Web, operator: httpx.Cli
         other.cookies.set("holdproof-flash", value)
         assert "Recorded" not in page(other, "/inbox").text
     assert "Recorded" in page(operator, "/inbox").text
+
+
+class DeadWorkerError(BaseException):
+    """As if the worker's process ended in the middle of a step."""
+
+
+def in_doubt(web: Web) -> tuple[int, list[str], threading.Thread]:
+    """A flow whose step `pay` was started and never confirmed, as another worker takes it up and asks."""
+    runs: list[str] = []
+
+    def pay() -> None:
+        runs.append("pay")
+        raise DeadWorkerError
+
+    web.store.agents.register("payer", version="1.0.0")
+    with pytest.raises(DeadWorkerError), web.store.flows.run("payer", flow_type="pay", lease_s=0.05) as flow:
+        flow.step("pay", pay)
+
+    time.sleep(0.2)  # until the dead worker's lease has passed
+
+    def resume() -> None:
+        with suppress(errors.ReplayedError), web.store.flows.run(resume=flow.flow_id, lease_s=5) as again:
+            again.step("pay", pay)
+
+    worker = threading.Thread(target=resume, daemon=True)
+    worker.start()
+    for _ in range(500):
+        waiting = [each for each in web.store.escalations.list(status="PENDING").items if each.flow_id == flow.flow_id]
+        if waiting:
+            return waiting[0].id, runs, worker
+        time.sleep(0.02)
+    raise AssertionError("nothing was asked about the step in doubt")
+
+
+def test_a_step_in_doubt_is_not_run_again_by_an_approval_of_the_console(web: Web, operator: httpx.Client) -> None:
+    number, runs, worker = in_doubt(web)
+    text = page(operator, f"/inbox/{number}").text
+    assert "Step pay is in doubt" in text
+    assert f"holdproof escalations resolve {number} approve --by NAME --proposal RESULT" in text
+    assert "Authorise the ticked parts" not in text
+    for action in ("review", "decide"):
+        answer = post(operator, f"/inbox/{number}/{action}", choice="approve", part="0", comment="go on", seen="0.0")
+        assert "in doubt" in answer.text
+    assert web.store.escalations.get(number).status == "PENDING"
+    web.store.escalations.resolve(number, "reject", by="ada", comment="it was not paid")
+    worker.join(30)
+    assert runs == ["pay"]

@@ -160,7 +160,8 @@ def test_an_operator_sees_who_is_logged_in_and_ends_it(web: Web) -> None:
     newest = client.get("/v1/logins/list").json()["items"][0]
     assert (newest["kind"], newest["name"]) == ("session", "operator")
     assert "secret" not in json.dumps(newest)
-    problem(caller(web, role="auditor").post("/v1/logins/end", json=newest | {"x": 1}), 422, "input.invalid")
+    problem(client.post("/v1/logins/end", json=newest | {"x": 1}), 422, "input.invalid")
+    problem(caller(web, role="auditor").post("/v1/logins/end", json=newest | {"x": 1}), 403, "access.forbidden")
     about = {"login_id": newest["login_id"]}
     problem(caller(web, role="auditor").post("/v1/logins/end", json=about), 403, "access.forbidden")
     assert client.post("/v1/logins/end", json=about).json()["ended_at"]
@@ -306,8 +307,8 @@ def test_whoever_is_bound_to_a_namespace_sends_the_server_nowhere(web: Web, wher
 def test_nobody_looks_at_the_server_s_disk_through_skills(web: Web) -> None:
     given = {"paths": ["/etc/passwd"]}
     problem(agent(web, "skills").post("/v1/skills/verify", json={}), 403, "access.forbidden")
-    for client in (caller(web), agent(web, "skills")):
-        problem(client.post("/v1/skills/verify", json=given), 422, "input.invalid")
+    problem(caller(web).post("/v1/skills/verify", json=given), 422, "input.invalid")
+    problem(agent(web, "skills").post("/v1/skills/verify", json=given), 403, "access.forbidden")
     assert caller(web).post("/v1/skills/verify", json={}).is_success
 
 
@@ -408,3 +409,35 @@ def test_a_call_is_written_as_it_was_asked_for(web: Web) -> None:
     call = {"name": "n", "version": "1", "arguments": '{"args": [], "kwargs": {}}'}
     made = caller(web).post("/v1/flows/run", json={"agent_id": "bot", "call": call}).json()
     assert web.store.read(lambda tx: calls.find(tx, made["flow_id"])) == FunctionCall("n", "1", call["arguments"])
+
+
+def test_an_agent_changes_nothing_that_a_person_is_asked_about(web: Web) -> None:
+    token = web.store.agents.register("asker", version="1.0.0").token
+    client = web.client(f"asker:{token}")
+    flow_id = web.store.flows.start("asker").flow_id
+    web.store.flows.transition(flow_id, "RUNNING")
+    event = {"flow_id": flow_id, "event_type": "ESCALATION_APPROVED", "detail": {"recorded_by": "operator:ops"}}
+    assert client.post("/v1/audit/record", json=event).is_success
+    [written] = [each for each in web.store.flows.timeline(flow_id).events if each.kind == "audit"]
+    assert written.note is not None
+    assert written.note.endswith("by agent:asker")
+    web.store.escalations.request(flow_id, reason="buy?", proposal={"n": 1})
+    for path, body in (
+        ("audit/record", event),
+        ("contexts/put", {"flow_id": flow_id, "data": {"n": 2}}),
+        ("ledger/append", {"flow_id": flow_id, "intent": {"n": 2}, "context_ref": "c", "evidence_hash": "e"}),
+    ):
+        problem(client.post(f"/v1/{path}", json=body), 403, "access.forbidden")
+
+
+def test_an_agent_does_not_say_how_often_it_may_fail(web: Web) -> None:
+    token = web.store.agents.register("retrier", version="1.0.0").token
+    client = web.client(f"retrier:{token}")
+    flow_id = web.store.flows.start("retrier").flow_id
+    body = {"flow_id": flow_id, "reason": "no", "max_retries": 1_000_000}
+    problem(client.post("/v1/retries/reject", json=body), 403, "access.forbidden")
+
+
+def test_no_namespace_is_called_like_all_of_them(web: Web) -> None:
+    answer = caller(web).post("/v1/agents/register", json={"agent_id": "a", "version": "1.0.0", "ns": "*"})
+    problem(answer, 422, "input.invalid")

@@ -3,7 +3,7 @@
 import select
 import socket
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
 
 import pytest
@@ -36,6 +36,48 @@ def test_a_body_that_is_too_large_is_refused_before_it_came(strict: Web) -> None
     kind = {"Content-Type": "application/x-www-form-urlencoded"}
     answer = strict.client().post("/login", content=endless(), headers=kind)
     problem(answer, 413, "request.too_large")
+
+
+def _head(path: str, length: int, token: str | None = None) -> bytes:
+    """The head of a call whose body never comes."""
+    lines = [f"POST {path} HTTP/1.1", "Host: localhost", "Content-Type: application/json", f"Content-Length: {length}"]
+    lines += [f"Authorization: Bearer {token}"] if token else []
+    return ("\r\n".join(lines) + "\r\n\r\n").encode()
+
+
+@pytest.mark.parametrize("path", ["/v1/contexts/put", "/v1/flows/run", "/v1/relational/transaction", "/v1/traces"])
+def test_a_caller_without_a_token_is_refused_before_the_body_is_read(strict: Web, path: str) -> None:
+    assert strict.raw(_head(path, 999)).startswith(b"HTTP/1.1 401 ")
+
+
+def test_a_caller_who_may_not_call_is_refused_before_the_body_is_read(strict: Web) -> None:
+    strict.store.agents.register("trader", version="1.0.0")
+    agent_token = secret(strict, role="agent", agent_id="trader")
+    assert strict.raw(_head("/v1/tokens/create", 999, agent_token)).startswith(b"HTTP/1.1 403 ")
+
+
+def test_a_body_has_only_so_many_values_however_short_they_are(tmp_path: Path) -> None:
+    with running(tmp_path / "home", ServerSettings(most_values=1000)) as web:
+        client = web.client(secret(web))
+        json_type = {"Content-Type": "application/json"}
+        for values in (b"[]," * 2000 + b"[]", b'"",' * 1001 + b'""', b'{"a":1},' * 1001 + b"1"):
+            body = b'{"flow_id":"f","content":{"x":[' + values + b"]}}"
+            problem(client.post("/v1/contexts/put", content=body, headers=json_type), 413, "request.too_large")
+        # Commas inside of texts are no values.
+        texts = b'{"agent_id":"a","version":"1.0.0","description":"' + b"," * 100_000 + b'[{"}'
+        assert client.post("/v1/agents/register", content=texts, headers=json_type).status_code != 413
+
+
+def test_one_address_holds_only_so_many_connections(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(TimeoutHttpProtocol, "most_connections", 3)
+    with running(tmp_path / "home") as web, ExitStack() as stack:
+        address = ("127.0.0.1", web.port)
+        held = [stack.enter_context(socket.create_connection(address, timeout=10)) for _ in range(3)]
+        for each in held:  # answered, so that the server has counted it
+            each.sendall(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n")
+            assert each.recv(1000).startswith(b"HTTP/1.1 200 ")
+        with socket.create_connection(address, timeout=10) as another:
+            assert another.recv(1000).startswith(b"HTTP/1.1 429 ")
 
 
 def test_a_body_that_does_not_come_is_not_waited_for(strict: Web) -> None:

@@ -59,8 +59,45 @@ def test_a_model_decides_remembers_asks_and_proves(tmp_path: Path) -> None:
         waited = await session.call_tool("escalations_wait", {"id": question["id"], "timeout_s": 0.01})
         assert _value(waited)["status"] == "PENDING"
         assert _value(await session.call_tool("verify_run", {}))["verdict"] == "VALID"
-        said = (await session.call_tool("checkpoint_memory", {"node": "http://127.0.0.1:9"})).content[0].text
+        said = (await session.call_tool("checkpoint_memory", {})).content[0].text
         assert said.startswith("Local dump complete.")
+
+    _talk(tmp_path, "--operator", then=work)
+
+
+def test_a_model_that_asked_a_person_does_not_go_on_by_itself(tmp_path: Path) -> None:
+    async def work(session: Any) -> None:
+        tools = {tool.name for tool in (await session.list_tools()).tools}
+        assert {"objects_put", "flows_start", "escalations_request"} <= tools
+        assert not tools & {"checkpoint_memory", "restore_memory", "escalations_resolve", "bundle_export"}
+        flow = _value(await session.call_tool("flows_start", {"agent_id": "mcp"}))
+        running = {"flow_id": flow["flow_id"], "to": "RUNNING"}
+        assert _value(await session.call_tool("flows_transition", running))["status"] == "RUNNING"
+        request = {"flow_id": flow["flow_id"], "reason": "buy?", "proposal": {"n": 1}}
+        by_itself = await session.call_tool("escalations_request", {**request, "on_deadline": "approve"})
+        assert "access.forbidden" in by_itself.content[0].text
+        _value(await session.call_tool("escalations_request", request))
+        assert "access.forbidden" in (await session.call_tool("flows_transition", running)).content[0].text
+        _value(await session.call_tool("objects_put", {"id": "note", "type": "note", "content": "tides"}))
+
+    _talk(tmp_path, then=work)
+
+
+def test_no_tool_takes_a_destination(tmp_path: Path) -> None:
+    async def work(session: Any) -> None:
+        for tool in (await session.list_tools()).tools:
+            assert not {"node", "url", "gateway"} & tool.input_schema["properties"].keys(), tool.name
+        sent = await session.call_tool("checkpoint_memory", {"node": "http://127.0.0.1:9"})
+        assert json.loads(sent.content[0].text)["code"] == "input.invalid"
+
+    _talk(tmp_path, "--operator", then=work)
+
+
+def test_a_missing_argument_is_named(tmp_path: Path) -> None:
+    async def work(session: Any) -> None:
+        answer = json.loads((await session.call_tool("flows_get", {})).content[0].text)
+        assert (answer["code"], answer["status"]) == ("input.invalid", 422)
+        assert "needs flow_id" in answer["detail"]
 
     _talk(tmp_path, then=work)
 
@@ -77,7 +114,7 @@ def test_what_fails_tells_a_model_what_to_do(tmp_path: Path) -> None:
         assert unknown.is_error
         assert "there is no tool" in unknown.content[0].text
 
-    _talk(tmp_path, then=work)
+    _talk(tmp_path, "--operator", then=work)
 
 
 def test_read_only_offers_nothing_that_writes(tmp_path: Path) -> None:
@@ -115,7 +152,7 @@ def test_every_verb_of_a_noun_can_be_offered(tmp_path: Path) -> None:
         assert {"keys_list", "keys_rotate"} <= tools
         assert all(name.startswith("keys_") for name in tools)
 
-    _talk(tmp_path, "--resource", "keys", then=work)
+    _talk(tmp_path, "--operator", "--resource", "keys", then=work)
 
 
 def test_nothing_but_the_protocol_is_written_to_its_channel(tmp_path: Path) -> None:

@@ -172,6 +172,16 @@ def test_only_so_many_streams_are_open(tmp_path: Path) -> None:
             assert int(answer.headers["retry-after"]) >= 1
 
 
+def test_one_caller_has_only_so_many_streams_and_leaves_the_others_theirs(tmp_path: Path) -> None:
+    with running(tmp_path / "home", ServerSettings(most_streams_per_caller=1)) as web:
+        client = operator(web)
+        other = web.client(web.store.tokens.create("other").secret)
+        with following(client):
+            problem(client.get("/v1/events"), 429, "access.rate_limited")
+            with following(other):
+                pass
+
+
 def test_a_stranger_builds_the_signed_root_out_of_tiles(web: Web) -> None:
     web.store.write(lambda tx: [agents.register(tx, f"many{number}", version="1.0.0") for number in range(300)])
     client = operator(web, role="auditor")

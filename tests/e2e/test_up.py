@@ -6,8 +6,9 @@ import signal
 import ssl
 import subprocess
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
+import time
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
 from datetime import UTC, datetime, timedelta
 from ipaddress import ip_address
 from pathlib import Path
@@ -20,11 +21,16 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
+from psycopg.conninfo import conninfo_to_dict
 
+from harness.servers import Postgres
+from harness.tcp_proxy import Fault, Proxy, to_unix
 from holdproof import sync
 from holdproof.cli.app import app
 from holdproof.errors import ConfigError
+from holdproof.server import readiness
 from holdproof.server.serve import ListenAddress
+from holdproof.server.settings import ServerSettings
 from tests.web import running
 
 HOLDPROOF = [sys.executable, "-m", "holdproof.cli"]
@@ -136,3 +142,60 @@ def test_without_the_extra_it_says_what_to_install(tmp_path: Path, monkeypatch: 
     result = CliRunner().invoke(app, ["--home", str(tmp_path), "up", "--json"])
     assert result.exit_code == 7
     assert "holdproof[server]" in json.loads(result.stdout)["error"]["message"]
+
+
+def test_the_log_tells_of_start_requests_and_stop_as_lines_of_json(tmp_path: Path) -> None:
+    with up(tmp_path, "--log-json") as (process, told):
+        with httpx.Client(base_url=told["address"]) as client:
+            assert client.get("/healthz").status_code == 200
+            assert client.get("/v1/agents/list?status=s3cret").status_code == 401
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(20) == 0
+        assert process.stderr is not None
+        text = process.stderr.read()
+    lines = [json.loads(line) for line in text.splitlines() if line.startswith("{")]
+    messages = [line["message"] for line in lines]
+    assert f"listening on {told['address']}" in messages
+    [request] = [line for line in lines if line["logger"] == "holdproof.server.requests"]
+    assert (request["method"], request["path"], request["status"]) == ("GET", "/v1/agents/list", 401)
+    assert [message.partition(":")[0] for message in messages[-2:]] == ["stopping", "stopped"]
+    assert "s3cret" not in text, "a query may hold a secret"
+
+
+def test_with_a_level_the_log_holds_nothing_below_it(tmp_path: Path) -> None:
+    with up(tmp_path, "--log-level", "warning") as (process, told):
+        assert httpx.get(f"{told['address']}/healthz").status_code == 200
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(20) == 0
+        assert process.stderr is not None
+        assert "listening on" not in process.stderr.read()
+
+
+def test_a_database_that_goes_is_logged_and_answered_at_once_and_so_is_its_return(
+    tmp_path: Path, postgres: Postgres, postgres_url: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Kubernetes waits one second for a probe: the answer must not wait for the database."""
+    caplog.set_level("INFO", "holdproof.server")
+    name = conninfo_to_dict(postgres_url)["dbname"]
+    assert readiness._PATIENCE_S < 1
+    with closing(Proxy(to_unix(postgres.socket))) as proxy:
+        url = f"postgresql://postgres@127.0.0.1:{proxy.port}/{name}?sslmode=disable&gssencmode=disable"
+        with running(tmp_path, ServerSettings(watch_s=0.1), url=url) as web:
+            with httpx.Client(base_url=web.listening.address, timeout=30) as client:
+                assert client.get("/readyz").status_code == 200
+                proxy.arm(Fault("part", lasts_s=600))
+                until(lambda: client.get("/readyz").status_code == 503)
+                assert client.get("/healthz").status_code == 200
+                # The watcher sees it too, with nobody asking.
+                until(lambda: "the database does not answer" in caplog.text)
+                proxy.heal()
+                until(lambda: client.get("/readyz").status_code == 200)
+            until(lambda: "the database answers again" in caplog.text)
+
+
+def until(condition: Callable[[], bool]) -> None:
+    """Wait until something is so; a minute is for machines that have much to do."""
+    deadline = time.monotonic() + 60
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)

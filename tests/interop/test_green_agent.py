@@ -319,14 +319,14 @@ def test_a_dbom_that_cannot_be_read_or_is_far_too_large_stops_nobody(store: sync
     (folder / "dbom_gone.json").symlink_to(tmp_path / "nowhere")
     (folder / "dbom_huge.json").write_bytes(b" " * (5 << 20))
     found = store.imports.green_agent(source, dboms=folder)
-    assert {row.evaluation_id: (row.verdict, "No such file" in row.note) for row in found.rows} == {
+    assert {row.evaluation_id: (row.verdict, "a link, not followed" in row.note) for row in found.rows} == {
         "gone": ("DBOM_MISSING", True),
         "huge": ("UNLINKED", False),
         "alone": ("DBOM_MISSING", False),
     }
     assert (found.done, found.dboms_unmatched) == ({"imported": 3}, [])
     kept = {name: json.loads(store.evaluations.get(name).legacy or "{}")["dboms"] for name in ("gone", "huge")}
-    assert kept["gone"] == [{"file": "dbom_gone.json", "trouble": "No such file or directory"}]
+    assert kept["gone"] == [{"file": "dbom_gone.json", "trouble": "it is a link, not followed"}]
     assert [len(each["hex"]) for each in kept["huge"]] == [10 << 20]
     settled(store)
     assert store.verify.run(lock=False).verdict is Verdict.UNSIGNED

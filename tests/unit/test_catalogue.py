@@ -23,7 +23,6 @@ STAYS = {
     "imports.dir",
     "imports.green_agent",
     "keys.export_root",
-    "keys.init_root",
     "keys.recover_root",
     "relational.close",
     "skills.approve",

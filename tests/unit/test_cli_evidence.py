@@ -1,5 +1,6 @@
 """`holdproof evaluations`, `dbom`, `keys` and `import`, through click's runner; always a real store."""
 
+import base64
 import json
 import os
 import re
@@ -98,7 +99,7 @@ def test_an_envelope_is_exported(tmp_path: Path) -> None:
 def test_keys_are_rotated_and_revoked_with_a_root_at_hand(home: Path, tmp_path: Path) -> None:
     submit()
     first = judge()
-    made = parsed("keys", "init-root", "--recovery", "recovery.txt")
+    made = parsed("keys", "export-root", "--recovery", "recovery.txt")
     assert (made["on_disk"], "recovery" in made) == (True, False)
     assert parsed("keys", "rotate", "judge")["role"] == "judge"
     run("keys", "revoke", first[:10], "--from-index", "0", code=4)
@@ -125,12 +126,12 @@ def test_the_example_of_log_prove_names_a_whole_leaf_and_such_a_one_is_proven() 
     leaf_id = submit()["leaf_id"]
     example = run("log", "prove", "--help").stdout.split("Example: holdproof log prove ")[1].split()[0]
     assert len(example) == len(leaf_id)
-    assert leaf_id in parsed("log", "prove", leaf_id)["leaf"]
+    assert leaf_id in base64.b64decode(parsed("log", "prove", leaf_id)["extra"]["$bytes"]).decode()
 
 
 def test_an_offline_root_signs_elsewhere(home: Path, tmp_path: Path) -> None:
     submit()
-    made = parsed("keys", "init-root", "--offline", "--recovery", "-")
+    made = parsed("keys", "export-root", "--offline", "--recovery", "-")
     (tmp_path / "recovery.txt").write_text(made["recovery"])
     assert not (home / "config" / "keys" / "root.pem").exists()
     run("keys", "revoke", judge(), code=12)

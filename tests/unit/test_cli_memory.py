@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
-from holdproof import paging
+from holdproof import paging, sync
 from holdproof.cli.app import app
 
 
@@ -19,6 +19,12 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("HOLDPROOF_HOME", str(tmp_path / "home"))
     return tmp_path
+
+
+@pytest.fixture
+def existing(home: Path) -> None:
+    """A store that is there already: commands that read create none."""
+    sync.open(home / "home").close()
 
 
 def run(*words: str, code: int = 0, **options: Any) -> Result:
@@ -78,6 +84,7 @@ def test_a_tree_is_drawn(monkeypatch: pytest.MonkeyPatch) -> None:
     run("graph", "subtree", "none", code=3)
 
 
+@pytest.mark.usefixtures("existing")
 def test_an_empty_store_has_no_tree() -> None:
     assert run("graph", "roots").stdout == "none\n"
 
@@ -193,7 +200,7 @@ def test_objects_are_found_by_their_vectors(home: Path) -> None:
     [found] = answer("objects", "nearest", "--vector", "[0.0, 2.0]", "--limit", "1")
     assert (found["object"]["id"], found["distance"]) == ("b", 0.0)
     assert [each["object"]["id"] for each in answer("objects", "nearest", "--near", "b")] == ["a"]
-    assert "distance" in run("objects", "nearest", "--near", "b").stdout
+    assert "DISTANCE" in run("objects", "nearest", "--near", "b").stdout
     run("objects", "search", code=2)
     run("objects", "nearest", code=2)
     run("objects", "nearest", "--vector", "[1]", "--near", "b", code=2)
@@ -223,6 +230,7 @@ def test_snapshots_and_versions_are_pruned() -> None:
     run("retention", "prune", "snapshots", code=2)
 
 
+@pytest.mark.usefixtures("existing")
 def test_a_timer_writes_images() -> None:
     assert answer("image", "beat") == []
     run("objects", "put", "a", "--type", "t")

@@ -26,6 +26,12 @@ def store(home: Path) -> Iterator[sync.Holdproof]:
         yield store
 
 
+@pytest.fixture
+def existing(home: Path) -> None:
+    """A store that is there already: commands that read create none."""
+    sync.open(home).close()
+
+
 def running(store: sync.Holdproof, **options: Any) -> str:
     flow_id = store.flows.start("trader", **options).flow_id
     store.flows.transition(flow_id, "RUNNING")
@@ -298,6 +304,7 @@ def test_no_command_looks_into_another_namespace(store: sync.Holdproof) -> None:
     run("agents", "get", "trader", "--ns", "other", code=3)
 
 
+@pytest.mark.usefixtures("existing")
 @pytest.mark.parametrize("resource", ["agents", "flows", "locks", "escalations", "audit", "sagas", "retention"])
 def test_every_command_prints_one_json_document_even_when_it_fails(resource: str) -> None:
     root = click.Context(app)

@@ -105,14 +105,14 @@ def test_what_is_refused_has_its_exit_code() -> None:
 
 
 def test_the_first_run_says_where_data_lives(home: Path) -> None:
-    assert str(home / "membrane.db") in run("sessions", "list-sessions").stderr
+    assert str(home / "membrane.db") in run("sessions", "start-session", "script", "x").stderr
     assert run("sessions", "list-sessions").stderr == ""
 
 
 def test_settings_and_urls_say_where_sessions_are_kept(home: Path, tmp_path: Path) -> None:
+    run("db", "migrate")
     run("sessions", "start-session", "flow", "x", "--url", ":memory:")
     assert not (home / "membrane.db").exists()
-    (home / "config").mkdir(parents=True)
     file = home / "config" / "config.yaml"
     file.write_text(f"providers: {{relational: {{path: {tmp_path}/mine.db}}}}\n")
     id = started()
@@ -127,6 +127,7 @@ def test_settings_and_urls_say_where_sessions_are_kept(home: Path, tmp_path: Pat
 
 
 def test_sessions_of_other_programs_are_shown(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run("db", "migrate")
     run("sessions", "list-sessions")
     with closing(open_database(home / "membrane.db", space="membrane")) as database:
         database.write(lambda tx: tx.execute(_FOREIGN)).result()

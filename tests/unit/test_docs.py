@@ -188,8 +188,8 @@ def error_page() -> str:
         "Made from `holdproof/errors/`; `HOLDPROOF_UPDATE_DOCS=1 make docs` writes it anew.",
         "",
         "Every error is a `HoldproofError`. It carries a stable `code`, an HTTP `status`, an `exit_code`, the facts of",
-        "the case in `fields`, and what you can do about it in `remedy`. `to_dict()` gives code, message, remedy and",
-        "facts, as the command line prints them with `--json`.",
+        "the case in `fields`, and what you can do about it in `remedy`, which a traceback shows too. `to_dict()`",
+        "gives code, message, remedy and facts, as the command line prints them with `--json`.",
     ]
     for part in re.split(r"^# --- (.+?) -+$", _pages(), flags=re.MULTILINE):
         if not (classes := re.findall(r"^class (\w+)\((\w+)\)", part, re.MULTILINE)):
@@ -210,7 +210,7 @@ def _pages() -> str:
 
 def _row(child: str, parent: str) -> str:
     kind: type[errors.HoldproofError] = getattr(errors, child)
-    remedy = kind("").remedy.replace("|", r"\|")
+    remedy = " ".join((kind.__doc__ or "").split()).replace("|", r"\|")
     above = "" if parent in {"Exception", "HoldproofError"} else f", a kind of `{parent}`"
     return f"| `{child}`{above} | `{kind.code}` | {kind.status} | {kind.exit_code} | {remedy} |"
 

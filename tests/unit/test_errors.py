@@ -32,9 +32,13 @@ def test_every_code_is_unique() -> None:
 @each
 def test_a_class_says_what_the_user_can_do(kind: type[HoldproofError]) -> None:
     assert "__doc__" in vars(kind)
-    remedy = kind("it failed").remedy
-    assert remedy.endswith((".", "`"))
-    assert "\n" not in remedy
+    text = " ".join((kind.__doc__ or "").split())
+    assert text.endswith((".", "`"))
+    error = kind("it failed")
+    # One that fits any error of its class says nothing beside a message; what is said is below a traceback too.
+    assert error.remedy == ("" if vars(kind).get("generic") else text)
+    assert getattr(error, "__notes__", []) == ([] if vars(kind).get("generic") else [text])
+    assert kind("it failed", remedy="Do this.").__notes__ == ["Do this."]
 
 
 @each

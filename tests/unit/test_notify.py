@@ -121,7 +121,7 @@ def test_one_that_fails_does_not_hold_up_the_others(serve: Callable[..., Receive
     class Broken:
         name = "broken"
 
-        def send(self, alert: Alert) -> None:
+        def send(self, alert: notify.AnyAlert) -> None:
             raise RuntimeError(SECRET)
 
     good = serve(200)

@@ -70,5 +70,5 @@ def test_a_home_that_means_memory_is_refused_and_no_folder_is_made(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     with pytest.raises(errors.InvalidInputError, match="url="):
-        sync.open(":memory:")
+        sync.open(home=":memory:")
     assert list(tmp_path.iterdir()) == []

@@ -13,6 +13,7 @@ from holdproof.evidence.startup import KEYRING
 from holdproof.model.verdicts import Verdict
 from holdproof.model.verify import Finding, Locked, Report
 from holdproof.upkeep import kernel_tables, lockdown, unlock
+from holdproof.upkeep.unlock import Signers
 from holdproof.upkeep.verification import findings, schema_check
 from holdproof.upkeep.verification.findings import Findings
 from holdproof.upkeep.verification.row_check import judge
@@ -129,7 +130,7 @@ LOCKED = Locked("l", "TAMPERED", "why", "2026-01-01T00:00:00.000000Z")
 def test_a_statement_counts_for_one_store_one_lockdown_and_one_root() -> None:
     root, other = keys.generate("ed25519"), keys.generate("ed25519")
     signed = unlock.sign(unlock.draft("s", LOCKED, reason="done"), root)
-    assert json.loads(unlock.check(signed, [other.public, root.public], "s", LOCKED))["signatures"]
+    assert json.loads(unlock.check(signed, Signers("root", [other.public, root.public]), "s", LOCKED))["signatures"]
     for roots, store, locked in (
         ([other.public], "s", LOCKED),
         ([], "s", LOCKED),
@@ -139,7 +140,9 @@ def test_a_statement_counts_for_one_store_one_lockdown_and_one_root() -> None:
         ([root.public], "s", Locked("l", "TAMPERED", "other", LOCKED.locked_at)),
     ):
         with pytest.raises(ProofError):
-            unlock.check(signed, roots, store, locked)
+            unlock.check(signed, Signers("root", roots), store, locked)
+    with pytest.raises(ProofError):  # the draft says on whose authority: root's statement is not the log key's
+        unlock.check(signed, Signers("log", [root.public]), "s", LOCKED)
 
 
 def test_root_signs_nothing_but_a_draft() -> None:

@@ -15,6 +15,7 @@ from holdproof.db import MEMORY
 from holdproof.server import serve
 from holdproof.server.app import create_app
 from holdproof.server.settings import ServerSettings
+from holdproof.urls import redact
 from proof.fuzz.targets.target import Target
 
 # --- HTTP --------------------------------------------------------------------------------------------------------
@@ -214,7 +215,7 @@ def _config(data: bytes) -> None:
     for strict in (False, True):
         config.load(paths=paths, override=path, env={"PGUSER": "u"}, strict=strict)
         config.load(paths=paths, override={}, env={"HOLDPROOF_DATABASE_URL": text}, strict=strict)
-    config.redact(text)
+    redact(text)
 
 
 TARGETS: Final = (

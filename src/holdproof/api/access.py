@@ -44,6 +44,7 @@ class Tokens(Resource[Executor]):
         delegates=True,
         parameters={"resources": "Only these resources; for an agent, these too."},
         example="grafana --role auditor --resources log --ttl-s 2592000",
+        creates=True,
     )
     get = Reads(tokens.get)
     list = Reads(
@@ -70,6 +71,7 @@ class Logins(Resource[Executor]):
         # The server fills these in: nobody creates a link for somebody else.
         from_caller=("token_id", "name", "role"),
         example="--name ann",
+        creates=True,
     )
     exchange = Awaits(_ungated(logins.exchange), secret=True, internal=True)
     authenticate = Reads(logins.authenticate, internal=True)

@@ -6,9 +6,22 @@ from holdproof.evidence import audit, dbom, evaluations, import_records, keys, l
 from holdproof.executors import Executor, Reads, Resource, Runs, RunsWith, StreamsWith, Writes
 from holdproof.executors.exit_codes import exit_unsound, exit_verdict
 from holdproof.importers import dir, green_agent
+from holdproof.model.backup import Backup
 from holdproof.upkeep import bundle, erase, intent_spread, lockdown, retention, watch
 from holdproof.upkeep.backups import backup
 from holdproof.upkeep.verification import verify
+
+
+def _missing_parts(copy: Backup) -> str:
+    """Say what is not in a backup: parts that lie elsewhere, and the keys of encrypted content."""
+    notes = [f"not in the backup: {each}" for each in copy.outside]
+    # No error: leaving the keys out is the default, and most backups are right without them.
+    if copy.sealed and not copy.keys:
+        notes.append(
+            f"the keys of {copy.sealed} subjects are not in it: what is encrypted opens only with this store,"
+            " or with a backup made with --keys and stored apart"
+        )
+    return "\nnote: ".join(notes)
 
 
 class Verify(Resource[Executor]):
@@ -16,7 +29,7 @@ class Verify(Resource[Executor]):
 
     group = "Prove"
 
-    # Finding tampering locks the store; auditors and read-only tools may call it without that.
+    # With `lock` finding tampering locks the store; auditors and read-only tools may call it without that.
     run = RunsWith(verify.run, tool=True, read_only_with={"lock": False}, exit_code=exit_verdict)
 
 
@@ -34,7 +47,9 @@ class BundleResource(Resource[Executor]):
 
     group = "Prove"
 
-    export = RunsWith(bundle.export, reads=True, tool=True)
+    export = RunsWith(
+        bundle.export, reads=True, tool=True, alias="export bundle", example="evaluation-1 --out evaluation-1.zip"
+    )
 
 
 class Lockdown(Resource[Executor]):
@@ -43,9 +58,13 @@ class Lockdown(Resource[Executor]):
     group = "Prove"
 
     status = RunsWith(lockdown.status, reads=True)
-    lock = RunsWith(lockdown.lock, example="--reason 'keys were stolen'")
-    statement = RunsWith(lockdown.statement)
-    unlock = RunsWith(lockdown.unlock, files=("envelope",))
+    lock = RunsWith(lockdown.lock, example="--reason 'keys were stolen'", creates=True)
+    statement = RunsWith(
+        lockdown.statement,
+        example="--reason fixed --out draft.json",
+        note=lambda _: "root signs it: holdproof lockdown sign draft.json --key root.pem --out unlock.json",
+    )
+    unlock = RunsWith(lockdown.unlock, alias="unlock", files=("envelope",), example="unlock.json")
 
 
 class BackupResource(Resource[Executor]):
@@ -53,9 +72,14 @@ class BackupResource(Resource[Executor]):
 
     group = "Operate"
 
-    create = RunsWith(backup.create, example="/mnt/backups/monday")
-    check = Runs(backup.check, example="/mnt/backups/monday")
-    list = Runs(backup.list, example="/mnt/backups")
+    create = RunsWith(backup.create, alias="backup", example="/mnt/backups/monday", note=_missing_parts)
+    check = Runs(backup.check, storeless=True, example="/mnt/backups/monday", note=_missing_parts)
+    list = Runs(
+        backup.list,
+        storeless=True,
+        columns=("path", "created_at", "size", "backend", "keys", "trust"),
+        example="/mnt/backups",
+    )
 
 
 class Erase(Resource[Executor]):
@@ -88,7 +112,10 @@ class Evaluations(Resource[Executor]):
     group = "Inspect"
 
     submit = RunsWith(
-        evaluations.submit, example="result.json --evaluation-id b-1 --score 0.87", files=("result", "intent")
+        evaluations.submit,
+        example="result.json --evaluation-id b-1 --score 0.87",
+        files=("result", "intent"),
+        creates=True,
     )
     list = Reads(
         evaluations.list,
@@ -107,7 +134,7 @@ class Dbom(Resource[Executor]):
     group = "Prove"
 
     get = Reads(dbom.get, document="text", example="b-1 --json")
-    envelope = Reads(dbom.envelope, example="b-1 --format sigstore")
+    envelope = Reads(dbom.envelope, alias="export dbom", example="b-1 --format sigstore --out b.json")
     verify = Runs(dbom.verify, reads=True, example="dboms/dbom_b-1.json", exit_code=exit_verdict, files=("document",))
     repair = RunsWith(dbom.repair, example="--full")
     # Calls a function of the caller's machine, so it is not offered to remote clients.
@@ -122,16 +149,15 @@ class KeysResource(Resource[Executor]):
 
     list = Reads(keys.list, columns=("keyid", "role", "alg", "index", "revoked_from", "added_at"))
     get = Reads(keys.get)
-    rotate = RunsWith(keys.rotate, example="judge")
+    rotate = RunsWith(keys.rotate, example="judge", creates=True)
     revoke = RunsWith(keys.revoke, example="3f1c9a02 --from-index 4711")
     revocation = Reads(keys.revocation, document="text")
     readmission = Reads(keys.readmission, document="text")
     statement = RunsWith(keys.statement, document="text")
-    import_statement = Writes(keys.import_statement, files=("text",))
+    import_statement = Writes(keys.import_statement, files=("text",), creates=True)
     # The root key and its recovery never cross a wire: these two work on files of the store's machine.
-    init_root = RunsWith(trust.init_root, local=True)
-    recover_root = RunsWith(trust.recover_root, local=True, files=("recovery",))
-    export_root = RunsWith(trust.export_root)
+    recover_root = RunsWith(trust.recover_root, local=True, files=("recovery",), creates=True)
+    export_root = RunsWith(trust.export_root, local=True)
     trust = RunsWith(trust.trust, document="text")
 
 
@@ -140,8 +166,10 @@ class Imports(Resource[Executor]):
 
     group = "Operate"
 
-    green_agent = RunsWith(green_agent.run, example="battles.db --dboms data/dboms --dry-run")
-    dir = RunsWith(dir.run, example="dir.db --dry-run")
+    green_agent = RunsWith(
+        green_agent.run, alias="import green-agent", example="battles.db --dboms data/dboms --dry-run", creates=True
+    )
+    dir = RunsWith(dir.run, alias="import dir", example="dir.db --dry-run", creates=True)
     list = Reads(
         import_records.list, columns=("id", "source_table", "source_id", "verdict", "note"), example="--verdict KEPT"
     )
@@ -152,9 +180,10 @@ class LogResource(Resource[Executor]):
 
     group = "Prove"
 
-    head = Reads(log.head, tool=True)
+    head = Reads(log.head, tool=True, document="file")
+    verifier_keys = Reads(log.verifier_keys)
     get_entry = Reads(log.get_entry)
-    prove = Reads(log.prove, tool=True, example="0198a7c2-9c1e-7a3b-8f00-5d2c6e1b4a97")
+    prove = Reads(log.prove, tool=True, document="file", example="0198a7c2-9c1e-7a3b-8f00-5d2c6e1b4a97 --out b-1.proof")
     prove_consistency = Reads(log.prove_consistency, example="1000 2000")
     tile = Reads(log.tile)
     # On PostgreSQL a leaf gets its place after its commit, so that some may wait for the next signed head.

@@ -1,19 +1,61 @@
 """A flow as a block: `async with store.flows.run("trader") as flow`, or `with`."""
 
 import inspect
-from typing import Any
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from holdproof.db import Work
 from holdproof.errors import InvalidInputError
-from holdproof.executors import ContextBlock, Executor, Resource, RunsWith
+from holdproof.executors import AsyncExecutor, ContextBlock, Executor, Resource, RunsWith, SyncExecutor
 from holdproof.runtime import runs
 from holdproof.runtime.runs import FlowRun
+from holdproof.runtime.steps import OnUnknown
+
+R = TypeVar("R")
 
 
 class OpenFlow(Resource[Executor]):
     """An open flow: its steps, locks and approvals."""
 
-    step = RunsWith(runs.step, calls=("fn", "compensate"))
+    if TYPE_CHECKING:
+        # A declaration has one type for all calls; a step's result is that of the function it is called with.
+        @overload
+        def step(
+            self: "OpenFlow[SyncExecutor]",
+            name: str,
+            fn: Callable[..., R],
+            /,
+            *args: Any,
+            compensate: Callable[[R], Any] | None = None,
+            on_unknown: OnUnknown = "ask",
+            **kwargs: Any,
+        ) -> R: ...
+        @overload
+        def step(
+            self: "OpenFlow[AsyncExecutor]",
+            name: str,
+            fn: Callable[..., Coroutine[Any, Any, R]],
+            /,
+            *args: Any,
+            compensate: Callable[[R], Any] | None = None,
+            on_unknown: OnUnknown = "ask",
+            **kwargs: Any,
+        ) -> Awaitable[R]: ...
+        @overload
+        def step(
+            self: "OpenFlow[AsyncExecutor]",
+            name: str,
+            fn: Callable[..., R],
+            /,
+            *args: Any,
+            compensate: Callable[[R], Any] | None = None,
+            on_unknown: OnUnknown = "ask",
+            **kwargs: Any,
+        ) -> Awaitable[R]: ...
+        def step(self, name: str, fn: Any, /, *args: Any, **kwargs: Any) -> Any:
+            """Run a step once, whatever happens, and return its result."""
+    else:
+        step = RunsWith(runs.step, calls=("fn", "compensate"))
     lock = RunsWith(runs.lock, like=("locks", "acquire"))
     approve = RunsWith(runs.approve, like=("escalations", "request"))
     heartbeat = RunsWith(runs.beat)

@@ -1,6 +1,6 @@
 """The resources of memory: objects and their snapshots, images, archives, threads, transcripts, notes and skills."""
 
-from typing import Generic
+from typing import Final, Generic
 
 from holdproof.content import values
 from holdproof.executors import Executor, Reads, Resource, Runs, RunsWith, StreamsWith, Writes
@@ -16,13 +16,15 @@ from holdproof.memory.threads import removal, thread_index, threads
 from holdproof.memory.transcripts import transcripts
 from holdproof.upkeep import housekeeping, skill_watch, thread_pruning
 
+_PASSPHRASE: Final = "HOLDPROOF_ARCHIVE_PASSPHRASE"  # noqa: S105 (the variable's name)
+
 
 class Values(Resource[Executor]):
     """Large or growing values, stored once under their CID."""
 
     group = "Inspect"
 
-    put = Writes(values.put)
+    put = Writes(values.put, creates=True)
     get = Reads(values.get)
     append = Writes(values.append)
     length = Reads(values.length)
@@ -35,10 +37,10 @@ class Objects(Resource[Executor]):
     group = "Inspect"
     grantable = True
 
-    put = Writes(objects.put, tool=True, example="note-1 --type note --content 'buy milk' --parent inbox")
+    put = Writes(objects.put, tool=True, example="note-1 --type note --content 'buy milk' --parent inbox", creates=True)
     annotate = Writes(objects.annotate)
     delete = Writes(objects.delete, tool=True, example="note-1")
-    apply = Writes(objects.apply)
+    apply = Writes(objects.apply, creates=True)
     get = Reads(objects.get, tool=True, example="note-1 --at head")
     list = Reads(objects.list, tool=True, columns=("id", "type", "parent", "version", "cid"), example="--limit 20")
     children = Reads(objects.children, tool=True, columns=("id", "type", "parent", "version", "cid"))
@@ -84,7 +86,7 @@ class ImageResource(Resource[Executor]):
     group = "Operate"
 
     dump = RunsWith(image.dump, example="/mnt/usb/memory")
-    load = RunsWith(image.load, example="--verify lazy")
+    load = RunsWith(image.load, example="--verify lazy", creates=True)
     open = RunsWith(image.open, local=True)
     # Scheduled: writes the images that the configured heartbeat says are due.
     beat = RunsWith(housekeeping.write_due_images, columns=("name", "made_at", "files", "bytes", "rev"))
@@ -96,10 +98,21 @@ class Archive(Resource[Executor]):
 
     group = "Operate"
 
-    export_car = RunsWith(archive.export_car, example="memory.car --snapshot head")
-    import_car = RunsWith(archive.import_car, example="memory.car")
-    export_lisp = Runs(files.export_lisp, example="memory.sexp --at head")
-    import_lisp = RunsWith(files.import_lisp, example="memory-image.lisp --dry-run")
+    export_car = RunsWith(
+        archive.export_car,
+        alias="export car",
+        variables={"encrypt": _PASSPHRASE},
+        example="memory.car --snapshot head",
+    )
+    import_car = RunsWith(
+        archive.import_car,
+        alias="import car",
+        variables={"passphrase": _PASSPHRASE},
+        example="memory.car",
+        creates=True,
+    )
+    export_lisp = Runs(files.export_lisp, alias="export lisp", example="memory.sexp --at head")
+    import_lisp = RunsWith(files.import_lisp, alias="import lisp", example="memory-image.lisp --dry-run", creates=True)
     # Nothing can be taken back from IPFS, hence the question; with a passphrase only ciphertext leaves.
     push = RunsWith(
         archive.push,
@@ -107,7 +120,7 @@ class Archive(Resource[Executor]):
         confirm="What goes to IPFS unencrypted is public for good. Push it?",
         confirm_unless="encrypt",
     )
-    restore = RunsWith(archive.restore, example="bafyreiexamplecidexamplecidexamplecidexamplecidexample")
+    restore = RunsWith(archive.restore, example="bafyreiexamplecidexamplecidexamplecidexamplecidexample", creates=True)
 
 
 class Threads(Resource[Executor]):
@@ -115,7 +128,7 @@ class Threads(Resource[Executor]):
 
     group = "Inspect"
 
-    put_checkpoint = Writes(threads.put_checkpoint)
+    put_checkpoint = Writes(threads.put_checkpoint, creates=True)
     put_writes = Writes(threads.put_writes)
     get_checkpoint = Reads(threads.get_checkpoint, example="chat-1 --json")
     list_checkpoints = Reads(
@@ -141,15 +154,15 @@ class Transcripts(Resource[Executor]):
 
     group = "Inspect"
 
-    append = Writes(transcripts.append)
-    put_item = Writes(transcripts.put_item)
+    append = Writes(transcripts.append, creates=True)
+    put_item = Writes(transcripts.put_item, creates=True)
     pop_item = Writes(transcripts.pop_item)
     delete_item = Writes(transcripts.delete_item)
     delete_items = Writes(transcripts.delete_items)
     get_item = Reads(transcripts.get_item)
     list_items = Reads(transcripts.list_items, example="openai-agents/customer-42 --limit 20")
-    put_state = Writes(transcripts.put_state)
-    update_state = Writes(transcripts.update_state)
+    put_state = Writes(transcripts.put_state, creates=True)
+    update_state = Writes(transcripts.update_state, creates=True)
     delete = Writes(transcripts.delete, example="openai-agents/customer-42")
     get = Reads(transcripts.get, example="openai-agents/customer-42")
     list = Reads(
@@ -162,7 +175,7 @@ class Notes(Resource[Executor]):
 
     group = "Inspect"
 
-    put = Writes(notes.put)
+    put = Writes(notes.put, creates=True)
     delete = Writes(notes.delete, example="users.ada food")
     touch = Writes(notes.touch)
     sweep = Runs(notes.sweep)
@@ -185,10 +198,14 @@ class Skills(Resource[Executor]):
     group = "Approve"
     grantable = True
 
-    fingerprint = Runs(skills.fingerprint, local=True, example="skills/deploy.org")
+    fingerprint = Runs(skills.fingerprint, local=True, storeless=True, example="skills/deploy.org")
     # Agents may load skills, but never decide which ones: a grant of the resource leaves these methods out.
     approve = RunsWith(
-        skill_watch.approve, grantable=False, local=True, example="skills/deploy.org --by ada --comment reviewed"
+        skill_watch.approve,
+        grantable=False,
+        local=True,
+        example="skills/deploy.org --by ada --comment reviewed",
+        creates=True,
     )
     revoke = RunsWith(skill_watch.revoke, grantable=False, example="skills/deploy.org --by ada --comment outdated")
     # Local, like `fingerprint` and `watch`: the file is read where the agent runs, and compared with the approval.

@@ -51,4 +51,7 @@ def error(body: Mapping[str, Any]) -> HoldproofError:
     kind = _BY_CODE.get(str(body.get("code")), HoldproofError)
     fields = body.get("fields")
     loaded = wire.shape(Any).load(fields, "fields") if isinstance(fields, Mapping) else {}
-    return kind(str(body.get("detail", body.get("title", ""))), **loaded)
+    # Fields are facts of the error: none of them may pass for the remedy.
+    loaded.pop("remedy", None)
+    remedy = body.get("remedy")
+    return kind(str(body.get("detail", body.get("title", ""))), remedy=str(remedy) if remedy else None, **loaded)

@@ -9,6 +9,7 @@ from holdproof.executors import (
     OWN_AGENT,
     OWN_ESCALATION,
     OWN_FLOW,
+    OWN_FLOW_UNASKED,
     AgentRule,
     Executor,
     Reads,
@@ -58,7 +59,11 @@ class Agents(Resource[Executor]):
     group = "Run"
 
     register = Writes(
-        agents.register, secret=True, example="trader --version 1.2.0 --contract contract.json", files=("contract",)
+        agents.register,
+        secret=True,
+        example="trader --version 1.2.0 --contract contract.json",
+        files=("contract",),
+        creates=True,
     )
     # Internal: the server calls it to check a secret; as a method for clients it would be an oracle.
     authenticate = Reads(agents.authenticate, internal=True)
@@ -112,7 +117,7 @@ class Flows(Resource[Executor]):
         columns=("name", "n", "state", "started_at", "finished_at", "compensates", "error"),
         example="0198a7c2-9c1e-7a3b-8d4e-5f6071829304 --json",
     )
-    export = StreamsWith(exports.flows, reads=True)
+    export = StreamsWith(exports.flows, reads=True, alias="export flows", draw="lines", example="--out flows.jsonl")
 
     def __init__(self, executor: Executor, registry: Registry) -> None:
         super().__init__(executor)
@@ -134,8 +139,8 @@ class Contexts(Resource[Executor]):
 
     group = "Run"
 
-    put = Writes(contexts.put, agent=OWN_FLOW, tool=True)
-    update = Writes(contexts.update, agent=OWN_FLOW)
+    put = Writes(contexts.put, agent=OWN_FLOW_UNASKED, tool=True)
+    update = Writes(contexts.update, agent=OWN_FLOW_UNASKED)
     get = Reads(contexts.get, agent=OWN_FLOW, tool=True, example="0198a7c2-9c1e-7a3b-8d4e-5f6071829304")
     versions = Reads(
         contexts.versions, columns=("ver", "at", "index", "commitment"), example="0198a7c2-9c1e-7a3b-8d4e-5f6071829304"
@@ -174,7 +179,7 @@ class Audit(Resource[Executor]):
 
     group = "Inspect"
 
-    record = Writes(audit.record, agent=OWN_FLOW, tool=True)
+    record = Writes(audit.record, agent=OWN_FLOW_UNASKED, tool=True)
     get = Reads(audit.get, example="4711")
     list = Reads(
         audit.list,
@@ -183,7 +188,7 @@ class Audit(Resource[Executor]):
         columns=("id", "created_at", "severity", "event_type", "flow_id", "step_id", "state"),
         example="--severity ERROR --since 2026-01-01T00:00:00Z",
     )
-    export = StreamsWith(exports.events, reads=True)
+    export = StreamsWith(exports.events, reads=True, alias="export audit", draw="lines", example="--out audit.jsonl")
 
 
 class Ledger(Resource[Executor]):
@@ -191,7 +196,7 @@ class Ledger(Resource[Executor]):
 
     group = "Run"
 
-    append = Writes(ledger.append, agent=OWN_FLOW, tool=True)
+    append = Writes(ledger.append, agent=OWN_FLOW_UNASKED, tool=True)
     get = Reads(ledger.get, agent=OWN_FLOW, tool=True)
     list = Reads(ledger.list, agent=OWN_AGENT)
 
@@ -228,7 +233,7 @@ class Idempotency(Resource[Executor]):
     group = "Run"
     grantable = True
 
-    once = Runs(idempotency.once, calls=("fn",))
+    once = Runs(idempotency.once, calls=("fn",), creates=True)
     get = Reads(idempotency.get)
     # Settles a call in doubt by hand, where only a person can tell whether it happened.
     settle = Writes(idempotency.settle)
@@ -240,7 +245,7 @@ class Retries(Resource[Executor]):
 
     group = "Run"
 
-    reject = Writes(retries.reject, agent=OWN_FLOW)
+    reject = Writes(retries.reject, agent=AgentRule({"flow_id": "flow"}, never=("max_retries",)))
     get = Reads(retries.get, agent=OWN_FLOW)
     allowed = Reads(retries.allowed, agent=OWN_FLOW)
 
@@ -281,7 +286,7 @@ class Escalations(Resource[Executor]):
         inbox.list,
         agent=OWN_AGENT,
         tool=True,
-        columns=("id", "outcome", "impact", "agent_id", "flow_id", "created_at", "deadline", "reason"),
+        columns=("id", "outcome", "impact", "agent_id", "flow_id", "created_at", "deadline", "on_deadline", "reason"),
         example="--status PENDING --order due",
     )
     count = Reads(inbox.count)

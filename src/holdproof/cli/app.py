@@ -66,12 +66,7 @@ class ResourceGroup(LazyGroup):
         entry = self.entries.get(cmd_name)
         if entry is None:
             return None
-        if "module" in entry:
-            return _written(entry["module"], f"{self.name} {cmd_name}")
-        # Imported late: it imports the catalogue, and with it every resource.
-        generate = importlib.import_module("holdproof.cli.generate")
-        command: click.Command = generate.command(*(word.replace("-", "_") for word in (self.name or "", cmd_name)))
-        return command
+        return _command(entry, f"{self.name} {cmd_name}")
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
         """See click.Group."""
@@ -100,7 +95,7 @@ class RootCommand(LazyGroup):
         entry = self.entries.get(cmd_name)
         if entry is None:
             return self.commands.get(cmd_name)  # what a program added
-        return ResourceGroup(cmd_name) if "commands" in entry else _written(entry["module"], cmd_name)
+        return ResourceGroup(cmd_name) if "commands" in entry else _command(entry, cmd_name)
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
@@ -108,8 +103,9 @@ class RootCommand(LazyGroup):
         """See click.Group; some resources have a command of their own name too, as `holdproof backup DEST`."""
         entry = self.entries.get(args[0], {})
         # The index knows both: without a word of the group, the command of that name is meant.
-        if "module" in entry and _first_word(args[1:]) not in entry.get("commands", {}):
-            return args[0], _written(entry["module"], args[0]), args[1:]
+        single = "module" in entry or "method" in entry
+        if single and _first_word(args[1:]) not in entry.get("commands", {}):
+            return args[0], _command(entry, args[0]), args[1:]
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
@@ -166,9 +162,16 @@ def _root(version: bool, **values: Any) -> None:
         ctx.fail("Missing command.")
 
 
-def _written(module: str, words: str) -> click.Command:
-    commands = importlib.import_module(f"holdproof.cli.{module}").COMMANDS
-    command: click.Command = commands[words]
+def _command(entry: dict[str, Any], words: str) -> click.Command:
+    """Make the command that an entry of the index names: one that is written by hand, or that of a method."""
+    command: click.Command
+    if "module" in entry:
+        command = importlib.import_module(f"holdproof.cli.{entry['module']}").COMMANDS[words]
+        return command
+    # Imported late: it imports the catalogue, and with it every resource.
+    generate = importlib.import_module("holdproof.cli.generate")
+    resource, method = entry.get("method", words.replace("-", "_")).split()
+    command = generate.command(resource, method, words=words)
     return command
 
 

@@ -7,6 +7,7 @@ the end counts.
 
 import importlib
 import inspect
+import logging
 import os
 import sys
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
@@ -35,12 +36,18 @@ class CommandContext:
     as_json: bool = False
 
     @contextmanager
-    def open(self) -> "Iterator[Holdproof]":
-        """Open the store of this call; a first run and whatever is degraded are printed on stderr."""
+    def open(self, *, create: bool) -> "Iterator[Holdproof]":
+        """Open the store of this call; a first run and whatever is degraded are printed on stderr.
+
+        Without `create` a store that is not there is an error: a command that reads must not answer a wrong path with
+        a new, empty store.
+        """
         # Imported late: help and completion need neither.
         sync = importlib.import_module("holdproof.sync")
         render = importlib.import_module("holdproof.cli.render")
-        with sync.open(self.home, self.url) as store:
+        with told_once():
+            opened = sync.open(self.home, self.url, create=create)
+        with opened as store:
             render.greet(store.status())
             yield store
 
@@ -50,6 +57,21 @@ def ask_or_refuse(question: str) -> None:
     if sys.stdin is None or not sys.stdin.isatty():
         raise InvalidInputError(f"{question} There is no terminal to ask on: pass --yes")
     click.confirm(question, abort=True, err=True)
+
+
+@contextmanager
+def told_once() -> Iterator[None]:
+    """Leave the line that a store is locked to `greet`: opening logs it too, and logging would print it."""
+
+    def is_other(record: logging.LogRecord) -> bool:
+        return not record.getMessage().startswith("LOCKED since")
+
+    logger = logging.getLogger("holdproof")
+    logger.addFilter(is_other)
+    try:
+        yield
+    finally:
+        logger.removeFilter(is_other)
 
 
 def shared_options() -> list[click.Parameter]:

@@ -33,9 +33,23 @@ def rows(name: str, *columns: str) -> Draw:
 def answer(columns: Sequence[str], more: str, value: Any) -> Text:
     """Draw an answer: a list or a page in columns, with the option that the next page begins with; else its fields."""
     items = page_items(value)
+    columns = columns or _columns_of(items or ())
     if items is None or not columns:
         return plain_table(value)
     return table(columns, items).append(following(value, more))
+
+
+def _columns_of(items: Sequence[Any]) -> list[str]:
+    """Return the columns of a list whose declaration names none: the fields that fit a cell in every value."""
+    if not items or not all(isinstance(item, Mapping) for item in items):
+        return []
+    # How a row is covered by the log is evidence, not content; `--json` has it.
+    fields = [name for name in items[0] if not name.startswith("leaf_")]
+    return [name for name in fields if all(_fits(item.get(name)) for item in items)] or fields
+
+
+def _fits(value: Any) -> bool:
+    return not isinstance(value, Mapping | list | tuple) and len(cell(value)) <= _WIDE
 
 
 def page_items(value: Any) -> Sequence[Any] | None:
@@ -276,7 +290,9 @@ def frame(value: Facts) -> Text:
         text.append(f"degraded: {cell(reason)}\n", style="yellow")
     text.append(f"\nescalations: {len(value['escalations'])}\n", style="bold")
     if value["escalations"]:
-        text.append(rows("escalations", "id", "impact", "agent_id", "reason", "deadline", "flow_id")(value))
+        text.append(
+            rows("escalations", "id", "impact", "agent_id", "reason", "deadline", "on_deadline", "flow_id")(value)
+        )
     counts = ", ".join(f"{number} {status}" for status, number in value["counts"].items()) or "none"
     text.append(f"\nflows under way: {counts}\n", style="bold")
     if value["flows"]:

@@ -11,7 +11,7 @@ Rules:
 - `--out FILE` writes an answer that is a document or a stream to a file, which is whole or not there.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -19,6 +19,7 @@ from typing import Any, Final
 
 import click
 
+from holdproof import sync
 from holdproof.api import wire
 from holdproof.api.catalogue import MethodSpec, Parameter, resource_methods, without_namespaces
 from holdproof.cli import complete, draw
@@ -34,12 +35,15 @@ from holdproof.cli.call import (
     shared_options,
 )
 from holdproof.cli.files import STDIO, json_value, load, read, read_pieces
-from holdproof.cli.render import Draw, warn
+from holdproof.cli.render import Draw, aside, warn
 from holdproof.cli.storage import delivered, json_lines, opened
+from holdproof.db import MEMORY
 from holdproof.errors import InvalidInputError, NotFoundError
 from holdproof.model.page import Page
 
 _PROGRESS: Final = "progress"
+_LINES: Final = "lines"
+"""The drawing of streams that are JSON lines for people too."""
 _OUT: Final = "out_file"
 _YES: Final = "assume_yes"
 _TEXTS: Final = frozenset({"content"})
@@ -50,9 +54,10 @@ _MORE: Final = {"cursor": "--cursor", "after": "--after", "before": "--before"}
 """The options that the next page is asked for with, by the parameter that the method has."""
 
 
-def command(resource: str, method: str) -> click.Command:
-    """Make the command of a method."""
+def command(resource: str, method: str, *, words: str = "") -> click.Command:
+    """Make the command of a method; `words` are those it is called by, where they are not the method's own."""
     spec = resource_methods(resource)[method]
+    words = words or f"{resource} {method}".replace("_", "-")
     own = [each for each in spec.parameters if each.name != _PROGRESS]
     parameters = [
         _argument(spec, each) if each.positional and not is_flag(each) else _option(spec, each) for each in own
@@ -65,11 +70,11 @@ def command(resource: str, method: str) -> click.Command:
     if spec.exposure.confirm:
         parameters.append(click.Option(["--yes", _YES], is_flag=True, help="Do not ask."))
     generated = Described(
-        method.replace("_", "-"),
+        words.rpartition(" ")[2],
         callback=partial(_run, spec),
         params=[*parameters, *shared_options()],
         help=spec.summary,
-        epilog=f"Example: {example(spec)}",
+        epilog=f"Example: {example(spec, words)}",
         context_settings=SETTINGS,
     )
     positional = [each for each in spec.parameters if each.positional and not is_flag(each)]
@@ -77,12 +82,12 @@ def command(resource: str, method: str) -> click.Command:
     return generated
 
 
-def example(spec: MethodSpec) -> str:
+def example(spec: MethodSpec, words: str = "") -> str:
     """Return a call of the method on the command line: the declared one, or one made from its arguments."""
-    words = spec.exposure.example
-    if not words:
-        words = " ".join(each.name.upper() for each in spec.parameters if each.positional and each.required)
-    return f"holdproof {f'{spec.resource} {spec.method}'.replace('_', '-')} {words}".rstrip()
+    arguments = spec.exposure.example
+    if not arguments:
+        arguments = " ".join(each.name.upper() for each in spec.parameters if each.positional and each.required)
+    return f"holdproof {words or f'{spec.resource} {spec.method}'.replace('_', '-')} {arguments}".rstrip()
 
 
 def _is_document(spec: MethodSpec) -> bool:
@@ -115,6 +120,7 @@ def _option(spec: MethodSpec, parameter: Parameter, *, dest: str | None = None) 
         multiple=is_texts(parameter),
         metavar=_metavar(spec, parameter),
         help=_describe(spec, parameter),
+        envvar=spec.exposure.variables.get(parameter.name),
         shell_complete=complete.BY_PARAMETER.get(parameter.name),
     )
 
@@ -159,6 +165,8 @@ def _describe(spec: MethodSpec, parameter: Parameter) -> str:
         text = f"{text}  [default: {wire.dump(parameter.default)}]"
     if is_texts(parameter):
         text = f"{text} May be repeated."
+    if variable := spec.exposure.variables.get(parameter.name):
+        text = f"{text.rstrip('.')} (or {variable})."
     return text
 
 
@@ -239,6 +247,8 @@ def _run(spec: MethodSpec, **words: Any) -> None:
         if word not in (None, ()):
             values[parameter.name] = _convert(spec, parameter, word)
     exit_code = spec.exposure.exit_code or (lambda _: 0)
+    if spec.streams and spec.exposure.draw == _LINES:
+        out = out or STDIO
     # `finish` prints a stream item by item and does not return.
     if spec.streams and out is None:
         finish(_stream(spec, call, values), call, exit_code, _draw(spec))
@@ -248,8 +258,7 @@ def _run(spec: MethodSpec, **words: Any) -> None:
         args, kwargs = spec.arguments(values)
         answer = getattr(target, spec.method)(*args, **kwargs)
         if spec.streams:
-            count = delivered(json_lines(answer), out, call.as_json)
-            answer = {"file": out, "bytes": count}
+            answer = _save(spec, answer, out, tell, call)
     _refuse_absent(spec, answer, values)
     # Computed now: below, the answer may be replaced by the name of the file it was written to.
     code = exit_code(answer)
@@ -258,8 +267,33 @@ def _run(spec: MethodSpec, **words: Any) -> None:
     elif isinstance(answer, bytes) and not call.as_json:
         delivered([answer], "-", call.as_json)
         raise click.exceptions.Exit(code)
-    plain = answer if spec.streams else wire_plain(answer)
+    if spec.exposure.note is not None and (text := spec.exposure.note(answer)):
+        aside(f"note: {text}\n")
+    plain = answer if spec.streams else _plain(spec, answer)
     finish(plain, call, lambda _: code, _draw_with_properties(spec, answer) if out is None else None)
+
+
+def _save(
+    spec: MethodSpec, items: Iterable[Any], out: str, tell: Callable[[str, int, int], None] | None, call: CommandContext
+) -> dict[str, Any]:
+    """Write a stream to a file that is whole or not there, or as JSON lines to stdout; say how much it was."""
+    count = 0
+
+    def counted() -> Iterator[Any]:
+        nonlocal count
+        for each in items:
+            yield each
+            count += 1
+            # Drawing costs more than writing a line.
+            if tell is not None and count % 100 == 0:
+                tell(spec.resource, count, 0)
+
+    lines = spec.exposure.draw == _LINES
+    size = delivered(json_lines(counted()), out, call.as_json and not lines)
+    # stdout has the items: a summary would be read as one more.
+    if out == STDIO:
+        raise click.exceptions.Exit(0)
+    return {"written": out, **({"items": count} if lines else {}), "bytes": size}
 
 
 def _confirm(spec: MethodSpec, words: dict[str, Any]) -> None:
@@ -281,11 +315,16 @@ def _confirm(spec: MethodSpec, words: dict[str, Any]) -> None:
 @contextmanager
 def _target(spec: MethodSpec, call: CommandContext) -> Iterator[Any]:
     """Open what the method belongs to: the store, or only the store of services that it needs."""
+    if spec.exposure.storeless:
+        # A method needs some store to run on; this one lives and ends with the command.
+        with sync.open(MEMORY) as empty:
+            yield getattr(empty, spec.resource)
+        return
     if spec.resource in without_namespaces() and spec.resource != "storage":
-        with opened(call, spec.resource) as target:
+        with opened(call, spec.resource, create=spec.exposure.creates) as target:
             yield target
         return
-    with call.open() as store:
+    with call.open(create=spec.exposure.creates) as store:
         yield getattr(store, spec.resource)
 
 
@@ -316,6 +355,13 @@ def _written(spec: MethodSpec, answer: Any, out: str, *, as_json: bool) -> dict[
     return {"written": out, "bytes": delivered([data], out, as_json)}
 
 
+def _plain(spec: MethodSpec, answer: Any) -> Any:
+    """Return an answer as every client prints it: as HTTP sends it, or where nobody sends it, with all that it says."""
+    if not spec.remote and not spec.exposure.document and hasattr(answer, "to_dict"):
+        return answer.to_dict()
+    return wire_plain(answer)
+
+
 def wire_plain(value: Any) -> Any:
     """Return an answer as HTTP sends it; what cannot cross a wire, as its own fields."""
     try:
@@ -327,9 +373,10 @@ def wire_plain(value: Any) -> Any:
 def _draw_with_properties(spec: MethodSpec, answer: Any) -> Draw | None:
     """Draw an answer with the properties that the declaration names as columns; JSON has its fields only."""
     drawing = _draw(spec)
-    if drawing is None or not spec.exposure.columns:
+    names = [*spec.exposure.columns, *([spec.exposure.document] if spec.exposure.document else [])]
+    if drawing is None or not names:
         return drawing
-    return lambda plain: drawing(_with_properties(spec.exposure.columns, answer, plain))
+    return lambda plain: drawing(_with_properties(names, answer, plain))
 
 
 def _with_properties(names: Sequence[str], value: Any, plain: Any) -> Any:
@@ -344,7 +391,7 @@ def _with_properties(names: Sequence[str], value: Any, plain: Any) -> Any:
 
 
 def _draw(spec: MethodSpec) -> Draw | None:
-    if spec.exposure.draw:
+    if spec.exposure.draw and spec.exposure.draw != _LINES:
         return draw.DRAWINGS[spec.exposure.draw]
     if spec.exposure.document:
         return partial(draw.document, spec.exposure.document)

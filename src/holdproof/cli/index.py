@@ -15,13 +15,19 @@ WRITTEN: Final = ("maintenance", "serve", "demo", "watch", "trust", "transfer")
 """The modules of this package whose commands are written by hand."""
 GROUPS: Final = ("Run", "Inspect", "Approve", "Prove", "Operate", "More")
 """The headings of `holdproof --help`, in their order."""
+ALIAS_GROUPS: Final = {
+    "export": "Write what a store holds for other people and other programs.",
+    "import": "Take in files: what `export` wrote elsewhere, and other programs' data.",
+}
+"""What the groups do that only second names of commands stand in."""
 
 
 @cache
 def commands() -> dict[str, dict[str, Any]]:
     """Return every top-level name with its `group` and `summary`; of a group of commands also its `commands`.
 
-    A command that is written by hand names its `module`; every other is generated from the method of that name.
+    A command that is written by hand names its `module`, a second name of a generated one its `method`; every other is
+    generated from the method of that name.
     """
     index: dict[str, dict[str, Any]] = json.loads(_FILE.read_text(encoding="utf-8"))
     return index
@@ -37,20 +43,23 @@ def build() -> dict[str, dict[str, Any]]:
     for (resource, method), spec in catalogue.methods().items():
         if spec.exposure.command and not spec.exposure.internal:
             index[resource.replace("_", "-")]["commands"][method.replace("_", "-")] = {"summary": spec.summary}
+            if spec.exposure.alias:
+                group = index[resource.replace("_", "-")]["group"]
+                _add(index, spec.exposure.alias, group, {"summary": spec.summary, "method": f"{resource} {method}"})
     # Last, since a command written by hand replaces the generated one of the same name.
     for module in WRITTEN:
         for words, command in importlib.import_module(f"holdproof.cli.{module}").COMMANDS.items():
-            _add(index, module, words, command)
+            _add(index, words, command.group, {"summary": command.help, "module": module}, command.group_summary)
     return {name: _sorted(index[name]) for name in sorted(index)}
 
 
-def _add(index: dict[str, dict[str, Any]], module: str, words: str, command: Any) -> None:
+def _add(index: dict[str, dict[str, Any]], words: str, heading: str, facts: dict[str, str], summary: str = "") -> None:
     first, _, second = words.partition(" ")
-    facts = {"summary": command.help, "module": module}
     if not second:
-        index[first] = {**index.get(first, {}), "group": command.group, **facts}
+        index[first] = {**index.get(first, {}), "group": heading, **facts}
         return
-    group = index.setdefault(first, {"group": command.group, "summary": command.group_summary})
+    alias_group = {"group": "Operate", "summary": ALIAS_GROUPS.get(first, "")}
+    group = index.setdefault(first, {"group": heading, "summary": summary} if summary else alias_group)
     group.setdefault("commands", {})[second] = facts
 
 

@@ -7,12 +7,13 @@ from typing import Annotated, Any, Final
 import click
 from rich.text import Text
 
-from holdproof import config, sync
+from holdproof import config, config_trust, sync
 from holdproof.cli.bar import bar, spinner
 from holdproof.cli.call import Argument, CommandContext, Option, ask_or_refuse, command
 from holdproof.cli.files import read_bytes
 from holdproof.cli.render import warn_outside, words
 from holdproof.crypto import keys
+from holdproof.errors import NotFoundError
 from holdproof.model.backup import Restored
 from holdproof.model.doctor import HealthReport
 from holdproof.model.legacy import LegacyReport
@@ -20,6 +21,7 @@ from holdproof.model.status import Check, Migrated, Resealed, Status
 from holdproof.model.transfer import Copied, Moved
 from holdproof.model.verify import BundleReport, Report
 from holdproof.upkeep.verification import offline
+from holdproof.urls import redact
 
 COMMANDS: dict[str, click.Command] = {}
 
@@ -38,10 +40,23 @@ def init(
     return {"created": [str(path) for path in config.init_project(folder)]}
 
 
+@command(COMMANDS, "config allow", example="holdproof config allow", group="Run", group_summary="Settings of projects.")
+def allow(
+    call: CommandContext, folder: Annotated[Path, Argument(help="The project's folder, here by default.")] = Path()
+) -> dict[str, str]:
+    """Let a project's file name servers and use variables of the environment; read it first. A change ends that."""
+    root = config.find_project(folder)
+    if root is None:
+        raise NotFoundError(f"{folder.resolve()}: no project here or above; run `holdproof init`", path=str(folder))
+    file = root / ".holdproof" / "config.yaml"
+    config_trust.allow(config.Paths.find(call.home).allowed_projects, file)
+    return {"allowed": str(file)}
+
+
 @command(COMMANDS, "status", example="holdproof status --json", group="Inspect")
 def status(call: CommandContext) -> Status:
     """Show where data lives, what it runs on, its size, what services store, and whether anything is degraded."""
-    with call.open() as store:
+    with call.open(create=False) as store:
         # Measured here only: `store.status()` opens none of the stores of services.
         return replace(store.status(), storage=store.storage.status().to_dict())
 
@@ -82,8 +97,12 @@ def doctor(call: CommandContext) -> HealthReport:
 def verify(
     call: CommandContext,
     bundle: Annotated[Path | None, Argument(help="A bundle to check, offline; without it the whole store.")] = None,
+    *,
     full: Annotated[bool, Option("--full", help="Recompute the whole tree from its leaves.")] = False,
-    no_lock: Annotated[bool, Option("--no-lock", help="Only report; do not lock the store.")] = False,
+    lock: Annotated[
+        bool, Option("--lock", help="Lock the store on tampering; write deleted DBOM files again.")
+    ] = False,
+    readonly: Annotated[bool, Option("--readonly", help="Write nothing: for evidence on media of its own.")] = False,
     root: Annotated[Path | None, Option("--root", help="The root's public key (PEM) you trust.")] = None,
 ) -> Report | BundleReport:
     """Verify the store, or a bundle; exits with 0, 10 unsigned, 11 unlogged, 12 revoked, 20 and more tampered with."""
@@ -92,7 +111,7 @@ def verify(
         trusted = None if root is None else keys.load_public_pem(read_bytes(root, 1 << 16))
         return offline.check(read_bytes(bundle, offline.MOST_BYTES + 1), root=trusted)
     with bar() as progress:
-        return sync.verify(call.home, call.url, full=full, lock=not no_lock, progress=progress)
+        return sync.verify(call.home, call.url, full=full, lock=lock, readonly=readonly, progress=progress)
 
 
 @command(COMMANDS, "restore", example="holdproof restore /mnt/backups --to-index 500 --dry-run", group="Operate")
@@ -168,9 +187,7 @@ def move(
 ) -> Moved:
     """Move a whole store between SQLite and PostgreSQL: same log, verified; the source is retired and says where to."""
     if not dry_run and not yes:
-        ask_or_refuse(
-            f"{config.redact(src)} cannot be opened again once the store is at {config.redact(dst)}. Move it?"
-        )
+        ask_or_refuse(f"{redact(src)} cannot be opened again once the store is at {redact(dst)}. Move it?")
     with bar() as progress:
         return sync.move(src, dst, call.home, telemetry=telemetry, dry_run=dry_run, progress=progress)
 

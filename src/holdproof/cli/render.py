@@ -62,6 +62,8 @@ def greet(status: Status) -> None:
     if status.first_run:
         _print(sys.stderr, Text("first run: this store is new, and lives here\n", style="bold"))
         _print(sys.stderr, plain_table({"database": status.database.get("path", status.database), **status.paths}))
+        for reminder in status.reminders:
+            aside(f"note: {reminder}\n")
         if (waiting := kgents.hint()) is not None:
             aside(f"note: {waiting}\n")
     for reason in status.degraded:
@@ -90,7 +92,9 @@ def fail(facts: Mapping[str, Any], as_json: bool) -> None:
         show({"error": facts}, as_json)
         return
     lines = Text.assemble(("error: ", "bold red"), visible(str(facts["message"])), "\n")
-    _print(sys.stderr, lines.append(f"{visible(str(facts['remedy']))}\n", style="dim"))
+    if facts["remedy"]:
+        lines.append(f"{visible(str(facts['remedy']))}\n", style="dim")
+    _print(sys.stderr, lines)
 
 
 def aside(text: str) -> None:

@@ -8,14 +8,14 @@ import webbrowser
 from functools import partial
 from pathlib import Path
 from types import FrameType
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
 import click
 
 import holdproof
 from holdproof import config, sync
 from holdproof.cli import render
-from holdproof.cli.call import CommandContext, Option, command
+from holdproof.cli.call import CommandContext, Option, command, told_once
 from holdproof.cli.demo import Teller, quiet
 from holdproof.crypto.keys import Signer
 from holdproof.crypto.vkey import COSIGNATURE_V1, VerifierKey
@@ -52,6 +52,10 @@ def up(
         float, Option("--rate", type=click.FloatRange(0), help="Requests a second for each caller; 0: any.")
     ] = 1000.0,
     console: Annotated[bool, Option("--console/--no-console", help="Show the console.")] = True,
+    log_level: Annotated[
+        Literal["debug", "info", "warning", "error"], Option("--log-level", help="Log from this level on, to stderr.")
+    ] = "info",
+    log_json: Annotated[bool, Option("--log-json", help="Log lines of JSON.")] = False,
     open_: Annotated[bool, Option("--open", help="Open the console in a browser.")] = False,
     demo: Annotated[bool, Option("--demo", help="Play a story on it; without --home on a store of its own.")] = False,
     once: Annotated[bool, Option("--once", help="With --demo: end when the story is told.")] = False,
@@ -61,7 +65,7 @@ def up(
 ) -> None:
     """Serve API and console on this store until it is stopped; prints the address and a link that opens it once."""
     try:
-        from holdproof.server import ServerSettings, serve  # noqa: PLC0415 (an optional extra)
+        from holdproof.server import ServerSettings, logs, serve  # noqa: PLC0415 (an optional extra)
     except ImportError as error:
         raise MissingExtraError("the server needs more: pip install 'holdproof[server]'") from error
 
@@ -73,12 +77,15 @@ def up(
     async def run() -> None:
         place = serve.ListenAddress(host, port, tls_cert, tls_key, frozenset(map(str.lower, name or ())), proxy)
         settings = ServerSettings(public_log=public_log, rate_s=rate, burst=2 * rate)
-        async with holdproof.open(_home(call, demo), call.url) as store:
+        with told_once():
+            opened = await holdproof.open(_home(call, demo), call.url)
+        async with opened as store:
             render.greet(await store.status())
             beside = [partial(_played, once=once, pace_s=pace)] if demo else []
             parts = serve.parts(console=console)
             await serve.serve(store, place, settings, ready=ready, parts=parts, beside=beside)
 
+    logs.configure(log_level, as_json=log_json)
     asyncio.run(run())
     raise click.exceptions.Exit(0)
 
@@ -106,21 +113,26 @@ async def _played(state: "ServerState", *, once: bool, pace_s: float) -> None:
 
 
 @command(COMMANDS, "mcp", example="holdproof mcp --read-only", group="Run")
-def mcp(
+def mcp(  # noqa: PLR0917 (options by name)
     call: CommandContext,
     read_only: Annotated[bool, Option("--read-only", help="Offer only what reads.")] = False,
     resource: Annotated[
         list[str] | None,
         Option("--resource", help="Offer every method of this resource instead of the usual tools; may be repeated."),
     ] = None,
-    agent: Annotated[str | None, Option("--agent", help="Act as this agent: on its own flows only.")] = None,
+    agent: Annotated[
+        str | None, Option("--agent", help="Act as this agent, on its own flows only; without it, as the agent mcp.")
+    ] = None,
+    operator: Annotated[
+        bool, Option("--operator", help="Act as the operator: the model may answer escalations itself.")
+    ] = False,
     token: Annotated[
         str | None, Option("--token", envvar="HOLDPROOF_TOKEN", help="Act as whoever this token says.")
     ] = None,
 ) -> None:
     """Offer the store as tools over standard input and output (Model Context Protocol), until the client goes away."""
-    if agent is not None and token is not None:
-        raise InvalidInputError("--agent and --token exclude each other: a token names its agent")
+    if sum((agent is not None, token is not None, operator)) > 1:
+        raise InvalidInputError("--agent, --token and --operator exclude each other: name one caller")
     try:
         from holdproof.server import mcp as tools  # noqa: PLC0415 (an optional extra)
     except ImportError as error:
@@ -129,7 +141,7 @@ def mcp(
 
     async def serve() -> None:
         async with holdproof.open(call.home, call.url) as store:
-            caller = await tools.caller_for(store, token, agent, read_only=read_only)
+            caller = await tools.caller_for(store, token, agent, offer, operator=operator)
             await tools.over_stdio(store, caller, offer)
 
     asyncio.run(serve())
@@ -158,7 +170,7 @@ def key(call: CommandContext, name: Name) -> dict[str, str]:
 def run(
     call: CommandContext,
     name: Name,
-    log: Annotated[list[str], Option("--log", help="A log's verifier key (`holdproof log head`); repeat it.")],
+    log: Annotated[list[str], Option("--log", help="A log's verifier key (`holdproof log verifier-keys`); repeat it.")],
     host: Annotated[str, Option("--host", help="The address to listen on.")] = "127.0.0.1",
     port: Annotated[int, Option("--port", help="The port; 0 picks one.")] = 8432,
 ) -> dict[str, Any]:

@@ -10,8 +10,6 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any, Final
 
-import click
-
 from holdproof import sync
 from holdproof.api import wire
 from holdproof.cli import render
@@ -30,13 +28,13 @@ _LONGEST_LINE: Final = 64 << 20
 
 
 @contextmanager
-def opened(call: CommandContext, resource: str) -> Iterator[Any]:
+def opened(call: CommandContext, resource: str, *, create: bool) -> Iterator[Any]:
     """Open the store of a resource; a first run and whatever is degraded are printed on stderr."""
     if resource == "sessions":  # they are rows of the relational store that settings name
-        with opened(call, "relational") as tables:
+        with opened(call, "relational", create=create) as tables:
             yield Sessions(tables.held, project_here())
         return
-    with closing(sync.storage(call.home, call.url)) as stores:
+    with closing(sync.storage(call.home, call.url, create=create)) as stores:
         store = stores.open(resource)
         state = stores.state(resource)
         assert state is not None, "it was just opened"
@@ -96,27 +94,6 @@ def json_lines(values: Iterable[Any]) -> Iterator[bytes]:
     """Yield values as lines of JSON; bytes as they are."""
     for each in values:
         yield each if isinstance(each, bytes) else json.dumps(wire.dump(each)).encode() + b"\n"
-
-
-def exported(what: str, values: Iterable[Any], target: str, *, total: int = 0, as_json: bool) -> dict[str, Any]:
-    """Write values as lines of JSON, one at a time, to stdout or to a file that is whole or not there."""
-    count = 0
-    with bar() as tell:
-
-        def lines() -> Iterator[bytes]:
-            nonlocal count
-            for each in values:
-                yield json.dumps(each.to_dict(), default=str).encode() + b"\n"
-                count += 1
-                # Drawing costs more than writing a line.
-                if tell is not None and count % 100 == 0:
-                    tell(what, count, total)
-
-        delivered(lines(), target, as_json)
-    # stdout has the lines: a summary would be read as one more.
-    if target == STDIO:
-        raise click.exceptions.Exit(0)
-    return {"exported": count, "file": target}
 
 
 def _poured(piece: bytes) -> int:

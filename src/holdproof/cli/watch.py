@@ -27,14 +27,14 @@ def watch(
 ) -> Frame | Iterator[Frame]:
     """Watch flows, questions, the log and what is wrong, until Ctrl-C; with --json one line for each change."""
     if once:
-        with call.open() as store:
+        with call.open(create=False) as store:
             return store.watch.look(limit=limit, ns=ns)
     return _frames(call, every_s=every, rounds=rounds, limit=limit, ns=ns)
 
 
 def _frames(call: CommandContext, *, every_s: float, rounds: int | None, limit: int, ns: str) -> Iterator[Frame]:
     """Each frame; on a terminal it is drawn over the one before, and nothing is left to print."""
-    with call.open() as store:
+    with call.open(create=False) as store:
         frames = store.watch.follow(every_s=every_s, rounds=rounds, limit=limit, ns=ns)
         if call.as_json or not sys.stdout.isatty():
             yield from frames

@@ -2,7 +2,7 @@
 
 from urllib.parse import unquote, urlsplit, urlunsplit
 
-from holdproof.config import redact
+from holdproof.urls import redact
 
 Credentials = tuple[str, str]
 """A name and a password."""

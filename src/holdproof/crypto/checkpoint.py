@@ -52,6 +52,11 @@ class SignedCheckpoint:
         """Return the signed note as it is stored and sent."""
         return note.encode(self.note)
 
+    @property
+    def file(self) -> bytes:
+        """The bytes of its file, which are those of the note."""
+        return self.encode()
+
 
 def parse_text(text: str) -> LogCheckpoint:
     """Parse a checkpoint from a note text."""

@@ -28,6 +28,11 @@ class TlogProof:
     head: SignedCheckpoint
     extra: bytes = b""
 
+    @property
+    def file(self) -> bytes:
+        """The bytes of its `.tlog-proof` file."""
+        return encode(self)
+
 
 def encode(proof: TlogProof) -> bytes:
     """Encode the text of a `.tlog-proof` file."""

@@ -11,7 +11,7 @@ from holdproof.db.database import Backend, Database
 from holdproof.db.group_commit import Hooks
 from holdproof.db.migrate import Migration
 from holdproof.db.topics import Topics
-from holdproof.errors import ConfigError, InvalidInputError, MissingExtraError
+from holdproof.errors import ConfigError, InvalidInputError, MissingExtraError, ReadOnlyError
 
 MEMORY = ":memory:"
 
@@ -30,16 +30,22 @@ def open_database(
     clock: Clock | None = None,
     random: Random = system_random,
     migrate: bool = True,
+    readonly: bool = False,
     **options: Any,
 ) -> Database:
     """Open `target`: a path, `:memory:` or `postgresql://…`; `migrations` default to those shipped for the space.
 
-    On PostgreSQL the clock defaults to the server's. Further options go to the backend: `readers`, `busy_s`,
+    A `readonly` database must exist and is not changed: every write is refused, and no migration is applied. On
+    PostgreSQL the clock defaults to the server's. Further options go to the backend: `readers`, `busy_s`,
     `read_limit_s` on SQLite; `workers`, `readers`, `connect_s`, `lock_s`, `read_limit_s`, `silence_s` on PostgreSQL.
     """
     _refuse_unknown(options, _POSTGRES if is_url(target) else _SQLITE)
     steps = migrations_of.shipped(space) if migrations is None else migrations
     common: dict[str, Any] = {"space": space, "hooks": hooks or Hooks(), "clock": clock, "random": random}
+    if readonly:
+        database = _open(target, steps, migrate=False, **common, **options, readonly=True)
+        database.backend.writer.refuse(lambda: ReadOnlyError("this store was opened to read only"))
+        return database
     if not is_url(target) or space != _SERVED:
         return _open(target, steps, migrate=migrate, **common, **options)
     # The owner creates it, then it is used under a login without further rights: applications run their own SQL there.
@@ -107,9 +113,21 @@ def is_url(target: str | Path) -> bool:
     return True
 
 
+def is_there(target: str | Path, space: str = "kernel") -> bool:
+    """Return whether a target exists already: the file, or the schema of that space; creates nothing."""
+    if is_url(target):
+        return bool(_driver().is_there(str(target), space))
+    return str(target) == MEMORY or Path(target).expanduser().exists()
+
+
 def _postgres(url: str, **options: Any) -> tuple[Backend, bool, Clock]:
+    opened: tuple[Backend, bool, Clock] = _driver().open_postgres(url, **options)
+    return opened
+
+
+def _driver() -> Any:
     try:
         from holdproof.db import postgres  # noqa: PLC0415 (an optional extra)
     except ImportError as error:
         raise MissingExtraError("PostgreSQL needs its driver: pip install 'holdproof[postgres]'") from error
-    return postgres.open_postgres(url, **options)
+    return postgres

@@ -10,9 +10,9 @@ from holdproof.demo.scene import Played, Scene, StoryEvent, Tell
 from holdproof.errors import AlreadyExistsError
 
 
-def play(home: Path, tell: Tell | None = None, *, program: str = "holdproof") -> Played:
+def play(home: str | Path, tell: Tell | None = None, *, program: str = "holdproof") -> Played:
     """Play every act on a new store at `home`, which stays: the reader is to check it, with that program."""
-    home = Path(os.path.abspath(home.expanduser()))
+    home = Path(os.path.abspath(Path(home).expanduser()))
     # The story needs a store of its own; somebody's data is never touched.
     if home.exists() and any(home.iterdir()):
         raise AlreadyExistsError(f"{home} is not empty", path=str(home))

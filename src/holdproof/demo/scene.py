@@ -67,7 +67,7 @@ class Scene:
         def large_order(flow: OpenFlow[SyncExecutor], order: dict[str, Any]) -> dict[str, Any]:
             answer = flow.approve("over the limit of 500", proposal=order, impact="HIGH_IMPACT", deadline_s=600)
             approved_order: dict[str, Any] = answer.answer or order
-            return flow.step("order", self.shop.order, **approved_order)  # type: ignore[no-any-return]
+            return flow.step("order", self.shop.order, **approved_order)
 
         self.large_order = large_order
 

@@ -46,6 +46,7 @@ from holdproof.errors.evidence import (
     ProofError,
     RevokedKeyError,
     SkillLockedError,
+    SkillUnapprovedError,
     UnknownKeyError,
 )
 from holdproof.errors.ground import (
@@ -97,6 +98,7 @@ from holdproof.errors.root import (
     MissingExtraError,
     NamespaceError,
     NestedCallError,
+    NoStoreError,
     NotFoundError,
     RemoteError,
     WrongClientError,
@@ -177,6 +179,7 @@ __all__ = [
     "NamespaceError",
     "NestedCallError",
     "NewerStoreError",
+    "NoStoreError",
     "NotFoundError",
     "NotSealedError",
     "OlderStateError",
@@ -195,6 +198,7 @@ __all__ = [
     "SerializationError",
     "SessionEndedError",
     "SkillLockedError",
+    "SkillUnapprovedError",
     "SlowRequestError",
     "StaleVersionError",
     "StaleWriterError",

@@ -9,6 +9,7 @@ class FormatError(HoldproofError):
     """The data does not have the expected format; check the file or its source. Nothing was changed."""
 
     code = "format.invalid"
+    generic = True
     status = 422
     exit_code = 2
 
@@ -50,7 +51,7 @@ class UnknownKeyError(ConflictError):
 
 
 class LockedError(HoldproofError):
-    """Tampering was found and the store is locked: run `holdproof verify`, then unlock with a statement of root."""
+    """The store is locked: run `holdproof verify`, restore a backup, then `holdproof unlock --reason TEXT`."""
 
     code = "locked"
     status = 423
@@ -61,3 +62,9 @@ class SkillLockedError(LockedError):
     """The skill was not loaded: look at what changed (`holdproof skills status`), then approve the file you trust."""
 
     code = "locked.skill"
+
+
+class SkillUnapprovedError(SkillLockedError):
+    """Nobody approved this file, so it was not loaded: look at it, then `holdproof skills approve PATH --by NAME`."""
+
+    code = "locked.skill.unapproved"

@@ -9,6 +9,7 @@ class DatabaseError(HoldproofError):
     """The database refused or failed; its own message says why. Nothing of this call was stored."""
 
     code = "database.error"
+    generic = True
     status = 500
     exit_code = 6
 
@@ -17,6 +18,7 @@ class QueryError(DatabaseError):
     """The SQL text or its parameters are wrong; correct the statement."""
 
     code = "database.query"
+    generic = True
 
 
 class ForbiddenSqlError(QueryError):
@@ -30,6 +32,7 @@ class UnavailableError(DatabaseError):
     """The database cannot be reached or opened: check path, permissions, disk, address and server, then try again."""
 
     code = "database.unavailable"
+    generic = True
     status = 503
 
 

@@ -9,15 +9,27 @@ class HoldproofError(Exception):
     code: ClassVar[str] = "error"
     status: ClassVar[int] = 500
     exit_code: ClassVar[int] = 1
+    generic: ClassVar[bool] = True
+    """Whether the docstring fits any error of this very class, so that beside a message it says nothing; its subclasses
+    have docstrings of their own."""
 
-    def __init__(self, message: str, /, **fields: Any) -> None:
+    def __init__(self, message: str, /, *, remedy: str | None = None, **fields: Any) -> None:
         super().__init__(message)
         self.message = message
         self.fields = fields
+        self._remedy = remedy
+        # Shown below a traceback, where nobody reads attributes.
+        if self.remedy:
+            self.add_note(self.remedy)
 
     @property
     def remedy(self) -> str:
-        """What the user can do: the docstring of the class, on one line."""
+        """What the user can do: what was passed, else the docstring of the class; empty where the message says it."""
+        if self._remedy is not None:
+            return self._remedy
+        # Not inherited: a subclass is more particular.
+        if vars(type(self)).get("generic", False):
+            return ""
         return " ".join((type(self).__doc__ or "").split())
 
     def to_dict(self) -> dict[str, Any]:
@@ -32,6 +44,7 @@ class InvalidInputError(HoldproofError):
     """Correct the named value and call again; nothing was written."""
 
     code = "input.invalid"
+    generic = True
     status = 422
     exit_code = 2
 
@@ -40,8 +53,15 @@ class NotFoundError(HoldproofError):
     """Check the name; nothing with it exists here."""
 
     code = "not_found"
+    generic = True
     status = 404
     exit_code = 3
+
+
+class NoStoreError(NotFoundError):
+    """Check the path, --home and HOLDPROOF_HOME, or the URL; `holdproof db migrate` or the first write creates one."""
+
+    code = "store.absent"
 
 
 class ConflictError(HoldproofError):
@@ -84,6 +104,7 @@ class ConfigError(HoldproofError):
     """Correct the setting named in the message; Holdproof never guesses where your data is."""
 
     code = "config.invalid"
+    generic = True
     status = 500
     exit_code = 7
 
@@ -100,6 +121,7 @@ class MissingExtraError(HoldproofError):
     """Install the optional part named in the message."""
 
     code = "config.extra_missing"
+    generic = True
     status = 500
     exit_code = 7
 

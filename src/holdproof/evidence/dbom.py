@@ -30,8 +30,8 @@ from holdproof.store.context import Context
 
 _MOST_BYTES: Final = 4 << 20
 
-DbomSource = bytes | str | Path | Mapping[str, Any]
-"""A DBOM: its text, its bytes, its fields, or (a Path) its file."""
+DbomSource = bytes | str | Path | Mapping[str, Any] | Bom
+"""A DBOM: what `dbom.get` returned, its text, its bytes, its fields, (a Path) its file, or the id of its evaluation."""
 
 
 def get(tx: Tx, evaluation_id: str, *, id: int | None = None, ns: str = MAIN) -> Bom:
@@ -66,7 +66,12 @@ def repair(context: Context, *, full: bool = False) -> Work[Repaired]:
 
 
 def verify(document: DbomSource, *, ns: str = MAIN) -> Work[DbomChecked]:
-    """Verify a DBOM against this store; returns one verdict and the reason, also for a text that is no DBOM."""
+    """Verify a DBOM against this store; returns one verdict and the reason, also for a text that is no DBOM.
+
+    A text that does not begin as JSON is the id of an evaluation; NotFoundError where there is none.
+    """
+    if isinstance(document, str) and not document.lstrip().startswith("{"):
+        document = yield from ask(Read(partial(get, evaluation_id=document, ns=ns)))
     data: bytes = yield from ask(Call(partial(read, document)))
     try:
         parsed = dbom.parse(data)
@@ -77,6 +82,8 @@ def verify(document: DbomSource, *, ns: str = MAIN) -> Work[DbomChecked]:
 
 def read(document: DbomSource) -> bytes:
     """Return the bytes of a DBOM given as text, bytes, fields or the path of its file."""
+    if isinstance(document, Bom):
+        return document.text.encode()
     if isinstance(document, Mapping):
         return canonical.dumps(dict(document))
     if isinstance(document, str):

@@ -7,6 +7,7 @@ Rules:
 - A successor is beside the current key (`<role>.next.pem`) until it is promoted; the predecessor is kept as
   `<role>.<start of its key id>.pem`.
 - With `HOLDPROOF_KEY_PASSPHRASE` files are encrypted; a file that is not is then refused.
+- The recovery of a new root key is written beside it, unless keys are encrypted: in clear text it would undo that.
 """
 
 import os
@@ -105,6 +106,17 @@ class MemoryKeys:
             if role in self._next:
                 self._current[role] = self._next.pop(role)
 
+    def adopt(self, role: Role, key: PrivateKey) -> None:
+        """Take a key from a recovery as the current one; a key that exists stays."""
+        check_role(role, key)
+        with self._lock:
+            self._current.setdefault(role, key)
+
+    def remove(self, role: Role) -> None:
+        """Forget the current key of a role: its recovery is kept elsewhere."""
+        with self._lock:
+            self._current.pop(role, None)
+
 
 class KeyFolder:
     """The folder that holds the private keys of a store."""
@@ -117,6 +129,16 @@ class KeyFolder:
     def path(self, role: Role) -> Path:
         """Return the path of a role's current key."""
         return self.folder / f"{role}.pem"
+
+    @property
+    def recovery(self) -> Path:
+        """The path of the root key's recovery, for as long as nobody has stored it elsewhere."""
+        return self.folder / "root-recovery.txt"
+
+    @property
+    def encrypted(self) -> bool:
+        """Whether key files are encrypted with a passphrase."""
+        return self._passphrase is not None
 
     def _next(self, role: Role) -> Path:
         return self.folder / f"{role}.next.pem"
@@ -169,6 +191,12 @@ class KeyFolder:
         """Write a key from a recovery as the current one; a key that exists stays."""
         check_role(role, key)
         self._put(key, self.path(role))
+
+    def remove(self, role: Role) -> None:
+        """Remove the current key of a role from the folder: its recovery is kept elsewhere."""
+        with self._writing():
+            self.path(role).unlink(missing_ok=True)
+            self._sync()
 
     def prepare(self, role: Role) -> PrivateKey:
         """See Keys."""

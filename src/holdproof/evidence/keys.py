@@ -399,8 +399,8 @@ def _root(context: Context, keyid: str) -> Work[Signer]:
         root: Signer = yield from ask(Call(partial(context.keys.load, "root")))
     except NotFoundError as error:
         raise UnknownKeyError(
-            "this needs the root key, which is not here: `holdproof keys init-root` makes one; if it is kept"
-            " elsewhere, sign the output of `holdproof keys statement` there and import it",
+            "this needs the root key, which is not here: bring it back from its recovery (`holdproof keys"
+            " recover-root`), or sign the output of `holdproof keys statement` where it is, and import it",
             keyid=keyid,
         ) from error
     return root

@@ -5,7 +5,7 @@ Rules:
 - A flag that cannot be read locks as well; deleting it does not unlock, and neither does an older database file.
 - Every process notices: the flag is checked in each transaction, the row at least once a second.
 - The lockdown's own records pass the gate (ungated writes); reads go on.
-- Only a statement signed by root ends it (upkeep/unlock.py).
+- Only a statement signed by root ends it, by the log key where there is no root key (upkeep/unlock.py).
 """
 
 import json

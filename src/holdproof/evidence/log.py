@@ -110,7 +110,10 @@ class Log:
         signer = self._signer
         name = self._name
         if signer is None:
-            raise BadKeyError("this home holds no log key of this store, so nothing can be logged here")
+            raise BadKeyError(
+                "this home holds no log key of this store, so nothing can be logged here",
+                remedy="Put config/keys back from the home that has them, or from a backup made with --keys.",
+            )
         # The key id is a hash over name and key: recomputed only when one of them changes.
         if name is None or name.name != head.origin or name.public != signer.public:
             name = self._name = VerifierKey(head.origin, ED25519, signer.public)
@@ -143,17 +146,17 @@ class Log:
         """Raise HistoryLostError if the log does not continue the newest head that this process has seen."""
         if not self._seen or now.head == self._seen:
             return
-        seen = checkpoint.parse(self._seen.encode())
-        verdict = continuity(tx, seen)
+        last_head = checkpoint.parse(self._seen.encode())
+        verdict = continuity(tx, last_head)
         if not verdict.sound:
-            size = seen.checkpoint.size
+            size = last_head.checkpoint.size
             what = f"the log has {now.size} entries and does not continue the head of size {size} that was seen here"
             error = HistoryLostError(what, verdict=verdict.word, seen=size, size=now.size)
             self.on_lost(error)
             raise error
 
     def observe(self, tx: Tx) -> str | None:
-        """Remember the newest head, whoever signed it, and return it; HistoryLostError as `refuse_lost`.
+        """Remember the newest head, also one of another process, and return it; HistoryLostError as `refuse_lost`.
 
         None while there is no head that a log key signed.
         """
@@ -171,8 +174,13 @@ class Log:
         """Whether a restore has moved the log to another origin since, and it continues what was seen here."""
         if not self._seen:
             return False
-        seen = checkpoint.parse(self._seen.encode())
-        return seen.checkpoint.origin != trees.state(tx).origin and continuity(tx, seen).sound
+        last_head = checkpoint.parse(self._seen.encode())
+        return last_head.checkpoint.origin != trees.state(tx).origin and continuity(tx, last_head).sound
+
+
+def verifier_keys(tx: Tx) -> list[str]:
+    """Return the keys that the newest head is checked with, as witnesses and other verifiers take them."""
+    return [key.encode() for key in verifiers(tx)]
 
 
 def _newest(keys: Keys) -> Iterator[Signer]:

@@ -1,21 +1,24 @@
-"""Start the evidence of a store: its log key, its log, and the first leaves of a new store."""
+"""Start the evidence of a store: its keys, its log, and the first leaves of a new store."""
 
 import logging
 from collections.abc import Callable, Collection, Sequence
+from contextlib import suppress
 from functools import partial
-from typing import Final
+from pathlib import Path
+from typing import Final, NamedTuple
 
-from holdproof.content import encryption
+from holdproof.content import disk, encryption
 from holdproof.crypto.checkpoint import SignedCheckpoint
-from holdproof.crypto.keys import PublicKey
+from holdproof.crypto.keys import PrivateKey, PublicKey
 from holdproof.db import Database, Migration, Tx, sql
 from holdproof.db.migrate import TOPIC as MIGRATED
-from holdproof.errors import CorruptError, FormatError, HistoryLostError
-from holdproof.evidence import erasures, leaves, logged_tables, tree
-from holdproof.evidence.key_files import Keys
+from holdproof.errors import CorruptError, FormatError, HistoryLostError, NotFoundError
+from holdproof.evidence import erasures, leaves, logged_tables, statements, tree
+from holdproof.evidence.key_files import KeyFolder, Keys
 from holdproof.evidence.leaves import Projection
 from holdproof.evidence.log import HEAD, Log, continuity, generation, log_keys_in_ring
 from holdproof.evidence.sequencer import Sequencer
+from holdproof.evidence.statements import KeyStatement
 from holdproof.model.verdicts import worst
 
 _log = logging.getLogger("holdproof.evidence")
@@ -28,6 +31,13 @@ LOGGED: Final = (
 )
 
 
+class RootKey(NamedTuple):
+    """The root key of a new store, and the statement by which it introduces itself."""
+
+    public: PublicKey
+    statement: str
+
+
 def start(
     database: Database,
     keys: Keys,
@@ -37,7 +47,7 @@ def start(
     *,
     is_familiar: Callable[[Database], bool] = lambda _: True,
 ) -> Log:
-    """Register the log's hooks; a new store's first leaves are its log key and its schema.
+    """Register the log's hooks; a new store's first leaves are its log key, its root key and its schema.
 
     `is_familiar` tells whether this home knows the log; it is asked where the home has no key that signs for it.
     If the log does not continue the heads `kept` elsewhere, nothing is written and `continuity` says so. A log that is
@@ -60,7 +70,10 @@ def start(
     # The caller locks the store; nothing may be appended to a log that is in doubt.
     if not log.continuity.sound:
         return log
-    database.write(partial(_begin, log=log, key=signer.public, origin=origin), ungated=True).result()
+    root = _new_root(database, keys, origin)
+    database.write(partial(_begin, log=log, key=signer.public, origin=origin, root=root), ungated=True).result()
+    if root is not None:
+        _drop_unused_root(database, keys, root)
     if not log.signs:
         _log.warning("the log key of this home is not in the store's keyring: this process signs no heads")
     head = database.read(log.observe).result()
@@ -81,10 +94,52 @@ def _report_lost(database: Database, error: HistoryLostError) -> None:
         hook(error)
 
 
+def read_only(database: Database, heads: Collection[SignedCheckpoint]) -> Log:
+    """Return the log of a store that is only read: it signs nothing, and knows whether it continues the kept heads."""
+    log = Log(None, ())
+    log.continuity = database.read(lambda tx: worst(continuity(tx, head) for head in heads)).result()
+    return log
+
+
 _UNLOGGED = sql("SELECT name, sha256, applied_at FROM schema_migrations WHERE leaf_id IS NULL ORDER BY name")
 
 
-def _begin(tx: Tx, log: Log, key: PublicKey, origin: str) -> None:
+def _new_root(database: Database, keys: Keys, origin: str) -> RootKey | None:
+    """Return the root key of a store whose log is about to begin; None for a log that exists.
+
+    Made now, while nobody needs it: a store that was locked before it had one could be unlocked by nobody else than
+    the holder of its log key. Keys of one's own (a KMS) may have no root: they raise NotFoundError.
+    """
+    if database.read(tree.exists).result():
+        return None
+    with suppress(NotFoundError):
+        signer = keys.ensure("root")
+        statement = KeyStatement("introduce", "root", signer.public, origin, database.read(lambda tx: tx.now).result())
+        if isinstance(keys, KeyFolder) and isinstance(signer, PrivateKey) and not keys.encrypted:
+            _write_recovery(keys.recovery, statements.to_recovery(signer))
+        return RootKey(signer.public, statements.sign(statement.encode(), signer))
+    return None
+
+
+_IN_RING = sql("SELECT 1 FROM keyring WHERE keyid = :keyid")
+
+
+def _drop_unused_root(database: Database, keys: Keys, root: RootKey) -> None:
+    """Remove our root key if another home began the log of this database at the same moment: theirs counts."""
+    registered = database.read(lambda tx: tx.one(_IN_RING, keyid=root.public.keyid)).result()
+    if registered is None and isinstance(keys, KeyFolder):
+        keys.remove("root")
+        keys.recovery.unlink(missing_ok=True)
+
+
+def _write_recovery(path: Path, text: str) -> None:
+    if path.exists():  # of a root key that an earlier store in this home had, and that is used again
+        return
+    with disk.translated(path):
+        disk.exchange(path, text.encode())
+
+
+def _begin(tx: Tx, log: Log, key: PublicKey, origin: str, root: RootKey | None) -> None:
     """Create the log if it is new, choose its signer, and log migrations that have no leaf yet."""
     tree.begin(tx, origin)
     tree.lock(tx)  # two processes may open a new store at once: the second must see the first one's key
@@ -92,6 +147,8 @@ def _begin(tx: Tx, log: Log, key: PublicKey, origin: str) -> None:
         if tree.state(tx).size:
             raise FormatError("the log has leaves, and the keyring no key that signed them", tables=(KEYRING.table,))
         add_key(tx, "log", key, statement="first")
+        if root is not None:
+            add_key(tx, "root", root.public, statement=root.statement)
     log.look(tx)
     for name, digest, moment in tx.all(_UNLOGGED):
         _log_migration(tx, name, digest, moment)

@@ -1,7 +1,7 @@
 """The root key and `trust.json`: which keys to trust, for what and up to where, in one portable signed file.
 
 Rules:
-- A root key is returned as a recovery text once, when it is generated; kept offline, only that text restores it.
+- A store has a root key from its first open (startup.py); taken offline, only the text of its recovery restores it.
 - `trust.json` is a DSSE envelope signed by root, or by the log key while there is no root; the reader is told which.
 - A key without a valid admission is left out, and signs no trust file.
 - A reader who has the root key passes it: then only root's signature counts.
@@ -18,7 +18,7 @@ from holdproof.content import disk
 from holdproof.crypto import canonical, dsse, keys
 from holdproof.crypto.dsse import Envelope
 from holdproof.crypto.keys import PublicKey, Signer
-from holdproof.db import Call, Read, Tx, Work, Write, ask
+from holdproof.db import Call, Read, Tx, Work, ask
 from holdproof.errors import (
     AlreadyExistsError,
     DiskFullError,
@@ -30,31 +30,11 @@ from holdproof.errors import (
 )
 from holdproof.evidence import keys as ring
 from holdproof.evidence import statements, tree
-from holdproof.evidence.key_files import KeyFolder
-from holdproof.evidence.statements import KeyStatement
+from holdproof.evidence.key_files import KeyFolder, MemoryKeys
 from holdproof.model.keys import Key, Role, Root, Signed
 from holdproof.store.context import Context
 
 PAYLOAD_TYPE = "application/vnd.holdproof.trust+json"
-
-
-def init_root(context: Context, *, recovery: Path | None = None, offline: bool = False) -> Work[Root]:
-    """Generate the root key; its recovery is returned and, if a file is named, written there before the key counts."""
-    roots: list[Key] = yield from ask(Read(partial(ring.keyring, role="root")))
-    if roots:
-        raise AlreadyExistsError("this store has a root key", keyid=roots[0].keyid)
-    yield from ask(Write(lambda _: None))  # a locked store refuses this write, before any file is created
-    if recovery is not None and recovery.exists():
-        raise AlreadyExistsError(f"{recovery} exists already", path=str(recovery))
-    key: Signer = yield from ask(Call(lambda: keys.generate("ed25519") if offline else context.keys.ensure("root")))
-    text = statements.to_recovery(key) if isinstance(key, keys.PrivateKey) else ""
-    if recovery is not None:
-        yield from ask(Call(partial(_write_new, recovery, text)))
-    origin, now = yield from ask(Read(lambda tx: (tree.state(tx).origin, tx.now)))
-    statement = KeyStatement("introduce", "root", key.public, origin, now)
-    signed: str = yield from ask(Call(lambda: statements.sign(statement.encode(), key)))
-    yield from ask(Write(partial(ring.import_statement, text=signed)))
-    return Root(key.keyid, text, on_disk=not offline)
 
 
 def recover_root(context: Context, *, recovery: str) -> Work[Key]:
@@ -64,20 +44,53 @@ def recover_root(context: Context, *, recovery: str) -> Work[Key]:
     if root is None or root.role != "root":
         raise NotFoundError("this is not the root key of this store", keyid=key.keyid)
     folder = context.keys
-    if not isinstance(folder, KeyFolder):
+    if not isinstance(folder, KeyFolder | MemoryKeys):
         raise NotFoundError("this store keeps its keys elsewhere: bring the root key back there")
     yield from ask(Call(partial(folder.adopt, "root", key)))
     return root
 
 
-def export_root(context: Context, *, recovery: Path) -> Work[Root]:
-    """Write the recovery of the root key that is here to a file, once more or after its rotation."""
+def export_root(context: Context, *, recovery: str | Path | None = None, offline: bool = False) -> Work[Root]:
+    """Return the recovery of the root key that is here and, if a file is named, write it there.
+
+    From then on the store no longer reminds of storing it elsewhere. With `offline` the key itself is removed: only
+    the recovery brings it back.
+    """
     key: Signer = yield from ask(Call(partial(context.keys.load, "root")))
-    if not isinstance(key, keys.PrivateKey):
+    folder = context.keys
+    if not isinstance(key, keys.PrivateKey) or not isinstance(folder, KeyFolder | MemoryKeys):
         raise NotFoundError("this store keeps its keys elsewhere: back the root key up there")
     text = statements.to_recovery(key)
-    yield from ask(Call(partial(_write_new, recovery, text)))
-    return Root(key.keyid, text, on_disk=True)
+    if offline:
+        yield from _admit_before_root_leaves(context)
+    if recovery is not None:
+        yield from ask(Call(partial(_write_new, Path(recovery), text)))
+    yield from ask(Call(partial(_stored_elsewhere, folder, offline)))
+    return Root(key.keyid, text, on_disk=not offline)
+
+
+def _admit_before_root_leaves(context: Context) -> Work[None]:
+    """Admit the keys that sign decisions and memory now: at their first use root would be needed for it."""
+    roles: tuple[Role, ...] = ("judge", "memory")
+    for role in roles:
+        yield from ring.use(context, role)
+
+
+def _stored_elsewhere(folder: KeyFolder | MemoryKeys, offline: bool) -> None:
+    if offline:
+        folder.remove("root")
+    if isinstance(folder, KeyFolder):
+        with disk.translated(folder.recovery):
+            folder.recovery.unlink(missing_ok=True)
+
+
+def reminders(context: Context) -> list[str]:
+    """Return what `status` reminds of: a recovery that was not stored elsewhere yet."""
+    folder = context.keys
+    if not isinstance(folder, KeyFolder) or not folder.recovery.exists():
+        return []
+    what = f"the recovery of the root key is in {folder.recovery}: restoring a backup on another machine needs it"
+    return [f"{what}. Store it elsewhere: `holdproof keys export-root --recovery FILE`, or move that file away"]
 
 
 def sign_statement(payload: str, *, recovery: str) -> str:

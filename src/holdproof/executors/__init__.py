@@ -7,7 +7,15 @@ that answers item by item (`stream`). A `Resource` declares its methods once for
 from holdproof.executors.async_executor import AsyncExecutor
 from holdproof.executors.blocks import AsyncClosing, ContextBlock, SyncClosing
 from holdproof.executors.driver import AsyncRunner, SyncRunner
-from holdproof.executors.exposure import OWN_AGENT, OWN_ESCALATION, OWN_FLOW, AgentRule, Exposure, owns
+from holdproof.executors.exposure import (
+    OWN_AGENT,
+    OWN_ESCALATION,
+    OWN_FLOW,
+    OWN_FLOW_UNASKED,
+    AgentRule,
+    Exposure,
+    owns,
+)
 from holdproof.executors.methods import (
     Awaits,
     BoundMethod,
@@ -31,6 +39,7 @@ __all__ = [
     "OWN_AGENT",
     "OWN_ESCALATION",
     "OWN_FLOW",
+    "OWN_FLOW_UNASKED",
     "AgentRule",
     "Exposure",
     "owns",

@@ -7,6 +7,7 @@ from concurrent.futures import Future
 from contextlib import aclosing
 from typing import Any, TypeVar
 
+from holdproof import validation
 from holdproof.db.database import Database
 from holdproof.db.effects import Call, Effect, Read, Wait, Write
 from holdproof.db.sql import Query
@@ -26,7 +27,7 @@ class AsyncExecutor(AsyncRunner):
 
     def __init__(self, database: Database, ns: str | None = None) -> None:
         self.database = database
-        self.ns = ns
+        self.ns = None if ns is None else validation.namespace(ns)
         self._deliveries: dict[asyncio.AbstractEventLoop, LoopDelivery] = {}
 
     def write(self, fn: Callable[[Tx], T | Refused], *, serializable: bool = False) -> "asyncio.Future[T]":

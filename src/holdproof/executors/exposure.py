@@ -23,6 +23,8 @@ class AgentRule:
     """Parameters that an agent may not pass at all."""
     refused: Mapping[str, Any] = field(default_factory=dict)
     """Arguments that an agent may not pass with this value."""
+    not_while_asked: bool = False
+    """Whether an agent may not call it on a flow that waits for an approval: the person decides on what is there."""
     moves: str | None = None
     """The parameter that names a flow's next status: a flow that waits for an approval is moved on by the answer."""
 
@@ -33,6 +35,7 @@ def owns(**arguments: Owned) -> AgentRule:
 
 
 OWN_FLOW: Final = owns(flow_id="flow")
+OWN_FLOW_UNASKED: Final = AgentRule({"flow_id": "flow"}, not_while_asked=True)
 OWN_AGENT: Final = owns(agent_id="agent")
 OWN_ESCALATION: Final = owns(id="escalation")
 
@@ -69,6 +72,13 @@ class Exposure:
     """Arguments of the tool where its defaults differ: clients of tools give up after a minute or so."""
     command: bool = True
     """Whether there is a generated command; False where one is written by hand, or none makes sense."""
+    alias: str = ""
+    """A second name of the command, as `export car` or `unlock`."""
+    storeless: bool = False
+    """Whether it looks at files only: its command needs no store and opens none."""
+
+    creates: bool = False
+    """Whether the first thing in a new store may come from it: only such a command creates a store."""
 
     # --- how it is shown ---
     columns: tuple[str, ...] = ()
@@ -77,6 +87,8 @@ class Exposure:
     """The arguments of a call on the command line, as a shell reads them."""
     parameters: Mapping[str, str] = field(default_factory=dict)
     """What parameters mean, where that differs from what the name usually means (api/parameters.py)."""
+    variables: Mapping[str, str] = field(default_factory=dict)
+    """Environment variables that the command reads parameters from: every user of a machine can see arguments."""
     files: tuple[str, ...] = ()
     """Parameters that the command reads from a file, or from stdin for `-`."""
     document: str = ""
@@ -86,7 +98,10 @@ class Exposure:
     confirm_unless: str = ""
     """The parameter that makes the question needless where it is passed."""
     draw: str = ""
-    """How the command draws the answer, where it is neither fields nor columns (cli/draw.py)."""
+    """How the command draws the answer, where it is neither fields nor columns (cli/draw.py); a stream drawn as `lines`
+    is JSON lines, for people too."""
+    note: Callable[[Any], str] | None = None
+    """What the command adds on stderr, read off the answer: a warning, or what to do next; empty for nothing."""
     exit_code: Callable[[Any], int] | None = None
     """The exit code of the command, read off the answer."""
 

@@ -61,6 +61,11 @@ class Resource(Generic[Executor]):
         """The namespace that the store was opened for, if it was for one; its methods work in no other."""
         return self._executor.ns
 
+    def __repr__(self) -> str:
+        kind = self.kind
+        names = [name for name, each in inspect.getmembers_static(kind) if isinstance(each, Method)]
+        return f"<{kind.__name__}: {', '.join(names)}>"
+
 
 def with_namespace(executor: AsyncExecutor | SyncExecutor, kwargs: dict[str, Any]) -> dict[str, Any]:
     """Add the namespace that the store was opened for, if it was for one, to the keywords of a call."""
@@ -99,10 +104,15 @@ class Method(ABC, Generic[P, T]):
         self.name = name
 
     @overload
+    def __get__(self, resource: None, owner: type) -> "Method[P, T]": ...
+    @overload
     def __get__(self, resource: Resource[AsyncExecutor], owner: type) -> Callable[P, Awaitable[T]]: ...
     @overload
     def __get__(self, resource: Resource[SyncExecutor], owner: type) -> Callable[P, T]: ...
     def __get__(self, resource: Any, owner: type) -> Any:
+        # Of the class itself, as `help(Flows)` and editors ask.
+        if resource is None:
+            return self
         # Cached on the resource: the next access does not come here.
         bound = resource.__dict__[self.name] = BoundMethod(self, self.bind(resource))
         return bound
@@ -169,8 +179,12 @@ class BoundMethod(partial[Any]):
         bound.reads = method.reads
         return bound
 
-    _method: Any  # a Method; as a descriptor, its type would be that of what it gives on a resource
+    # Any: a declaration is a descriptor, which a type checker would take for a method of this class.
+    _method: Any
     reads: bool
+
+    def __repr__(self) -> str:
+        return f"<method {self.__name__}{self.__signature__}>"
 
     # Computed when they are asked for: methods are bound on the way to a call, which needs none of these.
     @property
@@ -179,13 +193,12 @@ class BoundMethod(partial[Any]):
 
     @property
     def __name__(self) -> str:
-        name: str = self._method.fn.__name__
-        return name
+        return str(self._method.fn.__name__)
 
     @property
     def __doc__(self) -> str | None:  # type: ignore[override]
-        text: str | None = self._method.fn.__doc__
-        return text
+        # With the signature, which `help` shows for functions only.
+        return f"{self.__name__}{self.__signature__}\n\n    {self._method.fn.__doc__ or ''}"
 
 
 class Writes(Method[P, T]):
@@ -324,6 +337,8 @@ class StreamsWith(Method[P, T]):
         super().__init__(fn, **facts)
 
     @overload  # type: ignore[override]
+    def __get__(self, resource: None, owner: type) -> "StreamsWith[P, T]": ...
+    @overload
     def __get__(self, resource: Resource[AsyncExecutor], owner: type) -> Callable[P, AsyncIterator[T]]: ...
     @overload
     def __get__(self, resource: Resource[SyncExecutor], owner: type) -> Callable[P, Iterator[T]]: ...

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from typing import Any, NoReturn, TypeVar
 
+from holdproof import validation
 from holdproof.db.database import Database
 from holdproof.db.effects import Call, Effect, Read, Wait, Write
 from holdproof.db.sql import Query
@@ -33,7 +34,7 @@ class SyncExecutor(SyncRunner):
 
     def __init__(self, database: Database, ns: str | None = None) -> None:
         self.database = database
-        self.ns = ns
+        self.ns = None if ns is None else validation.namespace(ns)
 
     def write(self, fn: Callable[[Tx], T | Refused], *, serializable: bool = False) -> T:
         """Run a function of a transaction; returns once its work is durable."""

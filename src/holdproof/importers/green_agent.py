@@ -13,9 +13,10 @@ Rules:
 - A second import of the same rows changes nothing; one that brings their DBOMs along completes them.
 """
 
+import errno
 import json
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from hashlib import sha256
 from math import isfinite
@@ -27,18 +28,21 @@ from holdproof.crypto.attest import LegacySigma
 from holdproof.crypto.dbom import SignedDbom
 from holdproof.db import Call, Tx, Work, ask, sql
 from holdproof.db.sqlite.readonly import foreign_rows
-from holdproof.errors import FormatError, NotFoundError
+from holdproof.errors import FormatError, NotFoundError, ReadLimitError
 from holdproof.evidence import dbom_files, evaluations, leaves
 from holdproof.evidence.dbom_files import MAIN
 from holdproof.evidence.evaluations import EVALUATIONS
 from holdproof.importers import driver
 from holdproof.importers.driver import Progress
+from holdproof.importers.kgents import files
 from holdproof.model.evaluations import Evaluation, ImportVerdict
 from holdproof.model.imports import Imported, ImportedRow
 from holdproof.store.context import Context
 
 _CURRENT: Final = frozenset({"id", "battle_id", "timestamp", "score", "breakdown", "raw_result", "dbom_hash"})
 _OWN: Final = ("battle_id", "timestamp", "breakdown", "raw_result", "dbom_hash")
+_LONGEST_DBOM: Final = 16 << 20
+_MOST_BYTES: Final = 512 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,15 +87,15 @@ class GreenAgentSource:
 
 def run(
     context: Context,
-    source: Path,
+    source: str | Path,
     *,
-    dboms: Path | None = None,
+    dboms: str | Path | None = None,
     dry_run: bool = False,
     ns: str = MAIN,
     progress: Progress | None = None,
 ) -> Work[Imported]:
     """Import a `battles.db`; with `dry_run` only report what each row is."""
-    battles: GreenAgentSource = yield from ask(Call(lambda: load(source, dboms)))
+    battles: GreenAgentSource = yield from ask(Call(lambda: load(Path(source), None if dboms is None else Path(dboms))))
     plans = list(plan_battles(battles))
     rows = yield from driver.import_units(
         plans,
@@ -118,7 +122,7 @@ def run(
 def load(source: Path, dboms: Path | None) -> GreenAgentSource:
     """Read the database and the DBOM folder, both read-only."""
     with foreign_rows(source, "battles") as (columns, rows):
-        battles = GreenAgentSource(source, columns, list(rows))
+        battles = GreenAgentSource(source, columns, list(_bounded(rows)))
     if dboms is None:
         return battles
     if not dboms.is_dir():
@@ -127,12 +131,28 @@ def load(source: Path, dboms: Path | None) -> GreenAgentSource:
     return battles
 
 
+def _bounded(rows: Iterable[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+    """Yield rows; ReadLimitError once they are too large to be compared with each other in memory."""
+    size = 0
+    for row in rows:
+        size += 100 + sum(len(value) for value in row.values() if isinstance(value, str | bytes))
+        if size > _MOST_BYTES:
+            raise ReadLimitError(f"the table battles has more than {_MOST_BYTES} bytes", most=_MOST_BYTES)
+        yield row
+
+
 def _read_dbom(path: Path) -> DbomFile:
-    """Read a file of any size; one that cannot be read or parsed is recorded as such and does not stop the import."""
+    """Read a file; one that cannot be read or parsed is recorded as such and does not stop the import.
+
+    Links are not followed: their bytes would be stored as those of a DBOM. Nor are pipes and devices read.
+    """
     try:
-        data = path.read_bytes()
+        data = files.small(path, _LONGEST_DBOM)
     except OSError as error:
-        return DbomFile(path, b"", None, error.strerror or str(error))
+        reason = "it is a link, not followed" if error.errno == errno.ELOOP else error.strerror
+        return DbomFile(path, b"", None, reason or str(error))
+    except FormatError as error:
+        return DbomFile(path, b"", None, error.message)
     try:
         return DbomFile(path, data, dbom.parse(data))
     # A DBOM that cannot be parsed is still evidence: its bytes are imported.

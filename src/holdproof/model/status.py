@@ -17,6 +17,10 @@ class Status:
     migrations: list[str]
     log: str = ""
     degraded: list[str] = field(default_factory=list)
+    reminders: list[str] = field(default_factory=list)
+    """What its owner should still do, though nothing is wrong: store the recovery of the root key elsewhere."""
+    escalations: dict[str, int] = field(default_factory=dict)
+    """How many wait for a person, and how many expired unanswered: ever, and within the last day."""
     storage: dict[str, Any] = field(default_factory=dict)
     """What services store, where that was asked: see StorageStatus."""
 

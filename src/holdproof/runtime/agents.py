@@ -98,7 +98,7 @@ def enroll(tx: Tx, agent_id: str, columns: Mapping[str, Any], *, ns: str) -> Age
             "registered_at": tx.now,
             **columns,
             "updated_at": tx.now,
-            "ns": ns,
+            "ns": validation.namespace(ns),
         }
         AGENTS.add(tx, _ADD, new)
         return AGENTS.from_columns(new)

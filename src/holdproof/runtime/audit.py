@@ -48,9 +48,13 @@ def record(
     detail: Any = None,
     correlation_id: str | None = None,
     causation_id: str | None = None,
+    by: str | None = None,
     ns: str = MAIN,
 ) -> AuditEvent:
-    """Add an event to a flow."""
+    """Add an event to a flow.
+
+    `by` is stored in the detail as `recorded_by`, and shown in timelines; at the server it is always the caller.
+    """
     columns = {
         "event_type": validation.name("event_type", event_type),
         "severity": validation.one_of("severity", severity, SEVERITIES),
@@ -58,9 +62,16 @@ def record(
         "causation_id": causation_id,
         "step_id": step_id,
         "state": state,
-        "detail_json": canonical.dump_text({} if detail is None else detail),
+        "detail_json": canonical.dump_text(_signed({} if detail is None else detail, by)),
     }
     return write(tx, flow_id, columns, ns=ns)
+
+
+def _signed(detail: Any, by: str | None) -> Any:
+    """Return the detail with its author, whatever author it names itself."""
+    if by is None:
+        return detail
+    return {**(detail if isinstance(detail, Mapping) else {"detail": detail}), "recorded_by": by}
 
 
 def write(tx: Tx, flow_id: str, columns: Mapping[str, Any], *, ns: str) -> AuditEvent:

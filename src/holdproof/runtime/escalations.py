@@ -39,6 +39,8 @@ from holdproof.runtime.escalation_rows import ESCALATIONS
 BUDGET: Final = 3
 WINDOW_S: Final = 3600.0
 EXHAUSTED: Final = "ESCALATION_BUDGET_EXHAUSTED"
+EXPIRED: Final = "escalation expired"
+"""The topic of the notes that hand each escalation that nobody answered to the hooks of its commit."""
 # The words that people and callers use, as the statuses of DIR's schema.
 _STATUS_OF: Final = {"approve": "APPROVED", "reject": "REJECTED", "cancel": "CANCELLED"}
 _FLOW_STATUS_AFTER: Final = {"APPROVED": "RUNNING", "REJECTED": "FAILED", "CANCELLED": "CANCELLED"}
@@ -281,7 +283,9 @@ def _apply_default(tx: Tx, record: StoredRecord[Escalation]) -> Escalation:
         "resolved_by": "deadline",
         "comment": f"no answer by {escalation.deadline}: the default is {default}",
     }
-    return _settle(tx, record, answer)
+    expired = _settle(tx, record, answer)
+    tx.note(EXPIRED, expired)
+    return expired
 
 
 def expire(tx: Tx, id: int, *, ns: str = MAIN) -> Escalation:

@@ -14,8 +14,9 @@ _FLOWS_OF = sql(
     " GROUP BY status ORDER BY status"
 )
 _COUNTS = sql(
-    "SELECT (SELECT count(*) FROM escalation_requests WHERE status = 'PENDING'), (SELECT count(*) FROM resource_locks),"
-    " (SELECT count(*) FROM agent_registry)"
+    "SELECT (SELECT count(*) FROM escalation_requests WHERE status = 'PENDING'),"
+    " (SELECT count(*) FROM escalation_requests WHERE resolved_by = 'deadline'),"
+    " (SELECT count(*) FROM resource_locks), (SELECT count(*) FROM agent_registry)"
 )
 
 
@@ -28,12 +29,13 @@ def read(tx: Tx) -> dict[str, int]:
     """Count open flows by status, pending escalations, locks, what needs an operator, and the leaves of the log."""
     counts = tx.one(_COUNTS)
     assert counts is not None, "an aggregate has one row"
-    escalations, locks, agents = counts
+    pending, unanswered, locks, agents = counts
     open: dict[str, int] = dict(tx.all(_FLOWS))
     backlog = sweeps.backlog(tx)
     return {
         **{f"flows.{status}": open.get(status, 0) for status in OPEN},
-        "escalations.pending": escalations,
+        "escalations.pending": pending,
+        "escalations.expired": unanswered,
         "locks": locks,
         "agents": agents,
         "flows.orphaned": backlog.orphaned_flows,

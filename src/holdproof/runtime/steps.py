@@ -180,6 +180,11 @@ def _end(
     _change(tx, record, {"state": state, "result": result, "error": error, "finished_at": tx.now})
 
 
+def asks_about(step: Step, escalation_id: int) -> bool:
+    """Whether an escalation asks about this step, which was started and never confirmed."""
+    return step.state == "UNKNOWN" and step.error == f"{_ESCALATION}{escalation_id}"
+
+
 def _resolved(lease: WorkerLease, spec: StepSpec, current: Step) -> Work[Step]:
     """Wait for the decision about a step in doubt; return the step as the person wants it."""
     number = int((current.error or "").removeprefix(_ESCALATION))

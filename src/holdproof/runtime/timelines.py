@@ -29,7 +29,7 @@ _STEPS = sql(
     f"{_BELOW}SELECT {STEPS.listed('s')} FROM flow_steps s JOIN below b ON b.dfid = s.dfid ORDER BY s.step_id"  # noqa: S608
 )
 # For each kind of event: when, its place within a moment (causes before effects), the row's number and id, the text.
-_EVENTS = sql(
+_HAPPENED: Final = (
     f"{_BELOW}SELECT at, place, seq, ref, kind, dfid, what, note FROM ("  # noqa: S608
     "SELECT t.created_at AS at, 0 AS place, 0 AS seq, t.dfid AS ref, 'opened' AS kind, t.dfid AS dfid,"
     " t.flow_type || ' ' || t.flow_version AS what, 'by ' || t.agent_id AS note"
@@ -47,9 +47,14 @@ _EVENTS = sql(
     " FROM below b JOIN flow_steps t ON t.dfid = b.dfid"
     " UNION ALL SELECT t.acquired_at, 6, t.fence, t.resource_id, 'lock', t.dfid, t.resource_id,"
     " 'fence ' || CAST(t.fence AS TEXT) FROM below b JOIN resource_locks t ON t.dfid = b.dfid"
-    " UNION ALL SELECT t.created_at, 7, t.id, CAST(t.id AS TEXT), 'audit', t.dfid, t.event_type, t.severity"
+    " UNION ALL SELECT t.created_at, 7, t.id, CAST(t.id AS TEXT), 'audit', t.dfid, t.event_type,"
+    " t.severity || coalesce(' by ' || json_extract(t.detail_json, '$.recorded_by'), '')"
     " FROM below b JOIN decision_audit_events t ON t.dfid = b.dfid"
     ") AS happened WHERE (at, place, seq, ref) > (:at, :place, :seq, :ref) ORDER BY at, place, seq, ref LIMIT :limit"
+)
+_EVENTS = sql(
+    _HAPPENED,
+    postgres=_HAPPENED.replace("json_extract(t.detail_json, '$.recorded_by')", "(t.detail_json ->> 'recorded_by')"),
 )
 
 

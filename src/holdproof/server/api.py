@@ -9,7 +9,6 @@ Rules:
 - A method that calls back, reports progress or streams its answer is answered line by line (exchange.py).
 """
 
-import json
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
@@ -26,6 +25,7 @@ from holdproof.api.wire import Named
 from holdproof.client import Holdproof
 from holdproof.errors import InvalidInputError, MethodError, StaleVersionError
 from holdproof.executors import require_whole_store
+from holdproof.server.bodies import encode, read_as
 from holdproof.server.exchange import Exchange, Exchanges
 from holdproof.server.permissions import RESERVED_KEYS
 from holdproof.server.problems import problem_details
@@ -50,14 +50,23 @@ class Granted:
 
 Guard = Callable[[Request, MethodSpec, Mapping[str, Any]], Awaitable[Granted]]
 """Lets a caller do something, or raises."""
+Admit = Callable[[Request, MethodSpec], None]
+"""Lets a caller use a method at all, or raises: asked before the body is read."""
+
+
+def admit_all(request: Request, entry: MethodSpec) -> None:
+    """Leave the decision to the guard."""
+    del request, entry
 
 
 class MethodEndpoints:
     """All methods, in front of the router: looked up by path in one dictionary, however many there are."""
 
-    def __init__(self, app: ASGIApp, guard: Guard, exchanges: Exchanges) -> None:
+    def __init__(self, app: ASGIApp, guard: Guard, exchanges: Exchanges, admit: Admit = admit_all) -> None:
         self._app = app
-        endpoints: list[_Endpoint | _Whole] = [_Endpoint(entry, guard, exchanges) for entry in entries().values()]
+        endpoints: list[_Endpoint | _Whole] = [
+            _Endpoint(entry, guard, exchanges, admit) for entry in entries().values()
+        ]
         # The two methods of the store itself; they belong to no resource, so the catalogue has no entry for them.
         endpoints += [_Whole(name, guard) for name in ("status", "check")]
         self._endpoints = {each.path: each for each in endpoints}
@@ -86,22 +95,25 @@ class _Whole:
         """Ask the store."""
         granted = await self._guard(request, entries()["storage", "status"], {})
         require_whole_store(granted.store)
-        return _shown(request, await getattr(granted.store, self._name)())
+        return await _shown(request, await getattr(granted.store, self._name)())
 
 
 class _Endpoint:
     """One method over HTTP."""
 
-    def __init__(self, entry: MethodSpec, guard: Guard, exchanges: Exchanges) -> None:
+    def __init__(self, entry: MethodSpec, guard: Guard, exchanges: Exchanges, admit: Admit) -> None:
         self._entry = entry
+        self._admit = admit
         self._guard = guard
         self._exchanges = exchanges
         self.path = _address(entry)
 
     async def answer(self, request: Request) -> Response:
         """A call that a JSON object says, or a query."""
+        # Before the body: nobody without the right to call makes the server read and parse megabytes.
+        self._admit(request, self._entry)
         if request.method == "POST":
-            return await self._answer(request, loaded(self._entry, await body(request)))
+            return await self._answer(request, await read_as(request, partial(loaded, self._entry)))
         if request.method not in self._methods:
             raise MethodError("this method is called with another HTTP method", allow=", ".join(self._methods))
         return await self._answer(request, _queried(self._entry, request))
@@ -128,7 +140,7 @@ class _Endpoint:
                 raise
             facts = problem_details(request.scope, error) | {"status": _PRECONDITION_FAILED}
             return JSONResponse(facts, _PRECONDITION_FAILED, media_type=MEDIA_TYPE)
-        return _shown(request, value)
+        return await _shown(request, value)
 
     def _key(self, request: Request) -> str | None:
         """The key under which the answer is kept, if there is one; what only reads needs none."""
@@ -182,29 +194,6 @@ def streaming(exchanges: Exchanges, exchange: Exchange, work: Awaitable[Any]) ->
             exchanges.end(exchange)
 
     return StreamingResponse(lines(), media_type=LINES, headers={"Holdproof-Exchange": exchange.id})
-
-
-async def body(request: Request) -> dict[str, Any]:
-    """The one JSON object of a request; nothing is an empty one."""
-    raw = await request.body()
-    if not raw:
-        return {}
-    try:
-        value = _READS.decode(raw.decode())
-    except (ValueError, RecursionError) as error:
-        raise InvalidInputError(f"the body is not JSON: {error}") from error
-    if not isinstance(value, dict):
-        raise InvalidInputError("the body is not a JSON object")
-    return value
-
-
-def _refuse_constant(word: str) -> Any:
-    raise ValueError(f"{word} is not JSON")
-
-
-# Python reads and writes NaN and Infinity, JSON has neither: one that arrives is refused here.
-_READS: Final = json.JSONDecoder(parse_constant=_refuse_constant)
-_WRITES: Final = json.JSONEncoder(separators=(",", ":"))
 
 
 def loaded(entry: MethodSpec, values: Mapping[str, Any]) -> dict[str, Any]:
@@ -263,7 +252,7 @@ def _expected(entry: MethodSpec, request: Request, arguments: dict[str, Any]) ->
     return True
 
 
-def _shown(request: Request, value: Any) -> Response:
+async def _shown(request: Request, value: Any) -> Response:
     if isinstance(value, bytes):
         return Response(value, media_type="application/octet-stream")
     version = getattr(value, "version", None)
@@ -271,7 +260,7 @@ def _shown(request: Request, value: Any) -> Response:
     headers = {"ETag": f'"{version}"'} if type(version) is int else {}
     if headers and request.method != "POST" and request.headers.get("If-None-Match") == headers["ETag"]:
         return Response(status_code=_NOT_MODIFIED, headers=headers)
-    return Response(_WRITES.encode(wire.dump(value)), media_type="application/json", headers=headers)
+    return Response(await encode(value), media_type="application/json", headers=headers)
 
 
 # --- the document ------------------------------------------------------------------------------------------------

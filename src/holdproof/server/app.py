@@ -102,8 +102,9 @@ def _life(
 
 @asynccontextmanager
 async def _tended(state: ServerState) -> AsyncIterator[None]:
-    """Run periodic jobs while the server lives: flush the access log, sweep what has expired, sample sizes."""
+    """Run periodic jobs while the server lives: look at the database, flush the access log, sweep, sample sizes."""
     jobs = [
+        _every(state.settings.watch_s, state.readiness.check),
         _every(state.settings.flush_s, state.access_log.flush),
         _every(state.settings.sweep_s, state.store.sweep.run),
         _every(state.settings.flush_s, lambda: state.samples.take(state.store, state.now())),
@@ -119,6 +120,7 @@ async def _tended(state: ServerState) -> AsyncIterator[None]:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
         await state.jobs.stop()
+        await state.readiness.stop()
         await state.access_log.flush(ending=True)
 
 

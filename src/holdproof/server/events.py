@@ -15,6 +15,7 @@ from typing import Annotated, Final
 from fastapi import APIRouter, Header, Query
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
+from starlette.types import Receive, Scope, Send
 
 from holdproof.errors import ForbiddenError, HoldproofError, NamespaceError, RateLimitedError
 from holdproof.model.change_feed import Change, Cursor
@@ -45,14 +46,39 @@ async def follow(
         raise NamespaceError(f"this token is for the namespace {caller.ns} only", ns=caller.ns)
     if not _kinds(caller):
         raise ForbiddenError("this token has neither flows nor escalations")
-    # Each stream holds a connection and reads the store at every commit: their number is bounded.
-    if state.metrics.streams >= state.settings.most_streams:
-        raise RateLimitedError("too many streams are open", retry_after_s=state.settings.heartbeat_s)
     began = (
         (change_feed.parse(last_event_id), frozenset()) if last_event_id else await state.store.read(change_feed.begin)
     )
     stream = _stream(request, state, caller, ns or caller.ns, began)
-    return StreamingResponse(stream, media_type="text/event-stream", headers={"X-Accel-Buffering": "no"})
+    return _EventResponse(stream, state, caller)
+
+
+class _EventResponse(StreamingResponse):
+    """The answer of a stream, counted from the moment it is allowed to its end.
+
+    Each stream holds a connection and reads the store at every commit: their number is bounded, and of one caller more
+    tightly, so that nobody keeps the others from theirs.
+    """
+
+    def __init__(self, stream: AsyncIterator[bytes], state: ServerState, caller: Caller) -> None:
+        self._streams = state.streams
+        self._caller = f"{caller.who}:{caller.token_id or caller.login_id or caller.ns}"
+        settings = state.settings
+        full = self._streams.total() >= settings.most_streams
+        if full or self._streams[self._caller] >= settings.most_streams_per_caller:
+            raise RateLimitedError("too many streams are open", retry_after_s=settings.heartbeat_s)
+        # Counted here and not when the stream begins: others could pass the check in between.
+        self._streams[self._caller] += 1
+        super().__init__(stream, media_type="text/event-stream", headers={"X-Accel-Buffering": "no"})
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Send the stream; it counts no more when it has ended, or could not begin."""
+        try:
+            await super().__call__(scope, receive, send)
+        finally:
+            self._streams[self._caller] -= 1
+            if not self._streams[self._caller]:
+                del self._streams[self._caller]
 
 
 def _kinds(caller: Caller) -> frozenset[str]:

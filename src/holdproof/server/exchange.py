@@ -22,11 +22,12 @@ from contextlib import contextmanager, suppress
 from typing import Any, Final
 
 from holdproof.api import wire
-from holdproof.errors import HoldproofError, NotFoundError
+from holdproof.errors import HoldproofError, NotFoundError, RateLimitedError
 from holdproof.server import ids
 
 _HEARTBEAT_S: Final = 15.0
 """How often a quiet line says that it lives."""
+_MOST_PER_CALLER: Final = 256
 
 
 Tell = Callable[[HoldproofError], dict[str, Any]]
@@ -149,7 +150,9 @@ class Exchanges:
         self._open: dict[str, Exchange] = {}
 
     def begin(self, who: str, problem: Tell) -> Exchange:
-        """A new one, for one caller."""
+        """A new one, for one caller; RateLimitedError if it has too many open."""
+        if sum(each.who == who for each in self._open.values()) >= _MOST_PER_CALLER:
+            raise RateLimitedError("too many calls of this caller wait for their answers", retry_after_s=_HEARTBEAT_S)
         exchange = Exchange(who, problem)
         self._open[exchange.id] = exchange
         return exchange

@@ -1,6 +1,5 @@
 """Whether the server lives, whether its store answers, and numbers for Prometheus."""
 
-import asyncio
 from collections.abc import Iterator
 from typing import Any, Final
 
@@ -8,7 +7,6 @@ from fastapi import APIRouter
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
-from holdproof.errors import HoldproofError
 from holdproof.executors import require_whole_store
 from holdproof.model.flows import OPEN
 from holdproof.runtime import gauges
@@ -18,7 +16,6 @@ from holdproof.server.permissions import permit
 from holdproof.server.state import ServerState, caller_of, state_of
 
 router = APIRouter(tags=["health"])
-_PATIENCE_S: Final = 5.0
 _PUBLIC: Final[dict[str, Any]] = {"security": []}
 _TEXT: Final[dict[int | str, dict[str, Any]]] = {200: {"content": {"text/plain": {"schema": {"type": "string"}}}}}
 
@@ -37,15 +34,11 @@ async def healthz() -> JSONResponse:
 )
 async def readyz(request: Request) -> JSONResponse:
     """503 if the database cannot be read. A store that is locked or degraded is ready: it is read, and says so."""
-    state = state_of(request)
-    try:
-        async with asyncio.timeout(_PATIENCE_S):
-            locked = await state.store.lockdown.status() is not None
-            degraded = len((await state.store.status()).degraded)
-    except (HoldproofError, TimeoutError):
+    health = await state_of(request).readiness.check()
+    if health is None:
         return JSONResponse({"status": "unavailable", "database": False}, 503)
-    status = "locked" if locked else "degraded" if degraded else "ready"
-    return JSONResponse({"status": status, "database": True, "locked": locked, "degraded": degraded})
+    status = "locked" if health.locked else "degraded" if health.degraded else "ready"
+    return JSONResponse({"status": status, "database": True, "locked": health.locked, "degraded": health.degraded})
 
 
 @router.get("/metrics", summary="Numbers for Prometheus.", response_class=Response, responses=_TEXT)
@@ -65,7 +58,8 @@ async def numbers(request: Request) -> Response:
 
 
 _ABOUT: Final = {
-    "escalations.pending": ("holdproof_escalations_pending", "Questions that wait for a person."),
+    "escalations.pending": ("holdproof_escalations_pending", "Escalations that wait for a person."),
+    "escalations.expired": ("holdproof_escalations_expired", "Escalations that nobody answered by their deadline."),
     "locks": ("holdproof_locks", "Locks in the hands of flows."),
     "agents": ("holdproof_agents", "Registered agents."),
     "flows.orphaned": ("holdproof_flows_orphaned", "Flows without a worker."),

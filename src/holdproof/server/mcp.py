@@ -4,6 +4,8 @@ Rules:
 - A tool is a method: `objects_put` is `store.objects.put`, its schema made from the operation. The seed's two have
   their own names: `checkpoint_memory` and `restore_memory`.
 - A caller may do what it may do over HTTP: the same decision, the same audit of refusals.
+- A local client that names no caller is the agent `mcp`: a model that asked a person does not go on by itself.
+- No tool takes a destination (`ADDRESSES`): text that a model read must not be able to send a store's content anywhere.
 - Read-only offers what reads, and verifies without locking.
 - What fails is a result that says so, with code and remedy: a model can read it and act. What fails in a way it should
   not is a defect here as everywhere: its words are for the server's log.
@@ -14,7 +16,7 @@ import json
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from http import HTTPStatus
 from typing import Any, Final
@@ -33,7 +35,8 @@ from holdproof.api.problems import problem
 from holdproof.api.wire import Named, Schema
 from holdproof.client import Holdproof
 from holdproof.errors import HoldproofError, InvalidInputError, NotFoundError
-from holdproof.server.api import loaded
+from holdproof.model.agents import Agent
+from holdproof.server.api import complete, loaded
 from holdproof.server.permissions import Caller, may, permit, signed
 from holdproof.server.problems import note, translated
 from holdproof.server.state import ScopedStores, caller_of, state_of
@@ -45,6 +48,9 @@ _INSTRUCTIONS: Final = (
     "Holdproof keeps what agents decide, know and owe. Open a flow before you decide, write down what you did, ask a"
     " person where it matters (escalations_request, then escalations_wait), and keep what you learn as objects."
 )
+
+_DEFAULT_AGENT: Final = "mcp"
+_DEFAULT_VERSION: Final = "1.0.0"  # of the range that a new store supports
 
 Sees = Callable[[str], Holdproof]
 """Return the store as a caller may see it, for one resource."""
@@ -66,6 +72,8 @@ class Offer:
         chosen = bool(entry.exposure.tool) if self.resources is None else entry.resource in self.resources
         calls_back = any(each.shape.callback and each.required for each in entry.parameters)
         looks = entry.reads or bool(entry.exposure.read_only_with)
+        if any(each.required and each.name in ADDRESSES for each in entry.parameters):
+            return False
         return chosen and not calls_back and not entry.streams and (looks or not self.read_only)
 
     def tools(self) -> Mapping[str, MethodSpec]:
@@ -86,9 +94,7 @@ def _tool(name: str, entry: MethodSpec) -> types.Tool:
         name=name,
         description=entry.summary,
         input_schema=_whole(entry),
-        annotations=types.ToolAnnotations(
-            read_only_hint=entry.reads, open_world_hint=any(each.name in ADDRESSES for each in entry.parameters)
-        ),
+        annotations=types.ToolAnnotations(read_only_hint=entry.reads, open_world_hint=False),
     )
 
 
@@ -96,6 +102,7 @@ def _whole(entry: MethodSpec) -> Schema:
     """The schema of what a tool takes, with all that it refers to."""
     named: Named = {}
     schema = entry.schema(named)
+    schema["properties"] = {name: each for name, each in schema.get("properties", {}).items() if name not in ADDRESSES}
     text = json.dumps({**schema, "$defs": named} if named else schema)
     whole: Schema = json.loads(text.replace("#/components/schemas/", "#/$defs/"))
     return whole
@@ -138,11 +145,16 @@ def server(finds: Finds, offer: Offer) -> Server[Any]:
 async def _called(
     store: Holdproof, caller: Caller, entry: MethodSpec, arguments: Mapping[str, Any], offer: Offer
 ) -> Any:
+    if addresses := sorted(ADDRESSES & arguments.keys()):
+        message = f"a tool takes no {addresses[0]}: whoever runs the store says where it is"
+        raise InvalidInputError(message, parameter=addresses[0])
     values = loaded(entry, arguments)
     # A model may override a tool's defaults, but not what read-only mode sets below.
     values = {**entry.exposure.tool_defaults, **values}
     if offer.read_only:
         values |= entry.exposure.read_only_with
+    # What the server sets itself is no fault of the model's if it is missing.
+    complete(entry, values | signed(caller, entry, values))
     await permit(store, caller, entry.resource, entry.method, values)
     args, kwargs = entry.arguments(values | signed(caller, entry, values))
     return wire.dump(await getattr(getattr(store, entry.resource), entry.method)(*args, **kwargs))
@@ -178,13 +190,30 @@ async def _ignore_refusal(_: HoldproofError) -> None:
     """Record nothing: a local client has no access log."""
 
 
-async def caller_for(store: Holdproof, token: str | None, agent_id: str | None, *, read_only: bool) -> Caller:
-    """Return the caller that a local client acts as: the holder of the token, an agent, or the owner of the store."""
+async def caller_for(
+    store: Holdproof, token: str | None, agent_id: str | None, offer: Offer, *, operator: bool = False
+) -> Caller:
+    """Return the caller that a local client acts as: the holder of the token, an agent, or the operator."""
     if token is not None:
         return Caller.of_token(await store.tokens.authenticate(token))
     if agent_id is not None:
         return Caller.of_agent(await store.agents.get(agent_id))
-    return Caller("auditor" if read_only else "operator", "mcp")
+    if operator:
+        return Caller("operator", _DEFAULT_AGENT)
+    if offer.read_only:
+        return Caller("auditor", _DEFAULT_AGENT)
+    # The usual agent remembers too: it has the memory and storage that whoever started this chose to offer.
+    granted = frozenset(each.resource for each in offer.tools().values() if each.grantable)
+    return replace(Caller.of_agent(await _default_agent(store)), resources=granted)
+
+
+async def _default_agent(store: Holdproof) -> Agent:
+    """Return the agent of clients that name none, registered at its first use."""
+    try:
+        return await store.agents.get(_DEFAULT_AGENT)
+    except NotFoundError:
+        await store.agents.register(_DEFAULT_AGENT, version=_DEFAULT_VERSION)
+        return await store.agents.get(_DEFAULT_AGENT)
 
 
 # --- over HTTP ---------------------------------------------------------------------------------------------------

@@ -10,7 +10,7 @@ from starlette.middleware import Middleware
 from holdproof.api.catalogue import MethodSpec
 from holdproof.server import api, remote_contexts
 from holdproof.server.exchange import Exchanges
-from holdproof.server.permissions import permit, signed
+from holdproof.server.permissions import permit, require, signed
 from holdproof.server.state import caller_of, state_of
 
 
@@ -19,8 +19,13 @@ def part(app: FastAPI) -> None:
     exchanges = Exchanges()
     app.include_router(remote_contexts.router(guard, who, exchanges))
     # The innermost layer: every other one has passed before a method is looked up, and the router comes after it.
-    app.user_middleware.append(Middleware(api.MethodEndpoints, guard, exchanges))
+    app.user_middleware.append(Middleware(api.MethodEndpoints, guard, exchanges, admit))
     app.openapi = lambda: _described(app)  # type: ignore[method-assign]
+
+
+def admit(request: Request, entry: MethodSpec) -> None:
+    """Let a caller use a method at all, or raise; what it is called with, the guard looks at."""
+    require(caller_of(request), entry.resource, entry.method)
 
 
 async def guard(request: Request, entry: MethodSpec, arguments: Mapping[str, Any]) -> api.Granted:

@@ -1,6 +1,6 @@
 """What every request passes before anybody looks at it: small layers of pure ASGI, each with one rule.
 
-- `MetricsMiddleware`: a number for each request, its time and status for the metrics.
+- `MetricsMiddleware`: a number for each request, its time and status for the metrics and the log.
 - `SecurityHeadersMiddleware`: headers that keep browsers from doing more than a page of ours needs; no CORS.
 - `RequestLimitsMiddleware`: the host's name, the length of address, headers and body, and how slowly a body may come.
 - `RateLimitMiddleware`: so many requests a second for each address, before any token is looked at.
@@ -22,9 +22,9 @@ from holdproof.errors import (
     SlowRequestError,
     TooLargeError,
 )
-from holdproof.server import ids
+from holdproof.server import ids, logs
 from holdproof.server.settings import ServerSettings
-from holdproof.server.state import ServerState, state_in
+from holdproof.server.state import ServerState, caller_in, state_in
 
 T = TypeVar("T")
 
@@ -89,7 +89,11 @@ class MetricsMiddleware(Middleware):
             await self.app(scope, receive, sending)
         finally:
             metrics.under_way -= 1
-            metrics.observe(scope["method"], _template(scope), status, time.perf_counter() - began)
+            seconds = time.perf_counter() - began
+            metrics.observe(scope["method"], _template(scope), status, seconds)
+            caller = caller_in(scope)
+            who = caller.who if caller else ""
+            logs.request(scope["method"], scope["path"], status, seconds, number=number, caller=who)
 
 
 def _template(scope: Scope) -> str:

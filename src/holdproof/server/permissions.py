@@ -106,10 +106,15 @@ def may(caller: Caller, resource: str, method: str) -> bool:
     return caller.role == "auditor" and looks
 
 
-def claims(caller: Caller, resource: str, method: str, arguments: Mapping[str, Any]) -> tuple[Claim, ...]:
-    """Return what still has to be the caller's own for this call; ForbiddenError if it may not be made at all."""
+def require(caller: Caller, resource: str, method: str) -> None:
+    """Raise ForbiddenError unless a caller may use a method at all."""
     if not may(caller, resource, method):
         raise _forbidden(caller, resource, method, f"an {caller.role} may not use {resource}.{method}")
+
+
+def claims(caller: Caller, resource: str, method: str, arguments: Mapping[str, Any]) -> tuple[Claim, ...]:
+    """Return what still has to be the caller's own for this call; ForbiddenError if it may not be made at all."""
+    require(caller, resource, method)
     exposure = methods()[resource, method].exposure
     if caller.role == "auditor":
         for name, value in exposure.read_only_with.items():
@@ -158,6 +163,9 @@ async def permit(store: Holdproof, caller: Caller, resource: str, method: str, a
         moves = rule is not None and rule.moves is not None and arguments.get(rule.moves) not in UNDOABLE
         if moves and status == _WAITS:
             raise _forbidden(caller, resource, method, "the flow waits for an answer, and goes on by that")
+        if rule is not None and rule.not_while_asked and status == _WAITS:
+            text = "the flow waits for an answer: what the person is asked about does not change meanwhile"
+            raise _forbidden(caller, resource, method, text)
 
 
 async def _standing(store: Holdproof, claim: Claim) -> tuple[str | None, str | None]:

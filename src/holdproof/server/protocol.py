@@ -2,6 +2,7 @@
 
 Rules:
 - A head takes at most `head_s`; a connection on which nothing is under way is closed by uvicorn itself.
+- One address has at most `most_connections` open, so that it cannot keep others out; trusted proxies have more.
 - What leads to nothing, a head without an end, trailers or the small print of a chunk, is read up to `most` bytes.
 """
 
@@ -13,6 +14,8 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResp
 HEAD_S: Final = 10.0
 MOST: Final = 64 * 1024
 _LATE: Final = b"HTTP/1.1 408 Request Timeout\r\nconnection: close\r\ncontent-length: 0\r\n\r\n"
+_MOST_CONNECTIONS: Final = 256
+_CROWDED: Final = b"HTTP/1.1 429 Too Many Requests\r\nconnection: close\r\nretry-after: 15\r\ncontent-length: 0\r\n\r\n"
 _LARGE_BYTES: Final = 16 * 1024
 _LARGE: Final = b"HTTP/1.1 431 Request Header Fields Too Large\r\nconnection: close\r\ncontent-length: 0\r\n\r\n"
 
@@ -55,6 +58,7 @@ class TimeoutHttpProtocol(HttpToolsProtocol):
 
     head_s = HEAD_S
     most = MOST
+    most_connections = _MOST_CONNECTIONS
     _timer: asyncio.TimerHandle | None = None
     _in_head = True
     _fruitless = 0
@@ -66,6 +70,21 @@ class TimeoutHttpProtocol(HttpToolsProtocol):
         super().connection_made(transport)
         self.transport = cast("asyncio.Transport", Joined(transport, self.loop))
         self._wait()
+        if self._is_crowded():
+            self._refuse(_CROWDED)
+
+    def _is_crowded(self) -> bool:
+        """Return whether the address of this connection has more than its share."""
+        if self.client is None:
+            return False
+        address = str(self.client[0])
+        # All callers behind a proxy come from its address.
+        proxies = str(self.config.forwarded_allow_ips or "") if self.config.proxy_headers else ""
+        if proxies.strip() == "*" or address in {each.strip() for each in proxies.split(",")}:
+            return False
+        others = (getattr(each, "client", None) for each in self.connections)
+        of_address = [each for each in others if each is not None and str(each[0]) == address]
+        return len(of_address) > self.most_connections
 
     def data_received(self, data: bytes) -> None:
         """Wait on while a head has begun and not ended."""

@@ -38,7 +38,8 @@ from holdproof.runtime import functions, leases
 from holdproof.runtime.calls import FunctionCall
 from holdproof.runtime.steps import OnUnknown
 from holdproof.server import ids
-from holdproof.server.api import Granted, Guard, body, complete, loaded, streaming
+from holdproof.server.api import Granted, Guard, complete, loaded, streaming
+from holdproof.server.bodies import read_as, read_object
 from holdproof.server.exchange import Exchange, Exchanges, caller_error
 from holdproof.server.problems import problem_details
 from holdproof.storage.relational import IDLE_S
@@ -233,7 +234,8 @@ class _Routes:
 
     async def run(self, request: Request) -> Response:
         """Open a flow as a block, or take up one to resume."""
-        values = {name: value for name, value in (await body(request)).items() if value is not None}
+        await self._who(request)
+        values = {name: value for name, value in (await read_object(request)).items() if value is not None}
         own = {each.name: values.pop(each.name) for each in fields(_RunOptions) if each.name in values}
         entered = wire.shape(_RunOptions).load(own, "")
         opening = loaded(self._specs["flows", "start"], values)
@@ -251,8 +253,8 @@ class _Routes:
 
     async def take(self, request: Request) -> Response:
         """Lease an orphaned flow of a function, and open it as a block."""
-        query = wire.shape(_OrphanRequest).load(await body(request), "")
         granted = await self._guard(request, self._specs["flows", "recover"], {})
+        query = wire.shape(_OrphanRequest).load(await read_object(request), "")
         ns = _namespace(granted, query.ns)
         kind = functions.FunctionSpec(query.name, query.version, query.lease_s, query.agent)
         orphan = await granted.store.write(lambda tx: functions.lease_orphan(tx, kind, query.worker, ns))
@@ -265,8 +267,8 @@ class _Routes:
 
     async def left(self, request: Request) -> Response:
         """Orphans that none of the functions runs which are known."""
-        query = wire.shape(_OrphanQuery).load(await body(request), "")
         granted = await self._guard(request, self._specs["flows", "recover"], {})
+        query = wire.shape(_OrphanQuery).load(await read_object(request), "")
         ns = _namespace(granted, query.ns)
         orphans = await granted.store.read(
             lambda tx: functions.orphans_except(tx, set(query.functions), query.limit, ns)
@@ -275,14 +277,14 @@ class _Routes:
 
     async def transaction(self, request: Request) -> Response:
         """Several statements as one."""
-        options = wire.shape(_TransactionOptions).load(await body(request), "")
         granted = await self._guard(request, self._specs["relational", "execute"], {"query": ""})
+        options = wire.shape(_TransactionOptions).load(await read_object(request), "")
         return await self._opened(granted, granted.store.relational.transaction(idle_s=options.idle_s), "transaction")
 
     async def leave(self, request: Request, block: str) -> Response:
         """Leave a block; it stays open until that has begun."""
         open_block = self._blocks.find(block, await self._who(request))
-        values = await body(request)
+        values = await read_object(request)
         error = _leaving_error(values)
 
         async def leaving(exchange: Exchange) -> None:
@@ -294,7 +296,7 @@ class _Routes:
     async def inside(self, request: Request, block: str, method: str) -> Response:
         """Call a method inside a block."""
         open_block = self._blocks.find(block, await self._who(request))
-        arguments = open_block.loaded(method, await body(request))
+        arguments = await read_as(request, partial(open_block.loaded, method))
         if like := open_block.like(method):  # what may not be done outside a block may not be done inside
             await self._guard(request, self._specs[like], {**arguments, "flow_id": open_block.inside.flow_id})
         with self._exchanges.opened(open_block.who, partial(problem_details, request.scope)) as exchange:
@@ -302,5 +304,5 @@ class _Routes:
 
     async def answer(self, request: Request, exchange: str, call: str) -> Response:
         """How a function of the caller ended."""
-        self._exchanges.find(exchange, await self._who(request)).answer(call, await body(request))
+        self._exchanges.find(exchange, await self._who(request)).answer(call, await read_object(request))
         return Response(status_code=204)

@@ -9,6 +9,7 @@ Rules:
 
 import asyncio
 import ipaddress
+import logging
 import signal
 import ssl
 from collections.abc import Awaitable, Callable, Iterator, Sequence
@@ -32,6 +33,8 @@ from holdproof.server.app import create_app
 from holdproof.server.protocol import TimeoutHttpProtocol
 from holdproof.server.settings import LOOPBACK, ServerSettings
 from holdproof.server.state import ServerState
+
+_log = logging.getLogger("holdproof.server")
 
 PORT: Final = 8420
 _GRACE_S: Final = 10
@@ -110,9 +113,12 @@ async def serve(
     tasks = [asyncio.create_task(_after(server, each, state)) for each in (_ended(server), *beside)]
     try:
         if await server.listening(running):
-            ready(await _listening(store, place, server.port()))
+            listening = await _listening(store, place, server.port())
+            _log.info("listening on %s", listening.address)
+            ready(listening)
         await running
     finally:
+        _log.info("stopped: requests are answered, the store is closed next")
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
@@ -196,7 +202,8 @@ class _Server(uvicorn.Server):
         # uvicorn exits the process when it cannot bind.
         except SystemExit as error:
             raise ConfigError(
-                f"cannot listen on {self.config.host} port {self.config.port}: is it in use, or not yours?",
+                f"cannot listen on {self.config.host} port {self.config.port}: it is in use, or not for this user",
+                remedy="Choose another one with --port (0 for any that is free), or stop the program that has it.",
                 host=self.config.host,
                 port=self.config.port,
             ) from error
@@ -233,6 +240,7 @@ class _Server(uvicorn.Server):
 
     def end(self) -> None:
         """End gracefully; asked a second time, at once."""
+        _log.info("stopping: %s", "at once" if self.should_exit else "no new requests, those under way are finished")
         # The first signal finds should_exit unset, the second one set: then nothing is waited for.
         self.force_exit = self.should_exit
         self.should_exit = True

@@ -19,6 +19,8 @@ class ServerSettings:
     """Whether checkpoint and tiles are for everybody; they tell how much happened and when, not what."""
     session_s: float = 12 * 3600.0
     body_bytes: int = 16 * MIB
+    most_values: int = 100_000
+    """How many values a body may have."""
     url_bytes: int = 8192
     header_bytes: int = 32_768
     stall_s: float = 10.0
@@ -30,9 +32,12 @@ class ServerSettings:
     denied_cost: float = 20.0
     """As how many requests one counts that was refused."""
     most_streams: int = 256
+    most_streams_per_caller: int = 32
     heartbeat_s: float = 15.0
     poll_s: float = 0.5
     flush_s: float = 5.0
+    watch_s: float = 2.0
+    """How often the database is looked at, for the log; 0 for never."""
     sweep_s: float = 30.0
     """How often what time has ended is put away; 0 for never."""
 

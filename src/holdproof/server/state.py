@@ -1,6 +1,7 @@
 """What the parts of one server share."""
 
 import asyncio
+from collections import Counter
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, cast
@@ -18,6 +19,7 @@ from holdproof.server.jobs import Jobs
 from holdproof.server.metrics import Metrics
 from holdproof.server.permissions import Caller
 from holdproof.server.rate_limit import Buckets
+from holdproof.server.readiness import Readiness
 from holdproof.server.samples import Samples
 from holdproof.server.settings import ServerSettings
 
@@ -54,15 +56,19 @@ class ServerState:
     samples: Samples = field(default_factory=Samples)
     stopping: asyncio.Event = field(default_factory=asyncio.Event)
     """Set when the server is to end: streams that would go on for ever end with it."""
+    streams: Counter[str] = field(default_factory=Counter)
+    """How many event streams each caller has open."""
     described: dict[str, bytes] = field(default_factory=dict)
     """The description of the API, by its media type, once it was asked for."""
     access_log: AccessLogBuffer = field(init=False)
     jobs: Jobs = field(init=False)
     buckets: Buckets = field(init=False)
     scoped: ScopedStores = field(init=False)
+    readiness: Readiness = field(init=False)
 
     def __post_init__(self) -> None:
         self.scoped = ScopedStores(self.store)
+        self.readiness = Readiness(self.store)
         self.access_log = AccessLogBuffer(self.store, self.now)
         self.jobs = Jobs(self.now)
         self.buckets = Buckets(self.settings.rate_s, self.settings.burst)

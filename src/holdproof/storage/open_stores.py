@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any, Final, NoReturn
 
 from holdproof import folders
-from holdproof.config import Paths, Provider, Settings, redact
+from holdproof.config import Paths, Provider, Settings
 from holdproof.content.kubo import Kubo
 from holdproof.db import MEMORY, Database, Query, Tx, open_database, sql
 from holdproof.errors import (
@@ -47,6 +47,7 @@ from holdproof.storage.executors import (
 from holdproof.storage.relational import Relational
 from holdproof.storage.telemetry import Telemetry
 from holdproof.storage.vectors import open_vectors
+from holdproof.urls import redact
 
 _log = logging.getLogger("holdproof.storage")
 

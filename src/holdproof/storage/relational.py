@@ -76,8 +76,8 @@ def close(executor: AsyncExecutor | SyncExecutor) -> Work[None]:
 class Relational(Resource[Executor]):
     """Application tables, by SQL."""
 
-    execute = Writes(execute)
-    executemany = Writes(executemany)
+    execute = Writes(execute, creates=True)
+    executemany = Writes(executemany, creates=True)
     fetch_all = Runs(fetch_all)
     fetch_one = Runs(fetch_one)
     close = RunsWith(close, internal=True, local=True)

@@ -368,14 +368,14 @@ class Telemetry(Resource[Executor]):
 
     group = "Inspect"
 
-    append = Runs(append, example="@events.jsonl")
+    append = Runs(append, example="@events.jsonl", creates=True)
     query = Reads(
         query,
         columns=("timestamp", "event_type", "instance_id", "span_id", "trace_id", "data"),
         example="--event-type tool.call --since 2026-01-01T00:00:00Z",
     )
     count = Reads(count)
-    export = StreamsWith(_export, reads=True, example="--out events.jsonl")
+    export = StreamsWith(_export, reads=True, alias="export telemetry", draw="lines", example="--out events.jsonl")
     prune = Runs(prune, example="730")
     retain = RunsWith(_retain)
     close = RunsWith(_close, internal=True, local=True)

@@ -10,14 +10,15 @@ from typing import Final
 
 from holdproof.content import disk
 from holdproof.crypto.keys import PrivateKey
+from holdproof.db import MEMORY, open_database
 from holdproof.db import migrate as migrations
-from holdproof.db import open_database
 from holdproof.db.sqlite import check_file, check_structure, reseal_file
 from holdproof.errors import (
     CorruptError,
     HoldproofError,
     InvalidInputError,
     MovedError,
+    NoStoreError,
     NotFoundError,
     UnavailableError,
 )
@@ -33,7 +34,15 @@ from holdproof.model.transfer import Copied, Moved
 from holdproof.model.verify import Report
 from holdproof.storage.executors import StorageExecutor, SyncStorageExecutor
 from holdproof.storage.open_stores import OpenStores
-from holdproof.store.opening import Location, locate, open_at, open_located, open_store
+from holdproof.store.opening import (
+    Location,
+    is_present,
+    locate,
+    open_at,
+    open_located,
+    open_store,
+    require_store,
+)
 from holdproof.upkeep import doctor as examination
 from holdproof.upkeep.backups import copy as copying
 from holdproof.upkeep.backups import move as moving
@@ -46,59 +55,84 @@ from holdproof.upkeep.verification import verify as verification
 _RECOVERY_BYTES: Final = 1 << 16
 
 
-def open_services(home: str | Path | None, url: str | None, executor: StorageExecutor) -> OpenStores:
-    """Return the application stores at `home` or `url` without the kernel; each is opened at its first use."""
-    location = locate(home, url)
+def open_services(
+    where: str | Path | None, url: str | None, executor: StorageExecutor, *, create: bool = True
+) -> OpenStores:
+    """Return the application stores at `where` or `url` without the kernel; each is opened at its first use."""
+    location = locate(where, url)
+    swap.finish(location.paths)
+    if not create:
+        require_store(location)
     return OpenStores(location.settings, location.paths, executor)
 
 
-def check(home: str | Path | None = None, url: str | None = None) -> Check:
-    """Check a store that may be too damaged to open: its file first, then the whole if that is sound."""
-    target = locate(home, url).target
-    if isinstance(target, Path) and target.exists():
+def check(where: str | Path | None = None, url: str | None = None, *, home: str | Path | None = None) -> Check:
+    """Check a store that may be too damaged to open: its file first, then the whole if that is sound.
+
+    Like everything here that only reads, it raises NoStoreError where there is no store, and creates none.
+    """
+    location = locate(where, url, home=home)
+    require_store(location)
+    if isinstance(location.target, Path) and location.target.exists():
         # A damaged file may still open and answer wrongly, so its pages are checked first.
-        findings = check_file(target)
+        findings = check_file(location.target)
         if findings:
             return Check(findings)
-    with closing(open_store(home, url)) as store:
+    with closing(open_store(where, url, home=home)) as store:
         return store.check()
 
 
 def verify(
-    home: str | Path | None = None,
+    where: str | Path | None = None,
     url: str | None = None,
     *,
+    home: str | Path | None = None,
     full: bool = False,
-    lock: bool = True,
+    lock: bool = False,
+    readonly: bool = False,
     progress: Progress | None = None,
 ) -> Report:
     """Verify a store, also one that is too damaged to open; with `lock` tampering locks it.
 
-    Raises whatever kept it from opening if that is no damage: a wrong URL, a server that is down.
+    A `readonly` store, such as evidence on media that cannot be written, is not changed, and so not locked either.
+    Raises NoStoreError where there is no store and never was one, and whatever else kept it from opening if that is
+    no damage: a wrong URL, a server that is down.
     """
+    location = locate(where, url, home=home)
+    lock = lock and not readonly
+    if not is_present(location):
+        # A head that was kept here proves that there was a store: then its absence is the finding.
+        if not location.paths.heads.exists() or not isinstance(location.target, Path):
+            require_store(location)
+        error = CorruptError(f"the database is gone; heads of its log were kept in {location.paths.heads}")
+        return verification.damaged(error, location.paths, location.target, lock=lock)
     try:
-        with closing(open_store(home, url)) as store:
+        with closing(open_store(where, url, home=home, readonly=readonly)) as store:
             work = verification.run(store.context, full=full, lock=lock, progress=progress)
             return SyncExecutor(store.database).run(work)
     except HoldproofError as error:
-        location = locate(home, url)
         if verification.is_foreign_writer(error, location.target):
-            return verify(home, url, full=full, lock=lock, progress=progress)
+            return verify(where, url, home=home, full=full, lock=lock, readonly=readonly, progress=progress)
         return verification.damaged(error, location.paths, location.target, lock=lock)
 
 
-def reseal(home: str | Path | None = None, url: str | None = None, *, progress: Progress | None = None) -> Resealed:
+def reseal(
+    where: str | Path | None = None,
+    url: str | None = None,
+    *,
+    home: str | Path | None = None,
+    progress: Progress | None = None,
+) -> Resealed:
     """Write the page checksums of a closed SQLite store anew, where another SQLite program left pages without.
 
     The kernel is verified in full first: CorruptError if its content is not what the log says. Application tables and
     telemetry are under no log; of those only the structure is checked.
     """
-    location = locate(home, url)
+    location = locate(where, url, home=home)
     if not isinstance(location.target, Path):
         raise InvalidInputError("page checksums are SQLite's: a store on a server has none to write")
-    if not location.target.exists():
-        raise NotFoundError(f"there is no store at {location.target}", path=str(location.target))
-    report = verify(home, url, full=True, lock=False, progress=progress)
+    require_store(location)
+    report = verify(where, url, home=home, full=True, lock=False, progress=progress)
     wrong = [each for each in report.findings if each.verdict.locks and not each.outside]
     if wrong:
         what = f"the content is not what the log says ({wrong[0].place}: {wrong[0].what})"
@@ -115,13 +149,16 @@ def _reseal(path: Path) -> int:
     return reseal_file(path)
 
 
-def doctor(home: str | Path | None = None, url: str | None = None) -> HealthReport:
-    """Examine a store and its surroundings, also one that cannot be opened; makes no store where there is none."""
-    location = locate(home, url)
-    if isinstance(location.target, Path) and not location.target.exists():
-        return examination.absent(location.paths)
+def doctor(where: str | Path | None = None, url: str | None = None, *, home: str | Path | None = None) -> HealthReport:
+    """Examine a store and its surroundings, also one that cannot be opened; NoStoreError where there is none."""
+    location = locate(where, url, home=home)
+    if isinstance(location.target, Path):
+        require_store(location)
     try:
-        store = open_store(home, url)
+        # The server may be what is wrong: then the report says so.
+        store = open_store(where, url, home=home, create=False)
+    except NoStoreError:
+        raise
     except HoldproofError as error:
         return examination.unopened(location.paths, error)
     with closing(store):
@@ -132,12 +169,21 @@ def doctor(home: str | Path | None = None, url: str | None = None) -> HealthRepo
         return HealthReport([*checks, *(HealthCheck("warning", "degraded", reason) for reason in reasons)])
 
 
-def migrate(home: str | Path | None = None, url: str | None = None, *, dry_run: bool = False) -> Migrated:
+def migrate(
+    where: str | Path | None = None,
+    url: str | None = None,
+    *,
+    home: str | Path | None = None,
+    dry_run: bool = False,
+) -> Migrated:
     """Apply pending migrations without opening the store; with `dry_run` only list them."""
-    target = locate(home, url).target
+    location = locate(where, url, home=home)
+    if dry_run:
+        require_store(location)
+    elif location.target != MEMORY:
+        location.paths.create()
+    target = location.target
     steps = migrations.shipped("kernel")
-    if dry_run and isinstance(target, Path) and not target.exists():
-        return Migrated(applied=[], pending=[step.name for step in steps])
     with closing(open_database(target, migrate=False)) as database:
         applied = [] if dry_run else migrations.migrate(database, steps)
         return Migrated(applied=applied, pending=[step.name for step in migrations.pending(database, steps)])

@@ -8,32 +8,47 @@ Rules:
 
 import logging
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple, TypedDict
 
 from holdproof import config
 from holdproof.crypto.canonical import sha256_hex
 from holdproof.crypto.checkpoint import SignedCheckpoint
-from holdproof.db import MEMORY, Database, Hooks, Tx, open_database, sql
-from holdproof.errors import CorruptError, HoldproofError, InvalidInputError
+from holdproof.db import MEMORY, Database, Hooks, Migration, Tx, migrate, open_database, sql
+from holdproof.db.backends import is_there
+from holdproof.db.clock import Clock, Random
+from holdproof.errors import BusyError, CorruptError, HoldproofError, InvalidInputError, MigrationError, NoStoreError
 from holdproof.evidence import crash_recovery, lockdown, startup, tree
 from holdproof.evidence.heads import HeadFile
 from holdproof.evidence.key_files import KeyFolder, Keys, MemoryKeys, own_keys
 from holdproof.runtime import sagas
 from holdproof.store.context import Context, Embedder
 from holdproof.store.store import VERSION, Store, facts
-from holdproof.upkeep import erase, head_webhook
+from holdproof.upkeep import alarm, erase, head_webhook
 from holdproof.upkeep import lockdown as response
 from holdproof.upkeep.backups import swap
 from holdproof.upkeep.head_webhook import HeadWebhook
 from holdproof.upkeep.verification import trusted_keys
+from holdproof.urls import redact
 
-__all__ = ["VERSION", "Location", "Store", "locate", "open_at", "open_store"]
+__all__ = [
+    "VERSION",
+    "Location",
+    "OpenOptions",
+    "Store",
+    "is_present",
+    "locate",
+    "open_at",
+    "open_store",
+    "refuse_unknown",
+    "require_store",
+]
 
 _log = logging.getLogger("holdproof")
+_FOLDED_URLS: Final = ("postgresql:/", "postgres:/")
 
 
 class Location(NamedTuple):
@@ -44,38 +59,135 @@ class Location(NamedTuple):
     target: str | Path
 
 
-def locate(home: str | Path | None, url: str | None) -> Location:
-    """Find the store that `home`, `url`, the environment and the configuration name; nothing is opened."""
-    if str(home) == MEMORY:
-        raise InvalidInputError(f"a store in memory is url={MEMORY!r}; home is a folder", home=MEMORY)
+class OpenOptions(TypedDict, total=False):
+    """What `open` takes beside the place of the store; any other option is a TypeError."""
+
+    keys: Keys | None
+    """Signs in place of the key folder, as a KMS does."""
+    embedder: Embedder | None
+    """Makes the intent vectors of texts."""
+    dimensions: int | None
+    """How many numbers an intent vector has."""
+    clock: Clock | None
+    random: Random
+    migrations: Sequence[Migration] | None
+    readers: int
+    workers: int
+    busy_s: float
+    connect_s: float
+    lock_s: float
+    read_limit_s: float
+    silence_s: float | None
+
+
+def refuse_unknown(options: OpenOptions) -> None:
+    """Raise TypeError for an option that does not exist, as Python does for any other function."""
+    for name in options.keys() - OpenOptions.__annotations__.keys():
+        allowed = ", ".join(sorted(OpenOptions.__annotations__))
+        raise TypeError(f"open() got an unexpected keyword argument {name!r}; there are {allowed}")
+
+
+def locate(where: str | Path | None, url: str | None = None, *, home: str | Path | None = None) -> Location:
+    """Find the store that the arguments, the environment and the configuration name; nothing is opened or created.
+
+    `where` is a folder (the home), a URL or `:memory:`; `home` is the folder of keys and files of a store at a URL.
+    """
+    if isinstance(where, str) and (where == MEMORY or "://" in where):
+        if url is not None:
+            raise InvalidInputError("the database is named twice: pass either a URL or url=", url=redact(url))
+        url = where
+        where = None
+    if where is not None and home is not None:
+        raise InvalidInputError(f"the home is named twice: {where} and {home}", home=str(home))
+    home = where if home is None else home
+    # pathlib folds the slashes of a URL, which would then become a folder of that name.
+    if str(home) == MEMORY or str(home).startswith(_FOLDED_URLS):
+        raise InvalidInputError(f"{home} is no folder: pass a URL or {MEMORY!r} as text, first or as url=")
     paths = config.Paths.find(home)
     try:
         project: Path | None = Path.cwd()
     except FileNotFoundError:  # a deleted working folder holds no project
         project = None
     settings = config.load(paths=paths, url=url, project=project)
-    swap.finish(paths)  # a restore that was killed is finished before anybody looks at the files
     return Location(paths, settings, settings.database_url or paths.kernel_db)
 
 
+def is_present(location: Location) -> bool:
+    """Return whether there is a store; creates nothing."""
+    swap.finish(location.paths)  # between the two renames of a restore that was killed there is no database
+    # Each of them makes a home a store: an application may never have used the kernel.
+    files = (location.paths.membrane_db, location.paths.telemetry_db)
+    return is_there(location.target) or any(file.exists() for file in files)
+
+
+def require_store(location: Location) -> None:
+    """Raise NoStoreError where there is no store; creates nothing."""
+    if not is_present(location):
+        place = redact(str(location.target))
+        if isinstance(location.target, Path):
+            place = str(location.paths.data)
+        raise NoStoreError(f"there is no store at {place}", place=place)
+
+
 def open_store(
-    home: str | Path | None = None,
+    where: str | Path | None = None,
     url: str | None = None,
     *,
+    home: str | Path | None = None,
+    create: bool = True,
+    readonly: bool = False,
     keys: Keys | None = None,
     embedder: Embedder | None = None,
     dimensions: int | None = None,
     **options: Any,
 ) -> Store:
-    """Open the store at `home` or `url`, or where the environment and the configuration say; migrated.
+    """Open the store at `where` (a folder or a URL), or where the environment and the configuration say; migrated.
 
-    `keys` replaces the key folder (a KMS), `embedder` makes intent vectors of `dimensions` numbers. Further options
-    are those of the database.
+    Without `create` a store that is not there is a NoStoreError, and nothing is created. A `readonly` store neither
+    writes nor creates anything: no lock file, no key, no migration. `keys` replaces the key folder (a KMS), `embedder`
+    makes intent vectors of `dimensions` numbers. Further options are those of the database.
     """
-    location = locate(home, url)
+    location = locate(where, url, home=home)
+    if readonly:
+        return _open_readonly(location, keys=keys, embedder=embedder, dimensions=dimensions, **options)
+    if not create:
+        require_store(location)
+    swap.finish(location.paths)  # a restore that was killed is finished before anybody looks at the files
     if location.target != MEMORY:
         location.paths.create()
     return _open(location, keys=keys, embedder=embedder, dimensions=dimensions, **options)
+
+
+def _open_readonly(
+    location: Location, *, keys: Keys | None, embedder: Embedder | None, dimensions: int | None, **options: Any
+) -> Store:
+    """Open a store to read it: nothing is written, also where everything could be."""
+    paths, settings, target = location
+    if (paths.data / swap.JOURNAL).exists():
+        raise BusyError(f"a restore of {paths.data} was interrupted: open the store once without readonly")
+    require_store(location)
+    # A lock is taken where there is one to take: media that cannot be written are not being restored either.
+    store_lock = swap.look(paths)
+    try:
+        head_file = HeadFile(paths.heads, _name_of(target))
+        database = open_database(target, hooks=Hooks(), readonly=True, migrate=False, **options)
+        try:
+            if pending := migrate.pending(database, migrate.shipped("kernel")):
+                names = ", ".join(step.name for step in pending)
+                raise MigrationError(f"{names} must be applied first: open the store once without readonly")
+            with _corruption():
+                log = startup.read_only(database, [*head_file.largest().values()])
+                keys = keys or KeyFolder(paths.keys)
+                context = Context(paths, settings, database, keys, log, head_file, embedder, dimensions)
+                lockdown.start(database, paths.lockdown)
+        except BaseException:
+            database.close()
+            raise
+    except BaseException:
+        if store_lock is not None:
+            store_lock.release()
+        raise
+    return Store(context, store_lock, readonly=True)
 
 
 def open_at(paths: config.Paths, target: str | Path) -> Store:
@@ -136,7 +248,7 @@ def _is_familiar(keys: Keys, head_file: HeadFile | None, database: Database) -> 
 def _name_of(target: str | Path) -> str:
     """Return a short name for the database, for the head file: of a URL only a digest, since it may hold a password."""
     # The file of a home is always the same one: a home that was moved keeps its heads.
-    return "file" if isinstance(target, Path) else sha256_hex(config.redact(target).encode())[:16]
+    return "file" if isinstance(target, Path) else sha256_hex(redact(target).encode())[:16]
 
 
 def _start(
@@ -166,6 +278,7 @@ def _start(
                 swap.settle(paths, database.read(tree.state).result().origin, str(target))
             lockdown.start(database, paths.lockdown if head_file is not None else None)
             database.hooks.history_lost.append(partial(response.history_lost, context))
+            alarm.tell_of_expiries(database, store_id)
             if database.first_run and head_file is not None:
                 _announce(target, heads)
             # In this order: a log that was tampered with locks the store before any repair could write over it.
@@ -189,7 +302,7 @@ def _corruption() -> Iterator[None]:
 
 
 def _announce(target: str | Path, heads: list[SignedCheckpoint]) -> None:
-    _log.info("a new store was created; its data lives in %s", config.redact(str(target)))
+    _log.info("a new store was created; its data lives in %s", redact(str(target)))
     if heads:
         names = ", ".join(each.checkpoint.origin for each in heads)
         _log.warning("another store was here before: heads of %s were kept", names)

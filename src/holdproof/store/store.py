@@ -6,10 +6,11 @@ from typing import Any, Final
 
 from holdproof.db import MEMORY, Tx, migrate, sql
 from holdproof.errors import ClosedError, HoldproofError
-from holdproof.evidence import crash_recovery, witness_disputes
+from holdproof.evidence import crash_recovery, trust, witness_disputes
 from holdproof.evidence.witness_client import level_of
 from holdproof.memory.images import image
 from holdproof.model.status import Check, Status
+from holdproof.runtime import inbox
 from holdproof.storage import degraded
 from holdproof.storage.executors import StorageExecutor
 from holdproof.storage.open_stores import OpenStores
@@ -17,6 +18,7 @@ from holdproof.store.context import Context
 from holdproof.upkeep import head_webhook, lockdown, skill_watch
 from holdproof.upkeep.backups.swap import StoreLock
 from holdproof.upkeep.head_webhook import HeadWebhook
+from holdproof.urls import redact
 
 VERSION = metadata.version("holdproof")
 # What a thread of the opening has not finished by then is done after the next one.
@@ -27,7 +29,12 @@ class Store:
     """An open database with its keys and files. Close it; `close` may be called twice."""
 
     def __init__(
-        self, context: Context, store_lock: StoreLock | None = None, webhook: HeadWebhook | None = None
+        self,
+        context: Context,
+        store_lock: StoreLock | None = None,
+        webhook: HeadWebhook | None = None,
+        *,
+        readonly: bool = False,
     ) -> None:
         self.context = context
         self.paths = context.paths
@@ -35,7 +42,15 @@ class Store:
         self.database = context.database
         self._store_lock = store_lock
         self._webhook = webhook
+        self.readonly = readonly
         self._closed = False
+
+    def label(self, ns: str | None = None) -> str:
+        """Return where its data is, without any password, and in what state it is, for `repr`."""
+        url = self.settings.database_url
+        where = str(self.paths.data) if url is None else redact(url)
+        states = {f"namespace {ns}": ns is not None, "readonly": self.readonly, "closed": self._closed}
+        return ", ".join([where, *(state for state, applies in states.items() if applies)])
 
     def services(self, executor: StorageExecutor) -> OpenStores:
         """Return the application stores over the same home for one executor class; each is opened at its first use."""
@@ -55,10 +70,10 @@ class Store:
         head_file = self.context.head_file
         largest = head_file.largest() if head_file else {}
 
-        def read(tx: Tx) -> tuple[dict[str, str], list[str], str]:
-            return facts(tx), sorted(migrate.applied(tx)), level_of(tx, largest).text
+        def read(tx: Tx) -> tuple[dict[str, str], list[str], str, dict[str, int]]:
+            return facts(tx), sorted(migrate.applied(tx)), level_of(tx, largest).text, inbox.toll(tx)
 
-        recorded, migrations, log = self.database.read(read).result()
+        recorded, migrations, log, escalations = self.database.read(read).result()
         where = self.database.backend.facts()
         return Status(
             version=VERSION,
@@ -70,6 +85,8 @@ class Store:
             migrations=migrations,
             log=log,
             degraded=self._degraded(where),
+            reminders=trust.reminders(self.context),
+            escalations=escalations,
         )
 
     def _degraded(self, where: dict[str, Any]) -> list[str]:
@@ -82,6 +99,8 @@ class Store:
         warnings += skill_watch.warnings(self.context)
         if where.get("foreign_writer"):
             warnings.append("another SQLite program wrote to the database file: run `holdproof db reseal`")
+        if self.readonly:
+            warnings.append("the store was opened to read only: every write is refused")
         if where.get("path") == MEMORY:
             warnings.append("the store is in memory: nothing survives the end of this process")
         return warnings
@@ -101,7 +120,8 @@ class Store:
         if not self._closed:
             self._closed = True
             # Once only: a second close finds the database closed.
-            crash_recovery.at_closing(self.context)
+            if not self.readonly:
+                crash_recovery.at_closing(self.context)
         self._wait_for_threads()
         for stores in self.context.services.values():
             stores.close()

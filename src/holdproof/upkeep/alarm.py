@@ -1,33 +1,74 @@
-"""A lockdown as an escalation in the store itself, beside the alerts that are sent out.
+"""A lockdown as an escalation in the store itself; and alerts of escalations that nobody answered.
 
 Rules:
 - It is one of the lockdown's own records and passes the gate; its flow has the lockdown's id.
 - The escalation belongs to an agent id of the kernel's own, so that it counts against no agent's budget.
 - While the store is locked nobody can resolve it; root's unlock statement does, and ends the flow. A locked skill is
-  escalated as well, and resolved by its next approval.
+  escalated as well, and resolved by its next approval. So is a skill that nobody approved: that escalation locks
+  nothing, and whoever rejects or cancels it has dismissed it.
 - It is best effort: a damaged runtime prevents neither the lockdown nor its end.
+- An escalation that expires unanswered is alerted by the process that applied its default, once that is committed; one
+  alert for all of a commit.
 """
 
-from collections.abc import Callable
+import os
+import threading
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Final
 
-from holdproof.db import Database, Tx, sql
+from holdproof.db import Database, Notes, Tx, sql
 from holdproof.errors import HoldproofError, NotFoundError
+from holdproof.model.coordination import Escalation
 from holdproof.model.verify import Locked
 from holdproof.runtime import agents, escalations, flows
+from holdproof.upkeep import notify
+from holdproof.upkeep.notify import ExpiryAlert
 
 AGENT: Final = "__holdproof__"
 """The agent id of the kernel's own escalations."""
 FLOW: Final = "LOCKDOWN"
 
 
+def tell_of_expiries(database: Database, store_id: str) -> None:
+    """Alert people from now on whenever this process applies the default of escalations that nobody answered."""
+
+    def hook(notes: Notes) -> None:
+        if expiries := notes.get(escalations.EXPIRED):
+            # A thread of its own: this runs on the writer's, and a webhook may take seconds to answer.
+            threading.Thread(target=_send, args=(store_id, expiries), name="holdproof-alert", daemon=True).start()
+
+    database.hooks.after_commit.append(hook)
+
+
+def _send(store_id: str, expiries: Sequence[Escalation]) -> None:
+    first = expiries[0]
+    alert = ExpiryAlert(
+        store_id,
+        first.id,
+        first.flow_id,
+        first.agent_id,
+        first.reason,
+        first.impact,
+        first.deadline or "",
+        first.on_deadline,
+        len(expiries),
+    )
+    notify.broadcast(notify.configured(os.environ)[0], alert)
+
+
 _STEPS: Final = "keep a copy, run `holdproof verify --full`, restore, then end the lockdown as root"
 
 
-def escalate(database: Database, locked: Locked, *, findings: int, to_do: str = _STEPS) -> str:
+ASKED: Final = "asked"
+"""The outcome of an escalation that is new."""
+
+
+def escalate(
+    database: Database, locked: Locked, *, findings: int, to_do: str = _STEPS, heading: str = "LOCKDOWN"
+) -> str:
     """Escalate a lockdown to the operator; return the outcome in a word or two, for the log."""
-    return _attempt(database, partial(_escalate, locked=locked, findings=findings, to_do=to_do))
+    return _attempt(database, partial(_escalate, locked=locked, findings=findings, to_do=to_do, heading=heading))
 
 
 def resolve(database: Database, locked: Locked, *, reason: str, by: str = "root") -> str:
@@ -38,7 +79,7 @@ def resolve(database: Database, locked: Locked, *, reason: str, by: str = "root"
 _KNOWN = sql("SELECT 1 FROM decision_flows WHERE dfid = :dfid")
 
 
-def _escalate(tx: Tx, locked: Locked, findings: int, to_do: str) -> str:
+def _escalate(tx: Tx, locked: Locked, findings: int, to_do: str, heading: str) -> str:
     # The flow has the lockdown's id, so a second process that finds the same lockdown does not escalate it again.
     if tx.one(_KNOWN, dfid=locked.id) is not None:
         return "asked before"
@@ -50,8 +91,8 @@ def _escalate(tx: Tx, locked: Locked, findings: int, to_do: str) -> str:
     flows.start(tx, AGENT, flow_type=FLOW, created_by=("KERNEL", "lockdown"), flow_id=locked.id)
     flows.transition(tx, locked.id, "RUNNING", reason=locked.reason)
     about = {**locked.to_dict(), "findings": findings}
-    escalations.alert(tx, locked.id, reason=f"LOCKDOWN: {locked.reason}", context=about, proposal={"do": to_do})
-    return "asked"
+    escalations.alert(tx, locked.id, reason=f"{heading}: {locked.reason}", context=about, proposal={"do": to_do})
+    return ASKED
 
 
 _OPEN = sql("SELECT id FROM escalation_requests WHERE dfid = :dfid AND status = 'PENDING' ORDER BY id")

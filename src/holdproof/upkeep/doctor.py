@@ -21,6 +21,7 @@ from holdproof.db import MEMORY, Tx, sql
 from holdproof.db.clock import system_clock
 from holdproof.db.sql import sql_postgres
 from holdproof.errors import HoldproofError, NotFoundError
+from holdproof.evidence import trust
 from holdproof.evidence.key_files import ROLES
 from holdproof.evidence.witness_client import level_of
 from holdproof.model.doctor import HealthCheck, HealthReport
@@ -65,14 +66,6 @@ def unopened(paths: Paths, error: HoldproofError) -> HealthReport:
         "store": lambda: iter([HealthCheck("error", "store", f"cannot be opened: {error.message}", error.remedy)]),
     }
     return _gather(looks)
-
-
-def absent(paths: Paths) -> HealthReport:
-    """Examine a home without a store."""
-    there = HealthCheck(
-        "warning", "store", f"there is none in {paths.data} yet", "the first command that needs it makes it"
-    )
-    return _gather({"versions": _versions, "disk": partial(_disk, paths), "store": partial(iter, [there])})
 
 
 def _gather(looks: dict[str, Check]) -> HealthReport:
@@ -205,9 +198,9 @@ def _keys(context: Context) -> Iterator[HealthCheck]:
             continue
         except HoldproofError as error:
             yield HealthCheck("error", "keys", f"the {role} key cannot be used: {error.message}", error.remedy)
-    if "root" not in there:
-        what = "no root key is here: unless it is kept elsewhere, nobody could end a lockdown"
-        yield HealthCheck("warning", "keys", what, "holdproof keys init-root --recovery FILE; keep the file elsewhere")
+    for reminder in trust.reminders(context):
+        what, _, remedy = reminder.partition(". ")
+        yield HealthCheck("warning", "keys", what, remedy)
     if not context.log.signs:
         what = "no log key of this store is here: nothing can be logged"
         yield HealthCheck("error", "keys", what, "put the key file back, or let a home that has it sign")
@@ -259,7 +252,8 @@ def _log(context: Context) -> Iterator[HealthCheck]:
 
 def _lockdown(context: Context) -> Iterator[HealthCheck]:
     for line in lockdown.in_force(context):
-        yield HealthCheck("error", "lockdown", line, "holdproof verify --full; then restore, or `holdproof unlock`")
+        remedy = "holdproof verify --full; then restore, or `holdproof unlock --reason TEXT`"
+        yield HealthCheck("error", "lockdown", line, remedy)
 
 
 def _skills(context: Context) -> Iterator[HealthCheck]:

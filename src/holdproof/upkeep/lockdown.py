@@ -23,12 +23,14 @@ from typing import Any, Final
 from holdproof import folders
 from holdproof.config import Paths
 from holdproof.content import disk
+from holdproof.crypto.keys import Signer
 from holdproof.db import Call, Work, ask
 from holdproof.db.clock import Ids, system_clock, system_random
-from holdproof.errors import HistoryLostError, HoldproofError, NotFoundError
+from holdproof.errors import HistoryLostError, HoldproofError, InvalidInputError, NotFoundError
 from holdproof.evidence import audit, tree
 from holdproof.evidence import lockdown as state
 from holdproof.evidence.lockdown import gate_of
+from holdproof.model.keys import Role
 from holdproof.model.times import to_text
 from holdproof.model.verdicts import Verdict, worst
 from holdproof.model.verify import Finding, Locked, Report
@@ -248,29 +250,57 @@ def _read_head(context: Context) -> str:
 
 
 def statement(context: Context, *, reason: str) -> Work[str]:
-    """Return the unlock statement for root to sign, as JSON text: which lockdown ends, and why."""
+    """Return the unlock statement to be signed, as JSON text: which lockdown ends, and why.
+
+    Signed by root, wherever that key is kept; a store that never had a root key is unlocked by `unlock(reason=...)`.
+    """
     locked = yield from _in_force(context)
     store_id = yield from read(context, log_check.store_id_or_unknown)
     return statements.draft(store_id, locked, reason=reason).decode()
 
 
-def unlock(context: Context, envelope: str) -> Work[Locked]:
-    """End the lockdown by root's signed statement; ProofError for another one."""
+def unlock(context: Context, envelope: str | None = None, *, reason: str | None = None) -> Work[Locked]:
+    """End the lockdown by a signed statement, or with a `reason` by the root key that is here.
+
+    A store that never had a root key is unlocked by its own log key; the entry says which key it was. ProofError for a
+    statement by anybody else, NotFoundError where the key is not here.
+    """
     # The row first, the flag last: killed in between, the store is still locked and the statement can be used again.
     locked = yield from _in_force(context)
-    store_id, trusted = yield from read(
-        context, lambda tx: (log_check.store_id_or_unknown(tx), statements.roots(tx, context))
+    store_id, allowed = yield from read(
+        context, lambda tx: (log_check.store_id_or_unknown(tx), statements.signers(tx, context))
     )
-    text = statements.check(envelope.encode(), trusted, store_id, locked)
+    if envelope is None:
+        draft = statements.draft(store_id, locked, reason=reason or "", signed_by=allowed.role)
+        envelope = yield from _sign_here(context, draft, allowed.role)
+    elif reason is not None:
+        raise InvalidInputError("give a signed statement or a reason, not both", field="reason")
+    text = statements.check(envelope.encode(), allowed, store_id, locked)
     database = context.database
     yield from ask(
         Call(lambda: database.write(partial(state.end, locked=locked, statement=text), ungated=True).result())
     )
     yield from ask(Call(gate_of(database).take_down))
-    reason = statements.reason_of(text)
-    escalation: str = yield from ask(Call(partial(alarm.resolve, database, locked, reason=reason)))
-    _log.warning("the lockdown %s was ended by root (escalation %s)", locked.id, escalation)
+    ended = statements.reason_of(text)
+    escalation: str = yield from ask(Call(partial(alarm.resolve, database, locked, reason=ended)))
+    _log.warning(
+        "the lockdown %s was ended by the %s key (escalation %s): %s", locked.id, allowed.role, escalation, ended
+    )
     return locked
+
+
+def _sign_here(context: Context, draft: bytes, role: Role) -> Work[str]:
+    """Sign the draft with the key of this home; NotFoundError with the way out if the key is kept elsewhere."""
+    try:
+        signer: Signer = yield from ask(Call(partial(context.keys.load, role)))
+    except NotFoundError as error:
+        raise NotFoundError(
+            f"the {role} key is not here: sign the output of `holdproof lockdown statement` where it is, then"
+            " `holdproof unlock FILE`; or bring it back with `holdproof keys recover-root`",
+            role=role,
+        ) from error
+    signed: bytes = yield from ask(Call(partial(statements.sign, draft, signer)))
+    return signed.decode()
 
 
 def _in_force(context: Context) -> Work[Locked]:

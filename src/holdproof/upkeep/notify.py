@@ -16,7 +16,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Protocol
 
 from holdproof.lazy import lazy_module
 
@@ -34,6 +34,9 @@ _TELEGRAM: Final = "https://api.telegram.org"
 @dataclass(frozen=True, slots=True)
 class Alert:
     """An alert: which store, which lockdown, its verdict, why and when."""
+
+    kind: ClassVar[str] = "holdproof.lockdown"
+    level: ClassVar[int] = logging.CRITICAL
 
     store_id: str
     lockdown: str
@@ -59,6 +62,38 @@ class Alert:
         )
 
 
+@dataclass(frozen=True, slots=True)
+class ExpiryAlert:
+    """Escalations that nobody answered by their deadline: the first of them, and how many there were."""
+
+    kind: ClassVar[str] = "holdproof.escalation_expired"
+    level: ClassVar[int] = logging.WARNING
+
+    store_id: str
+    escalation: int
+    flow_id: str
+    agent_id: str
+    reason: str
+    impact: str
+    deadline: str
+    on_deadline: str
+    """The default that was taken: reject, approve or cancel."""
+    count: int = 1
+    """How many expired at the same moment."""
+
+    def text(self) -> str:
+        """Return the alert as text for people."""
+        more = f" {self.count - 1} more expired with it." if self.count > 1 else ""
+        return (
+            f"Nobody answered escalation {self.escalation} of agent {self.agent_id} by {self.deadline}:"
+            f" {self.reason}\nIts default was taken: {self.on_deadline}.{more} Flow {self.flow_id} of Holdproof store"
+            f" {self.store_id}; `holdproof flows timeline {self.flow_id}` shows what followed."
+        )
+
+
+AnyAlert = Alert | ExpiryAlert
+
+
 class Notifier(Protocol):
     """Delivers alerts; `send` may raise, may be called again, and is not called by two threads at once."""
 
@@ -67,20 +102,20 @@ class Notifier(Protocol):
         """Its name in outcomes; must hold no secret."""
         ...
 
-    def send(self, alert: Alert) -> None:
+    def send(self, alert: AnyAlert) -> None:
         """Deliver, or raise."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class LogNotifier:
-    """The process's own log, at level CRITICAL: always there."""
+    """The process's own log, at the level of the alert: always there."""
 
     name: str = "log"
 
-    def send(self, alert: Alert) -> None:
+    def send(self, alert: AnyAlert) -> None:
         """See Notifier."""
-        _log.critical("%s", alert.text())
+        _log.log(alert.level, "%s", alert.text())
 
 
 class UndeliveredError(Exception):
@@ -142,9 +177,9 @@ class Webhook:
     poster: Poster = Poster()
     name: str = "webhook"
 
-    def send(self, alert: Alert) -> None:
+    def send(self, alert: AnyAlert) -> None:
         """See Notifier."""
-        body = json.dumps({"type": "holdproof.lockdown", **asdict(alert)}, sort_keys=True).encode()
+        body = json.dumps({"type": alert.kind, **asdict(alert)}, sort_keys=True).encode()
         self.poster.post(self.url, body, {SIGNATURE: sign(self.secret, body)} if self.secret else {})
 
 
@@ -163,7 +198,7 @@ class Telegram:
     poster: Poster = Poster()
     name: str = "telegram"
 
-    def send(self, alert: Alert) -> None:
+    def send(self, alert: AnyAlert) -> None:
         """See Notifier."""
         body = json.dumps({"chat_id": self.chat, "text": alert.text()}).encode()
         self.poster.post(f"{self.base.rstrip('/')}/bot{self.token}/sendMessage", body)
@@ -179,7 +214,7 @@ class Signal:
     poster: Poster = Poster()
     name: str = "signal"
 
-    def send(self, alert: Alert) -> None:
+    def send(self, alert: AnyAlert) -> None:
         """See Notifier."""
         message = {"message": alert.text(), "number": self.sender, "recipients": list(self.recipients)}
         self.poster.post(f"{self.base.rstrip('/')}/v2/send", json.dumps(message).encode())
@@ -214,7 +249,7 @@ _MAKERS: Final[dict[str, Callable[[dict[str, str]], Notifier]]] = {
 }
 
 
-def broadcast(notifiers: Sequence[Notifier], alert: Alert, *, deadline_s: float = 30.0) -> dict[str, str]:
+def broadcast(notifiers: Sequence[Notifier], alert: AnyAlert, *, deadline_s: float = 30.0) -> dict[str, str]:
     """Send to all in parallel; return the outcome of each. Never raises, never takes longer than the deadline."""
     outcomes: dict[str, str] = {each.name: "no answer within the deadline" for each in notifiers}
 

@@ -4,6 +4,8 @@ Rules:
 - Only approved bytes are ever returned: whatever fails while alerting people, the load is refused.
 - The first process that finds another file locks the skill and alerts: the row with its leaf, the escalation, the
   alerts. Later loads are refused without another alert.
+- A file that nobody ever approved is UNAPPROVED: refused, with one escalation and one alert for its path, and no
+  lockdown. Rejecting or cancelling the escalation dismisses it; the file stays refused, without another alert.
 - In a store that is locked itself nothing is recorded, since that was alerted already; the load is still refused.
 - The next approval or revocation of a skill ends its lockdown and resolves the escalation.
 """
@@ -11,11 +13,12 @@ Rules:
 import logging
 import os
 from functools import partial
+from hashlib import sha256
 from typing import Final
 
 from holdproof.db import Call, Read, Work, Write, ask
 from holdproof.db.effects import Give, Stream, Wait
-from holdproof.errors import ConstraintError, HoldproofError, InvalidInputError, SkillLockedError
+from holdproof.errors import ConstraintError, HoldproofError, InvalidInputError, SkillLockedError, SkillUnapprovedError
 from holdproof.memory.skills import loads, skill_files, skills
 from holdproof.memory.skills.loads import Examined
 from holdproof.memory.skills.skills import MAIN
@@ -31,6 +34,7 @@ from holdproof.upkeep.verification import log_check
 _log = logging.getLogger("holdproof")
 
 _PAGE: Final = 100
+_DISMISS: Final = "if it is meant to be used, `holdproof skills approve` it; if not, reject this"
 _STEPS: Final = "look at the file and who changed it, then approve the one you trust: `holdproof skills approve`"
 
 # --- saying ------------------------------------------------------------------------------------------------------
@@ -59,9 +63,15 @@ def revoke(context: Context, path: str, *, by: str, comment: str = "", ns: str =
 def _answer(context: Context, ended: SkillLockdown | None, approval: Approval) -> Work[None]:
     if ended is not None:
         reason = f"{'approved again' if approval.action == 'approve' else 'revoked'} by {approval.approved_by}"
-        about = partial(alarm.resolve, context.database, _as_locked(ended), reason=reason, by=approval.approved_by)
-        escalation: str = yield from ask(Call(about))
+        locked = _as_locked(ended)
+        end = partial(alarm.resolve, context.database, locked, reason=reason, by=approval.approved_by)
+        escalation: str = yield from ask(Call(end))
         _log.warning("the lockdown of the skill %s was ended: %s (escalation %s)", approval.path, reason, escalation)
+    if approval.n == 1:  # before its first approval it may have been escalated as unapproved
+        about = _unapproved(approval.path, "", approval.approved_at, approval.ns)
+        reason = f"approved by {approval.approved_by}"
+        resolve = partial(alarm.resolve, context.database, about, reason=reason, by=approval.approved_by)
+        yield from ask(Call(resolve))
 
 
 # --- loading -----------------------------------------------------------------------------------------------------
@@ -79,6 +89,8 @@ def load(context: Context, path: str, *, ns: str = MAIN) -> Work[LoadedSkill]:
 
 
 def _refusal(skill: Skill, examined: Examined) -> SkillLockedError:
+    if skill.state is SkillState.UNAPPROVED:
+        return SkillUnapprovedError(f"the skill {skill.path}: {examined.problem}", path=skill.path)
     locked = skill.lockdown
     reason = locked.reason if locked else examined.problem
     return SkillLockedError(
@@ -159,6 +171,9 @@ def _respond(context: Context, examined: Examined, *, ns: str) -> Work[Skill]:
         return examined.skill
     skill = examined.skill
     path = examined.skill.path
+    if skill.state is SkillState.UNAPPROVED:
+        yield from _tell_unapproved(context, skill, examined.problem, ns)
+        return skill
     try:
         lockdown, new = yield from ask(Write(lambda tx: loads.lock(tx, examined, ns=ns)))
     except ConstraintError:  # another process locked it first, and alerts
@@ -183,6 +198,27 @@ def _tell(context: Context, lockdown: SkillLockdown) -> Work[None]:
     alert = Alert(store_id, lockdown.id, "TAMPERED", lockdown.reason, lockdown.locked_at, count, lockdown.path)
     alerts: dict[str, str] = yield from ask(Call(partial(notify.broadcast, senders, alert)))
     _log.critical("locked: %s (escalation %s, alerts %s)", locked.reason, escalation, alerts)
+
+
+def _unapproved(path: str, reason: str, now: str, ns: str) -> Locked:
+    """Return what is escalated of a file that nobody approved; its id follows from the path: once for each path."""
+    digest = sha256(f"{ns}\0{path}".encode()).hexdigest()[:32]
+    return Locked(f"unapproved-{digest}", "UNAPPROVED", f"the skill {path}: {reason}", now)
+
+
+def _tell_unapproved(context: Context, skill: Skill, problem: str, ns: str) -> Work[None]:
+    """Escalate a file that somebody tried to load and nobody approved, and send one alert; later attempts send none."""
+    store_id, now = yield from ask(Read(lambda tx: (log_check.store_id_or_unknown(tx), tx.now)))
+    about = _unapproved(skill.path, problem, now, ns)
+    escalation: str = yield from ask(
+        Call(partial(alarm.escalate, context.database, about, findings=0, to_do=_DISMISS, heading="UNAPPROVED"))
+    )
+    if escalation != alarm.ASKED:
+        return
+    senders, _ = notify.configured(os.environ)
+    alert = Alert(store_id, about.id, about.verdict, problem, now, 0, skill.path)
+    alerts: dict[str, str] = yield from ask(Call(partial(notify.broadcast, senders, alert)))
+    _log.warning("not loaded: %s (escalation %s, alerts %s)", about.reason, escalation, alerts)
 
 
 def _as_locked(lockdown: SkillLockdown) -> Locked:

@@ -9,6 +9,6 @@ Rules:
 - Commits that notify wake waiters in every process (LISTEN/NOTIFY).
 """
 
-from holdproof.db.postgres.backend import open_postgres
+from holdproof.db.postgres.backend import is_there, open_postgres
 
-__all__ = ["open_postgres"]
+__all__ = ["is_there", "open_postgres"]

@@ -154,17 +154,20 @@ def open_postgres(
     read_limit_s: float = 30.0,
     silence_s: float | None = None,
     owner: bool = True,
+    readonly: bool = False,
 ) -> tuple[PostgresBackend, bool, Clock]:
     """Open a database of a server; returns the backend, whether its schema is new, and the clock in use.
 
-    With `owner=False` it is used under the login of the application tables, which has fewer rights.
+    With `owner=False` it is used under the login of the application tables, which has fewer rights; with `readonly`
+    nothing is created, and no connection writes.
     """
     connector = Connector(url, space, connect_s=connect_s, lock_s=lock_s, read_s=read_limit_s, silence_s=silence_s)
     server_clock = ServerClock()
     wire = connector.wire("holdproof-open", patience_s=2, catalog_only=True)
     try:
         server_clock.measure(wire)
-        new, seed = _prepare(wire, space, random)
+        # A store that is only read takes no advisory lock, so that it needs no seed for their keys.
+        new, seed = (False, 0) if readonly else _prepare(wire, space, random)
         if not owner:
             connector = connector.for_applications(login.ensure(wire, random))
     finally:
@@ -178,7 +181,8 @@ def open_postgres(
         )
         for _ in range(workers)
     ]
-    for connection in connections:
+    # A mark is a row: a store that is only read has none.
+    for connection in () if readonly else connections:
         connection.mark_commits()
     writer = WorkerPool("writer", [GroupWriter(connection, hooks) for connection in connections], batch=128)
     reading = [PostgresReader(connector, PostgresTx(used_clock, random), server_clock) for _ in range(readers)]
@@ -278,6 +282,20 @@ _SWEEP = sql_postgres(
     "DELETE FROM commit_marks WHERE at < now() - interval '7 days' AND NOT EXISTS"
     " (SELECT 1 FROM pg_stat_activity a WHERE a.application_name = worker)"
 )
+
+
+def is_there(url: str, space: str) -> bool:
+    """Return whether the schema of a space exists and is ours; creates nothing."""
+    connector = Connector(url, space, connect_s=30.0, lock_s=10.0, read_s=30.0)
+    wire = connector.wire("holdproof-look", reads=True, patience_s=2)
+    try:
+        wire.send(_TABLES, {"space": space})
+        [(_, ours)] = wire.sync()
+        return bool(ours)
+    finally:
+        wire.close()
+
+
 _SCHEMA = """
 CREATE SCHEMA IF NOT EXISTS {space};
 REVOKE ALL ON SCHEMA {space} FROM PUBLIC;

@@ -10,12 +10,12 @@ from typing import Any, Final, NamedTuple
 
 import psycopg
 from psycopg import sql as text
-from psycopg.conninfo import conninfo_to_dict, make_conninfo
+from psycopg.conninfo import make_conninfo
 
-from holdproof.db.postgres.connection import CONNECTION_TIMEOUTS
+from holdproof.db.postgres import conninfo
 from holdproof.db.postgres.liveness import MonitoredConnection
 from holdproof.db.postgres.wire import words
-from holdproof.errors import ConfigError, DatabaseError, UnavailableError
+from holdproof.errors import DatabaseError, UnavailableError
 
 COMMIT_MARKS: Final = "commit_marks"
 """A table of the connections, not of the store: never copied."""
@@ -43,22 +43,13 @@ def connect(url: str, name: str = "holdproof-copy", **login: str) -> "psycopg.Co
 
     `login` replaces user and password of the URL.
     """
-    try:
-        base = conninfo_to_dict(url)
-    except psycopg.Error:  # its message would quote the URL with the password
-        raise ConfigError("the database URL cannot be parsed; write it like postgresql://user@host/name") from None
+    base = conninfo.parse(url)
     try:
         options = " ".join(f"-c {setting}={value}" for setting, value in _SETTINGS.items())
-        parts: dict[str, Any] = {
-            **CONNECTION_TIMEOUTS,
-            **base,
-            **login,
-            "application_name": name,
-            "options": options,
-        }
-        conninfo = make_conninfo(**parts, client_encoding="utf8")
-        connection = MonitoredConnection.connect(conninfo, autocommit=True)
-        connection.conninfo = conninfo
+        parts: dict[str, Any] = {**base, **login, "application_name": name, "options": options}
+        address = make_conninfo(**parts, client_encoding="utf8")
+        connection = MonitoredConnection.connect(address, autocommit=True)
+        connection.conninfo = address
     except psycopg.Error as error:
         raise UnavailableError(f"cannot connect to PostgreSQL: {words(error)}") from error
     return connection

@@ -142,8 +142,7 @@ class WorkerMark:
     def _read(self, wire: Wire) -> str:
         """Return the stored mark: of the last acknowledged commit, or of one whose outcome was unknown."""
         wire.send(_GET, {"worker": self.worker})  # FOR UPDATE: waits for a commit that is still under way there
-        rows = wire.sync()
-        stored = str(rows[0][0]) if rows else None
+        stored = next((str(mark) for (mark,) in wire.sync()), None)
         if stored is None or (stored != self._last and stored not in self._unknown):
             if stored is None and time.monotonic() - self._stored_at > _FORGOTTEN_S:
                 return self._last

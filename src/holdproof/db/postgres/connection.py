@@ -6,11 +6,10 @@ from copy import copy
 from functools import partial
 from typing import Any, ClassVar
 
-from psycopg import Error
-from psycopg.conninfo import conninfo_to_dict, make_conninfo
+from psycopg.conninfo import make_conninfo
 
 from holdproof.db.clock import Clock, Ids, Random
-from holdproof.db.postgres import liveness
+from holdproof.db.postgres import conninfo, liveness
 from holdproof.db.postgres.commit_marks import WorkerMark
 from holdproof.db.postgres.wire import Wire
 from holdproof.db.sql import Dialect, Query, first_word, sql_postgres, statements
@@ -18,7 +17,6 @@ from holdproof.db.topics import short
 from holdproof.db.tx import SECRET_TABLES, WAKE, Refusal, Row, SqlResult, Tx, bounded_rows
 from holdproof.errors import (
     BusyError,
-    ConfigError,
     ConnectionLostError,
     ForbiddenSqlError,
     HoldproofError,
@@ -29,12 +27,6 @@ from holdproof.errors import (
 # A notification holds 8,000 bytes at most; a little is left for multi-byte characters.
 _PAYLOAD = 7_000
 _GROUP_LOCK_TIMEOUT = "SET LOCAL lock_timeout = '50ms'"
-CONNECTION_TIMEOUTS = {
-    "connect_timeout": "5",
-    "keepalives_idle": "30",
-    "keepalives_interval": "10",
-    "keepalives_count": "3",
-} | {"tcp_user_timeout": "60000"}
 
 
 class PostgresTx(Tx):
@@ -151,10 +143,7 @@ class Connector:
             "extra_float_digits": "1",
         }
         self._read_s = read_s
-        try:
-            self._base = conninfo_to_dict(url)
-        except Error:  # its message would quote the URL with the password
-            raise ConfigError("the database URL cannot be parsed; write it like postgresql://user@host/name") from None
+        self._base = conninfo.parse(url)
 
     def for_applications(self, credentials: tuple[str, str] | None) -> "Connector":
         """Return a connector whose statements all have a timeout, with another login unless that is None."""
@@ -182,15 +171,15 @@ class Connector:
             settings["statement_timeout"] = f"{self._read_s}s"
         options = " ".join(f"-c {key}={value}" for key, value in settings.items())
         url_options = self._base.get("options")
-        parts: dict[str, Any] = {**CONNECTION_TIMEOUTS, **self._base, "client_encoding": "UTF8"}
+        parts: dict[str, Any] = {**self._base, "client_encoding": "UTF8"}
         parts |= {"application_name": name, "options": f"{url_options} {options}" if url_options else options}
-        conninfo = make_conninfo(**parts)
+        address = make_conninfo(**parts)
         silence_s = liveness.SILENCE_S if self._silence_s is None else self._silence_s
         deadline = time.monotonic() + (self._connect_s if patience_s is None else patience_s)
         pause = 0.02
         while True:
             try:
-                return Wire(conninfo, silence_s=silence_s, is_active=partial(liveness.backend_is_active, conninfo))
+                return Wire(address, silence_s=silence_s, is_active=partial(liveness.backend_is_active, address))
             except UnavailableError:
                 if time.monotonic() + pause > deadline:
                     raise

@@ -1,5 +1,6 @@
 """Open a SQLite database: its connections, workers and facts."""
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
@@ -15,6 +16,7 @@ from holdproof.db.sqlite.files import (
     INHERITED,
     configure,
     connect,
+    connect_readonly,
     identify,
     owners,
     readable,
@@ -50,9 +52,16 @@ class SqliteBackend:
     notifies = False
 
     def __init__(
-        self, path: Path | None, writer: WorkerPool, reader: WorkerPool, inline: InlineReaders | None = None
+        self,
+        path: Path | None,
+        writer: WorkerPool,
+        reader: WorkerPool,
+        inline: InlineReaders | None = None,
+        *,
+        readonly: bool = False,
     ) -> None:
         self.path = path
+        self._readonly = readonly
         self.writer = writer
         self.reader = reader
         self._inline = inline
@@ -70,8 +79,8 @@ class SqliteBackend:
         wal = self.path.with_name(self.path.name + "-wal")
         with readable(self.path):
             sizes = {"database": self.path.stat().st_size, "wal": wal.stat().st_size if wal.exists() else 0}
-            known = {"path": str(self.path), "bytes": sizes, "checksums": has_checksums(self.path)}
-        return {**facts, **known, "foreign_writer": is_tolerated(self.path)}
+            details = {"path": str(self.path), "bytes": sizes, "checksums": has_checksums(self.path)}
+        return {**facts, **details, "foreign_writer": is_tolerated(self.path)}
 
     def check(self) -> list[str]:
         """See Backend."""
@@ -108,7 +117,7 @@ def foreign_pages(path: Path) -> list[str]:
     They are damaged, or another SQLite program moved the write-ahead log into the file. None where Litestream
     replicates the database: it does so all the time.
     """
-    connection = connect(path, busy_s=10, create=False, look=False)
+    connection = _connect_to_check(path)
     try:
         connection.execute("PRAGMA checksum_verification=OFF").fetchall()
         with readable(path):
@@ -117,6 +126,15 @@ def foreign_pages(path: Path) -> list[str]:
         return [str(error)]
     finally:
         connection.close()
+
+
+def _connect_to_check(path: Path) -> apsw.Connection:
+    """Connect to a file that may be damaged, or lie on media that cannot be written, and leave it as it is."""
+    if not os.access(path.parent, os.W_OK):
+        return connect_readonly(path, busy_s=10)
+    connection = connect(path, busy_s=10, create=False, look=False)
+    connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
+    return connection
 
 
 def read_foreign_pages(path: Path) -> None:
@@ -141,7 +159,7 @@ def reseal_file(path: Path) -> int:
 
 def check_structure(path: Path) -> list[str]:
     """Return what SQLite itself finds wrong; on a connection of its own, so that others are not delayed."""
-    connection = connect(path, busy_s=10, create=False, look=False)
+    connection = _connect_to_check(path)
     problems: list[str] = []
     try:
         connection.execute(
@@ -192,14 +210,17 @@ def open_sqlite(
     readers: int = 2,
     busy_s: float = 10.0,
     read_limit_s: float = 30.0,
+    readonly: bool = False,
 ) -> tuple[SqliteBackend, bool]:
     """Open or create a database file, or one in memory; returns the backend and whether it is new."""
-    connection = connect(path, busy_s=busy_s)
+    readonly = readonly and path is not None
+    connection = connect_readonly(path, busy_s=busy_s) if readonly and path else connect(path, busy_s=busy_s)
     try:
         new = identify(connection, path, space)
         if new and space == _SHRINKING_SPACE:  # only possible before the first page; freed pages can be returned then
             connection.pragma("auto_vacuum", "incremental")
-        configure(connection, busy_s=busy_s)
+        if not readonly:
+            configure(connection, busy_s=busy_s)
     except apsw.Error as error:
         connection.close()
         raise typed(error, path) from error
@@ -214,11 +235,13 @@ def open_sqlite(
         return SqliteBackend(None, pool, pool), new
 
     def reading() -> tuple[apsw.Connection, SqliteTx]:
-        spare = connect(path, busy_s=busy_s, create=False)  # a file that was removed must not come back as an empty one
+        # A file that was removed must not come back as an empty one.
+        spare = connect_readonly(path, busy_s=busy_s) if readonly else connect(path, busy_s=busy_s, create=False)
         spare.pragma("query_only", True)
         return spare, SqliteTx(spare, clock, random)
 
     workers = [SqliteReader(*reading(), limit_s=read_limit_s) for _ in range(readers)]
     writer_pool = WorkerPool("writer", [group], batch=_BATCH)
     reader_pool = WorkerPool("reader", workers, batch=_BATCH, relief=True)
-    return SqliteBackend(path, writer_pool, reader_pool, InlineReaders(reading, most=_INLINE_READERS)), new
+    inline = InlineReaders(reading, most=_INLINE_READERS)
+    return SqliteBackend(path, writer_pool, reader_pool, inline, readonly=readonly), new

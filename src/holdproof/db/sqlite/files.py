@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
+from urllib.parse import quote
 
 import apsw
 import apsw.sqlite_extra
@@ -30,6 +31,7 @@ FORMAT = 1
 WAL_SIZE_BYTES = 16 << 20  # well over one checkpoint, so that the log is reused instead of truncated and grown
 
 INCREMENTAL = 2  # SQLite's auto_vacuum: free pages can be returned on request
+_READ_WRITE = apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE
 
 
 def connect(path: Path | None, *, busy_s: float, create: bool = True, look: bool = True) -> apsw.Connection:
@@ -75,6 +77,35 @@ def _settle(connection: apsw.Connection) -> None:
     connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 0)
 
 
+def connect_readonly(path: Path, *, busy_s: float) -> apsw.Connection:
+    """Connect to an existing file without writing to it.
+
+    In a folder that can be written SQLite still keeps its `-shm` file there while it reads, since others may write. On
+    media that cannot be written nobody does, so that the file counts as immutable.
+    """
+    _refuse_bad_name(path)
+    options = "mode=ro"
+    try:
+        if not os.access(path.parent, os.W_OK):
+            wal = path.with_name(f"{path.name}-wal")
+            # Immutable means that the log is not read: what is only there would be missing without a word.
+            if wal.exists() and wal.stat().st_size:
+                raise UnavailableError(
+                    f"{wal} holds commits and cannot be written: copy the store to a disk that can be", path=str(wal)
+                )
+            options = "mode=ro&immutable=1"
+        flags = apsw.SQLITE_OPEN_URI | apsw.SQLITE_OPEN_READONLY
+        connection = _connection(f"file:{quote(str(path))}?{options}", _vfs(path), flags)
+        connection.set_busy_timeout(round(busy_s * 1000))
+        connection.pragma("query_only", True)
+        _settle(connection)
+    except OSError as error:
+        raise UnavailableError(f"cannot open {path}: {error.strerror}", path=str(path)) from error
+    except apsw.Error as error:
+        raise typed(error, path) from error
+    return connection
+
+
 def _refuse_bad_name(path: Path) -> None:
     """Raise UnavailableError for a path that SQLite cannot open: it takes UTF-8 without NUL only."""
     try:
@@ -106,8 +137,8 @@ def typed_by_disk(error: apsw.Error, connection: apsw.Connection, path: Path) ->
     return typed(error, path, connection)
 
 
-def _connection(name: str, vfs: str | None = None) -> apsw.Connection:
-    connection = apsw.Connection(name, vfs=vfs, statementcachesize=256)
+def _connection(name: str, vfs: str | None = None, flags: int = _READ_WRITE) -> apsw.Connection:
+    connection = apsw.Connection(name, flags=flags, vfs=vfs, statementcachesize=256)
     # Plan by the query alone. Otherwise SQLite would plan a join anew for every set of parameters.
     connection.config(apsw.SQLITE_DBCONFIG_ENABLE_QPSG, 1)
     return connection

@@ -45,7 +45,7 @@ def _replace(text: Value, part: Value, by: Value) -> str | None:
     return whole.replace(searched, _text(by)) if searched else whole
 
 
-def _trims(*, left: bool, right: bool) -> Callable[..., str | None]:
+def _trims(*, at_start: bool, at_end: bool) -> Callable[..., str | None]:
     def trim(text: Value, characters: Value = " ") -> str | None:
         if text is None or characters is None:
             return None
@@ -54,9 +54,9 @@ def _trims(*, left: bool, right: bool) -> Callable[..., str | None]:
         removed = frozenset(_text(characters))
         start = 0
         end = len(whole)
-        while left and start < end and whole[start] in removed:
+        while at_start and start < end and whole[start] in removed:
             start += 1
-        while right and end > start and whole[end - 1] in removed:
+        while at_end and end > start and whole[end - 1] in removed:
             end -= 1
         return whole[start:end]
 
@@ -66,9 +66,9 @@ def _trims(*, left: bool, right: bool) -> Callable[..., str | None]:
 _FUNCTIONS: Final[dict[str, tuple[Callable[..., Any], tuple[int, ...]]]] = {
     "instr": (_instr, (2,)),
     "replace": (_replace, (3,)),
-    "trim": (_trims(left=True, right=True), (1, 2)),
-    "ltrim": (_trims(left=True, right=False), (1, 2)),
-    "rtrim": (_trims(left=False, right=True), (1, 2)),
+    "trim": (_trims(at_start=True, at_end=True), (1, 2)),
+    "ltrim": (_trims(at_start=True, at_end=False), (1, 2)),
+    "rtrim": (_trims(at_start=False, at_end=True), (1, 2)),
 }
 
 

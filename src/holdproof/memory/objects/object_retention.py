@@ -47,7 +47,7 @@ def cuts(
         raise InvalidInputError("older_than_days is 0 to 36,500", older_than_days=older_than_days)
     for name, number in (("keep", keep), ("keep_daily", keep_daily)):
         if number is not None and (isinstance(number, bool) or not 0 <= number < 36_500):
-            raise InvalidInputError(f"{name} is a whole number, 0 to 36,499", **{name: number})
+            raise InvalidInputError(f"{name} is a whole number, 0 to 36,499", field=name, value=number)
     before = _NEVER if older_than_days is None else later(tx.now, -older_than_days * _DAY_S)
     daily = None if keep_daily is None else later(tx.now, -keep_daily * _DAY_S)
     if what == "versions":

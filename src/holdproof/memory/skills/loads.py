@@ -44,14 +44,14 @@ def examine(path: str, *, ns: str = MAIN) -> Work[Examined]:
     if skill.state is SkillState.APPROVED and skill.approval is not None:
         return (yield from ask(Call(partial(_compare, skill, skill.approval, record.blocks))))
     there: bool = yield from ask(Call(lambda: skill_files.exists(name)))
-    if skill.state is SkillState.UNLISTED and not there:
+    if skill.state is SkillState.UNAPPROVED and not there:
         missing = NotFoundError(f"{name}: no such file", path=name)
         return Examined(Skill(name, SkillState.MISSING, flaw=missing.message), error=missing)
     return Examined(skill, problem=_WHY[skill.state] + skill.flaw)
 
 
 _WHY: Final = {
-    SkillState.UNLISTED: "nobody approved it",
+    SkillState.UNAPPROVED: "nobody approved it",
     SkillState.REVOKED: "its approval was revoked",
     SkillState.INVALID: "its approval does not hold: ",
 }

@@ -5,9 +5,10 @@ Rules:
 - Statements about a path are numbered: an approval is refused if another one was recorded since the file was read.
 - What is loaded is read once, through no link, hashed, compared with the approved root, and those bytes are the answer:
   whatever becomes of the file meanwhile, nothing else is ever handed out.
-- Another root, a link, a pipe, a revoked or unlisted skill, or an approval that does not hold (proofs.py) locks
-  the skill: a row with a leaf that names what changed. It stays locked, whatever the file says later, until something
-  is said of it anew.
+- Another root, a link, a pipe, a revoked skill, or an approval that does not hold (proofs.py) locks the skill: a row
+  with a leaf that names what changed. It stays locked, whatever the file says later, until something is said of it
+  anew.
+- A file that nobody ever approved is UNAPPROVED: it is not loaded, and nothing is locked.
 - A file that is gone is not found, and locks nothing: there is nothing to act by.
 - Telling people is not done here (upkeep/skill_watch.py).
 """
@@ -102,7 +103,7 @@ def standing(tx: Tx, path: str, *, ns: str = MAIN, ring: Ring | None = None) -> 
     row = None if columns is None else _ApprovalRow.of(columns)
     lockdown = locked(tx, path, against=0 if row is None else row.approval.n, ns=ns)
     if row is None:
-        return Standing(Skill(path, SkillState.LOCKED if lockdown else SkillState.UNLISTED, None, lockdown))
+        return Standing(Skill(path, SkillState.LOCKED if lockdown else SkillState.UNAPPROVED, None, lockdown))
     flaw = ""
     blocks = tuple[Block, ...]()
     try:

@@ -5,6 +5,8 @@ Rules:
 - All parts as they were proposed is "approved as proposed", anything else "approved with changes". Nothing ticked is
   no answer.
 - Every answer has a comment.
+- A step in doubt (started, and never confirmed) is not approved here: to approve would run it again, which the words of
+  an approval do not say. The page names the commands that say what is meant.
 - Who saw another state than there is now is shown the new one first.
 """
 
@@ -15,9 +17,10 @@ from typing import Any, Final
 from holdproof.errors import InvalidInputError
 from holdproof.model.agents import Agent
 from holdproof.model.coordination import Budget, Escalation
-from holdproof.model.flows import Flow
+from holdproof.model.flows import Flow, Step
 from holdproof.model.page import Page
 from holdproof.model.records import Document, Feedback
+from holdproof.runtime.steps import asks_about
 from holdproof.server.console import diffs
 from holdproof.server.console.desk import Desk, or_default
 from holdproof.server.console.diffs import ProposalPart
@@ -39,6 +42,8 @@ class Case:
     feedback: tuple[Feedback, ...]
     past: tuple[Escalation, ...]
     parts: list[ProposalPart]
+    step_in_doubt: Step | None = None
+    """The step that the kernel asks about, if that is what the escalation is for."""
 
     def authorised(self, part: ProposalPart) -> tuple[bool, Any]:
         """Whether the answer has a part of the proposal, and with which value."""
@@ -71,7 +76,15 @@ async def gather(desk: Desk, id: int) -> Case:
         (await or_default(store.feedback.list(agent_id=escalation.agent_id, limit=60), Page([]))).items,
         tuple(each for each in past.items if each.id != id),
         diffs.parts(escalation.proposal, [(name, each.data) for name, each in sources if each is not None]),
+        await _step_in_doubt(desk, escalation),
     )
+
+
+async def _step_in_doubt(desk: Desk, escalation: Escalation) -> Step | None:
+    if escalation.opened_by != "kernel":
+        return None
+    steps: tuple[Step, ...] = await or_default(desk.store.flows.steps(escalation.flow_id), ())
+    return next((step for step in steps if asks_about(step, escalation.id)), None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,6 +141,11 @@ def draft(case: Case, fields: Sequence[tuple[str, str]]) -> AnswerDraft:
     comment = values.get("comment", "").strip()
     if choice not in OUTCOMES:
         raise InvalidInputError("choose whether to authorise, to reject or to cancel")
+    if choice == "approve" and case.step_in_doubt is not None:
+        raise InvalidInputError(
+            f"step {case.step_in_doubt.name} is in doubt: find out whether it happened, then use the commands on"
+            " this page"
+        )
     if not comment or len(comment) > _LONGEST:
         raise InvalidInputError(f"say why, in up to {_LONGEST} characters: the comment becomes part of the record")
     # A form repeats the field `part` for every tick; the dictionary above keeps only the last one.

@@ -24,8 +24,8 @@ def _close(config: BlobStoreConfig) -> Work[None]:
 class Blobs(Resource[Executor]):
     """The blobs of one database."""
 
-    put = RunsWith(writing.put, example="backups/today.bak today.bak --content-type application/gzip")
-    open_write = RunsWith(writing.open_write)
+    put = RunsWith(writing.put, example="backups/today.bak today.bak --content-type application/gzip", creates=True)
+    open_write = RunsWith(writing.open_write, creates=True)
     get = RunsWith(reading.get, reads=True, example="backups/today.bak --out today.bak")
     open_read = StreamsWith(reading.open_read, reads=True)
     stat = Reads(reading.stat, example="backups/today.bak --json")

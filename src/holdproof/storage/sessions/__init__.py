@@ -73,7 +73,7 @@ class Sessions(Resource[Executor]):
 
     group = "Inspect"
 
-    start_session = RunsWith(_start_session, example="script 'Nightly build'")
+    start_session = RunsWith(_start_session, example="script 'Nightly build'", creates=True)
     end_session = Writes(lives.end, example="cli_0a1b2c3d4e5f --state failed --tokens-used 1200")
     get_session = Reads(session_rows.get)
     list_sessions = Reads(
@@ -81,7 +81,7 @@ class Sessions(Resource[Executor]):
         columns=("id", "state", "session_type", "name", "started_at", "ended_at", "project_path"),
         example="--state active",
     )
-    log_event = Writes(lives.log, example="cli_0a1b2c3d4e5f command repl 'User ran check'")
+    log_event = Writes(lives.log, example="cli_0a1b2c3d4e5f command repl 'User ran check'", creates=True)
     get_session_events = Reads(lives.events)
     spawn_agent = Writes(parts.spawn, example="cli_0a1b2c3d4e5f C-gent c-gent")
     complete_agent = Writes(parts.complete, example="agt_0a1b2c3d4e5f --status failed --error timeout")

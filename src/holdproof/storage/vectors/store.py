@@ -22,9 +22,9 @@ KINDS: Final = ("numpy", "numpy-cosine", "memory", "quantised", "hnsw", "pgvecto
 class Vectors(Resource[Executor]):
     """Vectors by id, searched by similarity."""
 
-    add = WritesWith(operations.add, example="note-1 '[0.1, 0.9]' --metadata '{\"kind\": \"note\"}'")
-    add_many = RunsWith(operations.add_many)
-    upsert = WritesWith(operations.add)
+    add = WritesWith(operations.add, example="note-1 '[0.1, 0.9]' --metadata '{\"kind\": \"note\"}'", creates=True)
+    add_many = RunsWith(operations.add_many, creates=True)
+    upsert = WritesWith(operations.add, creates=True)
     search = RunsWith(
         operations.search,
         reads=True,
@@ -33,7 +33,9 @@ class Vectors(Resource[Executor]):
     )
     delete = RunsWith(operations.delete, example="note-1", exit_code=exit_absent)
     count = RunsWith(operations.count, reads=True)
-    export = StreamsWith(operations.export, reads=True)
+    export = StreamsWith(
+        operations.export, reads=True, alias="export vectors", draw="lines", example="--out vectors.jsonl"
+    )
     close = RunsWith(operations.close, internal=True, local=True)
     embed = RunsWith(operations.embed)
     find = RunsWith(operations.find, reads=True, columns=("id", "distance", "metadata"))

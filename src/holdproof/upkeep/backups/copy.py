@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from holdproof import config
-from holdproof.config import Paths, Settings, redact
+from holdproof.config import Paths, Settings
 from holdproof.content import disk
 from holdproof.db import transfer
 from holdproof.db.backends import is_url
@@ -29,6 +29,7 @@ from holdproof.model.transfer import Copied
 from holdproof.store.context import Context
 from holdproof.upkeep.backups import backup, restore
 from holdproof.upkeep.backups.staging import RestoreRequest
+from holdproof.urls import redact
 
 _FOLDER: Final = ".copying"
 _URL_VARIABLE: Final = "HOLDPROOF_DATABASE_URL"

@@ -7,9 +7,10 @@ elsewhere has backups of its own: such parts are named in the manifest, in the a
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from holdproof.config import Provider, redact, same_database
+from holdproof.config import Provider
 from holdproof.db import Tx, migrate, sql
 from holdproof.store.context import Context
+from holdproof.urls import redact, same_database
 
 _FOLDER_KIND: Final = "files"
 _MIGRATION: Final = "0003_blobs"

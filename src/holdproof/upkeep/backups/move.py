@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from holdproof import config
-from holdproof.config import Paths, redact
+from holdproof.config import Paths
 from holdproof.crypto import checkpoint
 from holdproof.db import Tx, sql, transfer
 from holdproof.db.backends import is_url
@@ -49,6 +49,7 @@ from holdproof.model.transfer import Moved
 from holdproof.store.context import Context
 from holdproof.upkeep.backups import stream
 from holdproof.upkeep.verification import log_check, verify
+from holdproof.urls import redact
 
 KERNEL: Final = "kernel"
 SQLITE: Final = "sqlite"

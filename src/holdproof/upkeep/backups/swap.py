@@ -43,10 +43,12 @@ class StoreLock:
     Acquired when it is made; BusyError if that takes longer than `timeout_s`.
     """
 
-    def __init__(self, paths: Paths, *, exclusive: bool, timeout_s: float = _TIMEOUT_S) -> None:
+    def __init__(
+        self, paths: Paths, *, exclusive: bool, timeout_s: float = _TIMEOUT_S, flags: int = os.O_RDWR | os.O_CREAT
+    ) -> None:
         self._handle = -1
         with disk.translated(paths.data):
-            handle = os.open(paths.data / _LOCK, os.O_RDWR | os.O_CREAT, 0o600)
+            handle = os.open(paths.data / _LOCK, flags, 0o600)
         mode = fcntl.LOCK_EX if exclusive else fcntl.LOCK_SH
         deadline = time.monotonic() + timeout_s
         while True:
@@ -148,6 +150,13 @@ def enter(paths: Paths) -> StoreLock:
         if not (paths.data / JOURNAL).exists():
             return store_lock
         store_lock.release()  # another process committed a swap and died while we waited for the lock
+
+
+def look(paths: Paths) -> StoreLock | None:
+    """Take the shared lock of a home that is only read; None where there is no lock file, for none is created."""
+    if not os.access(paths.data / _LOCK, os.R_OK):
+        return None
+    return StoreLock(paths, exclusive=False, flags=os.O_RDONLY)
 
 
 def finish(paths: Paths) -> bool:

@@ -5,7 +5,8 @@ Rules:
   leaf signed it: so not even the holder of the log key can change what was decided.
 - A legacy signature is UNSIGNED on an imported row, whose leaf says so; anywhere else it is a downgrade: TAMPERED.
 - An imported row without a DBOM is UNSIGNED too. A signed decision without its DBOM is TAMPERED.
-- Every DBOM has its file with exactly the row's text; edited, deleted or replaced ones are found.
+- Every DBOM has its file with exactly the row's text; edited or replaced ones are found. A file that is not here is
+  MISSING_HERE: the row has the same text, so nothing is lost, and with `repair` it is written again.
 - A DBOM file that no row accounts for is UNLOGGED.
 - Files are written a moment after their rows: what looks wrong is checked again before it is reported.
 - A row that does not match its leaf has been reported as such; its DBOM is checked all the same.
@@ -13,6 +14,7 @@ Rules:
 
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import partial
 from itertools import islice
 from pathlib import Path
@@ -21,8 +23,8 @@ from typing import Final, NamedTuple
 from holdproof.crypto import attest, canonical, dbom
 from holdproof.crypto.attest import LegacySigma
 from holdproof.db import Call, Tx, Work, ask, sql
-from holdproof.errors import FormatError, ProofError
-from holdproof.evidence import dbom_files, keys
+from holdproof.errors import FormatError, HoldproofError, ProofError
+from holdproof.evidence import dbom_files, evaluations, keys
 from holdproof.evidence.dbom_files import DueFile
 from holdproof.model.keys import Key
 from holdproof.model.verdicts import Verdict
@@ -37,6 +39,8 @@ _PAUSES: Final = (0.05, 0.2, 0.8)
 _SURE: Final = 20
 """After so many wrong files the check no longer waits for the next one to be written."""
 _REWRITE: Final = "keep the file aside, then run `holdproof dbom repair --full` to write it again from the database"
+_REWRITE_MISSING: Final = "run `holdproof dbom repair --full` to write it again from the database"
+_REPAIRED: Final = "nothing: it was written again from the database"
 _NONE: Final = "nothing can be done: it was imported like that"
 _IMPORTED: Final = '"t":"legacy_import"'
 _ROWS = sql(
@@ -70,15 +74,15 @@ class DbomRow(NamedTuple):
     """1 on the first row of its evaluation: files are compared once for each evaluation, not for each row."""
 
 
-def check(context: Context, findings: Findings) -> Work[None]:
-    """Check the DBOM of every row, then every DBOM file."""
+def check(context: Context, findings: Findings, *, repair: bool = False) -> Work[None]:
+    """Check the DBOM of every row, then every DBOM file; with `repair` write deleted files again."""
     after: int | None = 0
     while after is not None:
         rows, wrong, after = yield from read(context, partial(_judge_page, after=after or 0))
         for finding in wrong:
             findings.add(finding)
             findings.checked["unsigned"] += finding.verdict is Verdict.UNSIGNED
-        yield from _files(context, rows, findings)
+        yield from _files(context, rows, findings, repair)
         findings.checked["DBOMs"] += sum(row.dbom is not None for row in rows)
         findings.tell("DBOMs", findings.checked["DBOMs"])
     yield from _unlisted_files(context, findings)
@@ -151,7 +155,7 @@ def _signer(row: DbomRow, ring: dict[str, Key]) -> Key | None:
 # --- files -------------------------------------------------------------------------------------------------------
 
 
-def _files(context: Context, rows: list[DbomRow], findings: Findings) -> Work[None]:
+def _files(context: Context, rows: list[DbomRow], findings: Findings, repair: bool) -> Work[None]:
     """Compare the files of every evaluation whose first row is on this page."""
     if context.head_file is None:  # a store in memory has no files
         return
@@ -163,9 +167,23 @@ def _files(context: Context, rows: list[DbomRow], findings: Findings) -> Work[No
         yield from ask(Call(partial(time.sleep, pause_s)))
         again = yield from _compare_all(context, list(wrong), None)
         wrong = {evaluation: again[evaluation] for evaluation in wrong if evaluation in again}
-    for finding in (each for listed in wrong.values() for each in listed):
-        findings.add(finding)
-        findings.checked["wrong DBOM files"] += 1
+    for evaluation, listed in wrong.items():
+        # Files that were edited are evidence: an evaluation that has one is left as it is.
+        deleted = all(each.verdict is Verdict.MISSING_HERE for each in listed)
+        repaired = repair and deleted and (yield from _write_again(context, *evaluation))
+        for finding in listed:
+            findings.add(replace(finding, verdict=Verdict.VALID, remedy=_REPAIRED) if repaired else finding)
+        findings.checked["DBOM files written again" if repaired else "wrong DBOM files"] += len(listed)
+
+
+def _write_again(context: Context, ns: str, evaluation_id: str) -> Work[bool]:
+    """Write the missing files of an evaluation from its rows; False if the disk refuses."""
+    folder = evaluations.dbom_folder(context)
+    try:
+        yield from ask(Call(lambda: folder.publish(ns, evaluation_id) if folder is not None else None))
+    except HoldproofError:
+        return False
+    return folder is not None
 
 
 def _compare_all(
@@ -195,7 +213,8 @@ def compare(path: Path, text: str) -> Finding | None:
     try:
         data = path.read_bytes()
     except FileNotFoundError:
-        return finding("the DBOM file was deleted")
+        what = "the DBOM file was deleted, or is on the machine that wrote it"
+        return Finding(Verdict.MISSING_HERE, what, _REWRITE_MISSING, file=str(path), table="battles")
     except OSError as error:
         return finding(f"the DBOM file cannot be read: {error.strerror}")
     if data == text.encode():

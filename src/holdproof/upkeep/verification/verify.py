@@ -10,7 +10,8 @@ Rules:
 - A page that another SQLite program wrote is FOREIGN_WRITER: the checks that follow tell whether its content is right.
 - A promised check that could not be run is INCOMPLETE, never VALID.
 - Damage ends one check, never the run; a table that cannot be read counts as tampered with.
-- TAMPERED or worse locks the store, unless `lock=False`, or unless it is only in the application stores.
+- With `lock`, which servers and schedules set, TAMPERED or worse locks the store, unless it is only in the application
+  stores; and deleted DBOM files are written again from their rows. Without it nothing is changed.
 - Memory is bounded, and writers are not blocked.
 """
 
@@ -56,15 +57,15 @@ _WHY: Final[dict[type, str]] = {CorruptError: "a page is damaged", QueryError: "
 _logger = logging.getLogger("holdproof")
 
 
-def run(context: Context, *, full: bool = False, lock: bool = True, progress: Progress | None = None) -> Work[Report]:
-    """Verify the whole store; with `lock` (the default) tampering locks it.
+def run(context: Context, *, full: bool = False, lock: bool = False, progress: Progress | None = None) -> Work[Report]:
+    """Verify the whole store; with `lock` tampering locks it, and files that can be written again are.
 
     `full` recomputes the whole tree from its leaves. Findings are in the report, never raised.
     """
     findings = Findings(progress)
     if not full:
         findings.skip("the tree was not recomputed from its leaves, nor the text search from its words (--full does)")
-    yield from _run_checks(context, findings, _checks(context, findings, full))
+    yield from _run_checks(context, findings, _checks(context, findings, full, repair=lock))
     report = findings.report("full" if full else "fast")
     if lock and report.locks:
         locked = yield from lockdown.respond(context, report)
@@ -107,7 +108,9 @@ def _why(error: Exception) -> tuple[str, str]:
     return (_WHY.get(type(error), str(error)) if tables else str(error)), tables
 
 
-def _checks(context: Context, findings: Findings, full: bool) -> list[tuple[str, Callable[[], Work[None]]]]:
+def _checks(
+    context: Context, findings: Findings, full: bool, *, repair: bool = False
+) -> list[tuple[str, Callable[[], Work[None]]]]:
     return [
         ("database", partial(_database, context, findings)),
         ("schema", partial(schema_check.check, context, findings)),
@@ -118,7 +121,7 @@ def _checks(context: Context, findings: Findings, full: bool) -> list[tuple[str,
         ("skills", partial(_skills, context, findings)),
         ("erasures", partial(_erasures, context, findings)),
         ("memory", partial(content_check.check_memory, context, findings, full)),
-        ("DBOMs", partial(dbom_check.check, context, findings)),
+        ("DBOMs", partial(dbom_check.check, context, findings, repair=repair)),
         (_TRUST, partial(_trust, context, findings)),
         (_SERVICES, partial(content_check.check_services, context, findings)),
     ]
@@ -140,7 +143,7 @@ def is_foreign_writer(error: HoldproofError, target: str | Path) -> bool:
     return True
 
 
-def damaged(error: HoldproofError, paths: Paths, target: str | Path, *, lock: bool = True) -> Report:
+def damaged(error: HoldproofError, paths: Paths, target: str | Path, *, lock: bool = False) -> Report:
     """Return the report on a database that cannot be opened; raises the error again if it is no damage.
 
     Where there has never been a store, a file that is no store is a wrong path and no tampering.
@@ -219,10 +222,10 @@ def _trust(context: Context, findings: Findings) -> Work[None]:
     if head_file is None:
         return
     own, heads = yield from call(lambda: (own_keys(context.keys), head_file.kept_here()))
-    name, vouched = yield from read(
+    name, is_ours = yield from read(
         context, lambda tx: (log.generation(tree.state(tx).origin)[0], trusted_keys.vouches(tx, own, heads))
     )
-    if vouched:
+    if is_ours:
         return
     names = sorted({log.generation(each.checkpoint.origin)[0] for each in heads})
     if name in names:

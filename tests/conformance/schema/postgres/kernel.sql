@@ -867,6 +867,7 @@ CREATE INDEX idx_escalation_budget_created_at ON kernel.escalation_budget USING 
 CREATE UNIQUE INDEX escalation_requests_pkey ON kernel.escalation_requests USING btree (id);
 CREATE INDEX idx_escalation_requests_agent_id ON kernel.escalation_requests USING btree (agent_id);
 CREATE INDEX idx_escalation_requests_dfid ON kernel.escalation_requests USING btree (dfid);
+CREATE INDEX idx_escalation_requests_expired ON kernel.escalation_requests USING btree (resolved_at) WHERE (resolved_by = 'deadline'::text);
 CREATE INDEX idx_escalation_requests_root_dfid ON kernel.escalation_requests USING btree (root_dfid);
 CREATE INDEX idx_escalation_requests_status ON kernel.escalation_requests USING btree (status);
 CREATE UNIQUE INDEX flow_calls_pkey ON kernel.flow_calls USING btree (dfid);

@@ -262,6 +262,8 @@ CREATE INDEX idx_escalation_requests_agent_id ON escalation_requests (agent_id);
 
 CREATE INDEX idx_escalation_requests_dfid ON escalation_requests (dfid);
 
+CREATE INDEX idx_escalation_requests_expired ON escalation_requests (resolved_at) WHERE resolved_by = 'deadline';
+
 CREATE INDEX idx_escalation_requests_root_dfid ON escalation_requests (root_dfid);
 
 CREATE INDEX idx_escalation_requests_status ON escalation_requests (status);

@@ -196,6 +196,8 @@ CREATE INDEX idx_escalation_requests_dfid ON escalation_requests (dfid);
 CREATE INDEX idx_escalation_requests_root_dfid ON escalation_requests (root_dfid);
 CREATE INDEX idx_escalation_requests_agent_id ON escalation_requests (agent_id);
 CREATE INDEX idx_escalation_requests_status ON escalation_requests (status);
+-- Counted at every scrape and every `status`: few expire, and the table only grows.
+CREATE INDEX idx_escalation_requests_expired ON escalation_requests (resolved_at) WHERE resolved_by = 'deadline';
 
 CREATE TABLE flow_transitions (
   id @serial,
