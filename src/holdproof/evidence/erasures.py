@@ -160,13 +160,19 @@ _DONE = sql(
 
 def due(tx: Tx) -> list[PendingRemoval]:
     """Return the removals that a crash after the commit left to do; none of a row that the log does not prove."""
-    pending = ((row, _names(row)) for row in tx.all(_DUE))
-    return [PendingRemoval(row[0], names) for row, names in pending if names is not None and _is_proven(tx, row)]
+    rows = [row for row in tx.all(_DUE) if _is_proven(tx, row)]
+    pending = ((_id(row), _names(row)) for row in rows)
+    return [PendingRemoval(key, names) for key, names in pending if names is not None]
 
 
 def unproven(tx: Tx) -> list[str]:
     """Return the ids of erasures whose list of files Holdproof did not write: nothing of it will be removed."""
-    return [str(row[0]) for row in tx.all(_DUE) if _names(row) is None or not _is_proven(tx, row)]
+    return [_id(row) for row in tx.all(_DUE) if _names(row) is None or not _is_proven(tx, row)]
+
+
+def _id(row: Row) -> str:
+    key, *_ = row
+    return str(key)
 
 
 def _is_proven(tx: Tx, row: Row) -> bool:

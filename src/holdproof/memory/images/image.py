@@ -26,7 +26,6 @@ from holdproof.content import blocks, disk
 from holdproof.crypto import commit as formats
 from holdproof.crypto import didkey
 from holdproof.crypto.car import BlockMap
-from holdproof.crypto.cid import CID
 from holdproof.crypto.keys import PublicKey, Signer
 from holdproof.crypto.mst import EMPTY_ROOT
 from holdproof.db import MEMORY, Call, Database, Read, Tx, Work, Write, ask, sql
@@ -43,10 +42,10 @@ from holdproof.evidence import keys, prunings
 from holdproof.memory.images import image_files
 from holdproof.memory.images.image_files import MANIFEST, ImageManifest, Part
 from holdproof.memory.images.image_reader import Image
-from holdproof.memory.objects import commit_chain, commits, records, refs, snapshot_import, tree_transaction
-from holdproof.memory.objects.commit_chain import BlockSource, ChainStep, CommitChain
+from holdproof.memory.objects import commit_chain, commits, records, snapshot_import, tree_transaction
+from holdproof.memory.objects.commit_chain import ChainContent, ChainStep, CommitChain
 from holdproof.memory.objects.commits import CommitNote
-from holdproof.memory.objects.object_history import BEGINNING, HistoryPosition
+from holdproof.memory.objects.object_history import HistoryPosition
 from holdproof.memory.objects.tree_transaction import MAIN
 from holdproof.model.memory import Dumped, ImageFile, Loaded, Snapshot
 from holdproof.model.page import Page
@@ -92,7 +91,7 @@ def dump(
     signer = yield from keys.use(context, "memory")
     note = CommitNote(author=author, message=message)
     # The snapshot is its own transaction: writing files may take long, and nobody waits for it.
-    head = yield from ask(Write(lambda tx: _ensure_snapshot(tx, signer, note, ns)))
+    head = yield from ask(Write(lambda tx: snapshot_import.ensure_snapshot(tx, signer, note, ns)))
     store_id, now = yield from ask(Read(_facts))
     job = _DumpJob(context.database, folder, signer, head, store_id, now, keep, ns, progress)
     return (yield from ask(Call(lambda: _dump(job))))
@@ -120,20 +119,6 @@ def _facts(tx: Tx) -> tuple[str, str]:
     return store_id, tx.now
 
 
-def _ensure_snapshot(tx: Tx, signer: Signer, note: CommitNote, ns: str) -> Snapshot:
-    """Return the newest snapshot, taken now if anything is in none."""
-    head = commits.head(tx, ns)
-    # The same objects may have a longer history: one was changed and put back, or old versions were pruned.
-    if head is None or snapshot_import.unsaved(tx, ns) or commits.history_of(tx, head, ns=ns) != _position(tx, ns):
-        return commits.create(tx, signer, note, ns=ns)
-    return commits.get(tx, ns=ns)
-
-
-def _position(tx: Tx, ns: str) -> HistoryPosition:
-    ref = refs.get(tx, tree_transaction.ref_name(ns))
-    return BEGINNING if ref is None else ref.position
-
-
 def _dump(job: _DumpJob) -> Dumped:
     # One dump at a time in a folder: two processes would tidy each other's files away.
     with disk.translated(job.folder), disk.locked(job.folder / ".lock"):
@@ -146,7 +131,7 @@ def _dump(job: _DumpJob) -> Dumped:
         kind = "delta" if old_parts else "base"
         before = commits.parse(last.root) if last is not None and old_parts else EMPTY_ROOT
         after = _history(job, last.head).entries if last is not None and old_parts else 0
-        part, count = _write(job, _Content(line, before, _history(job, job.head.cid), after), kind)
+        part, count = _write(job, ChainContent(line, before, _history(job, job.head.cid), after), kind)
         head = job.head
         did = didkey.encode(job.signer.public)
         since = last.since if last is not None and old_parts else commit_chain.since(line)
@@ -213,24 +198,10 @@ def _history(job: _DumpJob, snapshot: str) -> HistoryPosition:
     return position
 
 
-class _Content(NamedTuple):
-    """What a CAR is made of: commits after a tree, and the history after one of its entries."""
-
-    line: builtins.list[ChainStep]
-    before: CID
-    history: HistoryPosition
-    after: int
-
-    def stream(self, source: BlockSource, ns: str) -> Iterator[tuple[CID, bytes]]:
-        """Yield the blocks; the same one may come twice."""
-        yield from commit_chain.stream(source, self.line, self.before)
-        yield from commit_chain.versions(source, ns, self.history, self.after)
-
-
-def _write(job: _DumpJob, content: _Content, kind: str) -> tuple[Part, int]:
+def _write(job: _DumpJob, content: ChainContent, kind: str) -> tuple[Part, int]:
     """One CAR, its blocks read a page at a time; nothing is left behind if that fails."""
     head = commits.parse(job.head.cid)
-    pages = commit_chain.paged(job.database, lambda source: content.stream(source, job.ns), _PAGE)
+    pages = commit_chain.paged(job.database, lambda source: content.blocks(source, job.ns), _PAGE)
     writer = image_files.Writer(job.folder / f"{job.head.rev}.{kind}.car", head)
     count = 0
     try:

@@ -338,3 +338,17 @@ class _Walk(Generic[T]):
         items = [*islice(self._stream, most)]
         self._at = start + len(items)
         return items
+
+
+class ChainContent(NamedTuple):
+    """What a CAR is made of: commits after a tree, and the history after one of its entries."""
+
+    line: list[ChainStep]
+    before: CID
+    history: HistoryPosition
+    after: int
+
+    def blocks(self, source: BlockSource, ns: str) -> Iterator[tuple[CID, bytes]]:
+        """Yield the blocks; the same one may come twice."""
+        yield from stream(source, self.line, self.before)
+        yield from versions(source, ns, self.history, self.after)

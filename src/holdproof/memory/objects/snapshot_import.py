@@ -26,8 +26,9 @@ from holdproof.evidence import keys
 from holdproof.memory.objects import commit_chain, commits, refs, tree_transaction
 from holdproof.memory.objects.commit_chain import ChainStep, CommitChain
 from holdproof.memory.objects.commits import IMPORTED, CommitNote
+from holdproof.memory.objects.object_history import BEGINNING, HistoryPosition
 from holdproof.memory.objects.tree_transaction import TreeTransaction
-from holdproof.model.memory import SnapshotsImported
+from holdproof.model.memory import Snapshot, SnapshotsImported
 from holdproof.model.times import to_text
 
 _BATCH: Final = 2_000
@@ -74,6 +75,20 @@ def unsaved(tx: Tx, ns: str) -> bool:
     """Return whether there are changes that no snapshot has."""
     head = commits.head(tx, ns)
     return (EMPTY_ROOT if head is None else commits.read(tx, head).data) != tree_transaction.root(tx, ns)
+
+
+def ensure_snapshot(tx: Tx, signer: Signer, note: CommitNote, ns: str) -> Snapshot:
+    """Return the newest snapshot, taken now if anything is in none."""
+    head = commits.head(tx, ns)
+    # The same objects may have a longer history: one was changed and put back, or old versions were pruned.
+    if head is None or unsaved(tx, ns) or commits.history_of(tx, head, ns=ns) != _position(tx, ns):
+        return commits.create(tx, signer, note, ns=ns)
+    return commits.get(tx, ns=ns)
+
+
+def _position(tx: Tx, ns: str) -> HistoryPosition:
+    ref = refs.get(tx, tree_transaction.ref_name(ns))
+    return BEGINNING if ref is None else ref.position
 
 
 def _continues(line: CommitChain, head: CID | None) -> bool:

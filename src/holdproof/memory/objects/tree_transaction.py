@@ -216,7 +216,7 @@ class TreeTransaction(TreeReader):
         self._newest[key] = LatestVersion(n, version)
 
     def adopt(self, chain: Sequence[StoredEntry]) -> None:
-        """Take over the history that came with an image or archive; the records it names are in the store."""
+        """Adopt the history that came with an image or archive; the records it names are in the store."""
         self.preload_versions(write.key for each in chain for write in each.entry.writes)
         self.history, new_entries = object_history.adopt(
             self.tx, self.ns, self.history, chain, lambda key: self._newest[key].n
