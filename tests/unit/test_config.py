@@ -11,7 +11,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from holdproof import config, config_trust
+from holdproof import config, config_trust, folders
 from holdproof.config import Paths, Settings
 from holdproof.errors import (
     AlreadyExistsError,

@@ -125,7 +125,7 @@ def test_public_keys_are_in_the_list_of_keys() -> None:
     with sync.open("store") as store:
         submit(store, "b-1")
     keys = json.loads(run("keys", "list", "--json").stdout)["items"]
-    assert {key["role"] for key in keys} == {"judge", "log"}
+    assert {key["role"] for key in keys} == {"judge", "log", "root"}
     assert all(key["public"].startswith("-----BEGIN PUBLIC KEY-----") for key in keys)
 
 
