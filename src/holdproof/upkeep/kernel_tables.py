@@ -143,8 +143,9 @@ OUTSIDE: Final = frozenset(UNLOGGED)
 COVERAGE: Final[Mapping[str, Columns]] = {**{name: each.coverage for name, each in LOGGED.items()}, **UNLOGGED}
 """How every column of the kernel schema is covered."""
 _SERVICES: Final = (
-    "`membrane.db`, `telemetry.db`, `blobs/`: what applications store; rows may be edited, and all of it deleted or replaced"
-    " by an older state or by that of another store; only damage and blobs that differ from their hash are found"
+    "`membrane.db`, `telemetry.db`, `blobs/`: what applications store; rows may be edited, and all of it deleted or"
+    " replaced by an older state or by that of another store; only damage and blobs that differ from their hash"
+    " are found"
 )
 NOT_COVERED: Final = (*not_covered(COVERAGE), _SERVICES)
 """What `verify` cannot find when it was edited, one line for each reason; it prints these lines."""
