@@ -30,7 +30,7 @@ class Verify(Resource[Executor]):
     group = "Prove"
 
     # With `lock` finding tampering locks the store; auditors and read-only tools may call it without that.
-    run = RunsWith(verify.run, tool=True, read_only_with={"lock": False}, exit_code=exit_verdict)
+    run = RunsWith(verify.run, tool=True, read_only_with={"lock": False}, exit_code=exit_verdict, draw="verification")
 
 
 class Watch(Resource[Executor]):

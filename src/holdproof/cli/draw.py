@@ -320,6 +320,32 @@ def skills(value: Any) -> Text:
     return table(("path", "state", "root", "approved_by", "why"), lines).append(following(value))
 
 
+def verification(value: Any) -> Text:
+    """Draw a report on a store: the verdict, each finding with its cure, and what was and was not looked at."""
+    if "checked" not in value:  # a report on a bundle
+        return plain_table(value)
+    head = value["head"]
+    counts = [f"{name} {count}" for name, count in value["checked"].items() if count]
+    report = {
+        "verdict": f"{value['verdict']} ({value['mode']})",
+        "findings": [_finding(each) for each in value["findings"]],
+        "more findings": value["left_off"],
+        "checked": ", ".join(counts) or "nothing",
+        "head": f"size {head['size']}, root {head['root']}, {head['origin']}, {value['level']}" if head else "",
+        "not checked": value["not_checked"],
+        "not covered": value["not_covered"],
+        "lockdown": value["locked"],
+    }
+    return plain_table({name: each for name, each in report.items() if each})
+
+
+def _finding(facts: Facts) -> str:
+    table_name = f"table {facts['table']}" if facts["table"] else ""
+    row = f"row {facts['row']}" if facts["row"] else ""
+    place = " ".join(filter(None, (facts["file"], table_name, row)))
+    return f"{facts['verdict']} {place}: {facts['what']}\n  cure: {facts['remedy']}"
+
+
 DRAWINGS: Final[Mapping[str, Draw]] = {
     "timeline": timeline,
     "escalation": escalation,
@@ -328,5 +354,6 @@ DRAWINGS: Final[Mapping[str, Draw]] = {
     "diff": diff,
     "frame": frame,
     "skills": skills,
+    "verification": verification,
 }
 """The drawings that declarations name."""

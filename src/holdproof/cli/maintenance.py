@@ -8,6 +8,7 @@ import click
 from rich.text import Text
 
 from holdproof import config, config_trust, sync
+from holdproof.cli import draw
 from holdproof.cli.bar import bar, spinner
 from holdproof.cli.call import Argument, CommandContext, Option, ask_or_refuse, command
 from holdproof.cli.files import read_bytes
@@ -93,6 +94,7 @@ def doctor(call: CommandContext) -> HealthReport:
     example="holdproof verify --full --json",
     group="Prove",
     exit_code=lambda answer: answer.verdict.exit_code,
+    draw=draw.verification,
 )
 def verify(
     call: CommandContext,
