@@ -93,10 +93,7 @@ class DbomSuite(StoreOnSqlite):
     @pytest.mark.parametrize(
         "data",
         [
-            "",
-            "[]",
             "{}",
-            "not json",
             '{"battle_id": "b", "battle_id": "b"}',
             '{"dbom_version":"1.0","battle_id":"b","h_delta":"x","v_intent":[NaN],"score_cis":1,"sigma_judge":"","timestamp":""}',
             '{"dbom_version":"1.0","battle_id":"b","h_delta":"x","v_intent":[],"score_cis":true,"sigma_judge":"","timestamp":""}',
@@ -106,6 +103,11 @@ class DbomSuite(StoreOnSqlite):
         with self.open() as store:
             checked = store.dbom.verify(data)
             assert (checked.verdict, checked.why[:7]) == (Verdict.TAMPERED, "no DBOM")
+
+    @pytest.mark.parametrize("text", ["", "[]", "not json"])
+    def test_a_text_that_is_no_object_is_taken_for_the_id_of_an_evaluation(self, text: str) -> None:
+        with self.open() as store, pytest.raises(errors.NotFoundError):
+            store.dbom.verify(text)
 
     def test_extra_and_missing_fields_are_refused(self) -> None:
         with self.open() as store:

@@ -28,7 +28,8 @@ class Decisions(OnStore):
         assert here.keys() == there.keys()
         assert "flows" in here
         for name, noun in here.items():
-            verbs = [verb for verb in vars(type(noun)) if not verb.startswith("_") and verb not in vars(Resource)]
+            names = [verb for verb in vars(type(noun)) if not verb.startswith("_") and verb not in vars(Resource)]
+            verbs = [verb for verb in names if callable(getattr(noun, verb))]
             assert vars(type(noun)).keys() == vars(type(there[name])).keys()
             for verb in verbs:
                 signature = inspect.signature(getattr(noun, verb))

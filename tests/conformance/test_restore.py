@@ -390,7 +390,8 @@ def test_both_clients_restore_inside_a_running_loop(place: StoreLocation, tmp_pa
     from holdproof import client  # noqa: PLC0415
 
     async def both() -> None:
-        sync.restore(tmp_path / "backup", tmp_path / "first")
+        recovery = place.home / "config" / "keys" / "root-recovery.txt"
+        sync.restore(tmp_path / "backup", tmp_path / "first", root_recovery=recovery)
         await client.restore(tmp_path / "backup", place.home)
 
     asyncio.run(both())

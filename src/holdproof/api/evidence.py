@@ -16,6 +16,11 @@ def _missing_parts(copy: Backup) -> str:
     """Say what is not in a backup: parts that lie elsewhere, and the keys of encrypted content."""
     notes = [f"not in the backup: {each}" for each in copy.outside]
     # No error: leaving the keys out is the default, and most backups are right without them.
+    if not copy.keys:
+        notes.append(
+            "restoring it on another machine needs the recovery code of the root key; keep it elsewhere:"
+            " `holdproof keys export-root --recovery FILE`"
+        )
     if copy.sealed and not copy.keys:
         notes.append(
             f"the keys of {copy.sealed} subjects are not in it: what is encrypted opens only with this store,"
