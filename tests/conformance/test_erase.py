@@ -301,7 +301,7 @@ def test_a_backup_without_keys_is_erased_with_its_subject(place: StoreLocation, 
         store.erase.subject(NAME)
     assert holding(tmp_path / "backup", key, key.hex().encode(), SECRET.encode(), NAME.encode()) == []
     fresh = StoreLocation(tmp_path / "fresh", place.url)
-    fresh.restore(tmp_path / "backup", other=True)
+    fresh.restore(tmp_path / "backup", other=True, root_recovery=place.home / "config" / "keys" / "root-recovery.txt")
     with fresh.open() as store, pytest.raises(errors.NotFoundError):
         store.read(lambda tx: encryption.open(tx, sealed))
 
