@@ -73,9 +73,6 @@ class _Under:
         return Path(getattr(paths, self.folder), self.name)
 
 
-_HIDE_ALL = "*\n"
-
-
 @dataclass(frozen=True)
 class Paths:
     """Every path that Holdproof uses on disk.
@@ -121,20 +118,18 @@ class Paths:
 
         A new folder is hidden from git: `git add -A` in a project that holds a store must not take its keys.
         """
-        for folder in (self.data, self.config, self.state, self.cache, self.blobs, self.dboms, self.images):
+        tops = (self.data, self.config, self.state, self.cache)
+        for folder in (*tops, self.blobs, self.dboms, self.images):
             try:
                 # A folder that holds something already may be a project's own: everything in it would be ignored.
                 new = not folder.is_dir() or not any(folder.iterdir())
                 folders.make(folder)
                 # What lies in a hidden folder of ours is hidden already.
-                if new and not (folder != self.data and folder.is_relative_to(self.data) and _is_hidden(self.data)):
-                    folders.write_once(folder / ".gitignore", _HIDE_ALL)
+                inside = folder != self.data and folder.is_relative_to(self.data)
+                if new and folder in tops and not (inside and folders.holds(self.data / ".gitignore", folders.HIDE_ALL)):
+                    folders.write_once(folder / ".gitignore", folders.HIDE_ALL)
             except OSError as error:
                 _raise_disk(error, folder)
-
-
-def _is_hidden(folder: Path) -> bool:
-    return (folder / ".gitignore").is_file() and (folder / ".gitignore").read_bytes() == _HIDE_ALL.encode()
 
 
 def _raise_disk(error: OSError, path: Path) -> NoReturn:

@@ -5,6 +5,9 @@ import os
 from contextlib import suppress
 from pathlib import Path
 
+HIDE_ALL = "*\n"
+"""The `.gitignore` of a folder of which git takes nothing."""
+
 
 def make(folder: Path | str) -> None:
     """Create a folder and its missing parents, readable by the owner only; durable when it returns.
@@ -50,6 +53,11 @@ def write_once(path: Path, text: str) -> None:
     """Create a file unless there is one; of two processes that open a new store at once the first writes it."""
     with suppress(FileExistsError):
         write_new(path, text)
+
+
+def holds(path: Path, text: str) -> bool:
+    """Return whether there is a file with just this text."""
+    return path.is_file() and path.read_bytes() == text.encode()
 
 
 def _open_private(name: str, flags: int) -> int:

@@ -168,9 +168,11 @@ def test_a_remote_store_refuses_an_async_function_before_anything_of_it_is_recor
 # --- Ctrl-C ------------------------------------------------------------------------------------------------------
 
 _WAITS = """
-import asyncio, sys
+import asyncio, signal, sys
 import holdproof
 
+# A background job of a shell ignores SIGINT, and its children inherit that.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 where, under, token = sys.argv[1:]
 
 async def main():
@@ -189,7 +191,6 @@ else:
 def interrupted(where: str, under: str, token: str = "", *, presses: int = 1) -> str:
     """Press Ctrl-C while a process waits for an approval; what it wrote about its end."""
     command = [sys.executable, "-c", _WAITS, where, under, token]
-    # A session of its own: a background job of a shell ignores SIGINT, and its children inherit that.
     with subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
     ) as process:
@@ -200,7 +201,10 @@ def interrupted(where: str, under: str, token: str = "", *, presses: int = 1) ->
             with pytest.raises(subprocess.TimeoutExpired):
                 process.wait(timeout=0.5)
         os.kill(process.pid, signal.SIGINT)
-        _, trace = process.communicate(timeout=60)
+        try:
+            _, trace = process.communicate(timeout=60)
+        finally:
+            process.kill()  # or leaving the block would wait for it
     return trace
 
 

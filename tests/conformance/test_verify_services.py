@@ -30,7 +30,7 @@ class Services(StoreOnSqlite):
             connection.execute(statement)
 
     def verify(self) -> Report:
-        return sync.verify(self.home, self.url)
+        return sync.verify(self.home, self.url, lock=True)
 
     @property
     def file(self) -> Path:
@@ -94,7 +94,7 @@ class TestOnSqlite(Services):
             file.seek(3 * 4096 + 2000)
             file.write(os.urandom(64))
         report = self.verify()
-        assert (report.verdict, report.locked) == (Verdict.TAMPERED, None)
+        assert (report.verdict, report.locked) == (Verdict.FOREIGN_WRITER, None)
         assert str(self.home / name) in {each.file for each in report.findings}
 
 

@@ -208,7 +208,7 @@ def test_tables_of_applications_of_any_shape_come_back_with_their_rules(
     before = readings(source)
     source.backup(tmp_path / "backup")
     for place in (target, source):
-        restored = place.restore(tmp_path / "backup")
+        restored = place.restore(tmp_path / "backup", root_recovery=source.recovery)
         assert restored.outside == []
         assert readings(place) == before
         run(place, "INSERT INTO \"Odd name / here\" (feeling) VALUES ('calm')")
@@ -234,7 +234,7 @@ def test_a_second_backup_of_what_was_restored_is_the_same(
     run(source, SHAPES)
     run(source, ROWS)
     source.backup(tmp_path / "one")
-    target.restore(tmp_path / "one")
+    target.restore(tmp_path / "one", root_recovery=source.recovery)
     target.backup(tmp_path / "two")
     name = "membrane/application.json"
     assert json.loads((tmp_path / "two" / name).read_bytes()) == json.loads((tmp_path / "one" / name).read_bytes())
@@ -264,7 +264,7 @@ def test_functions_of_an_application_never_run_as_the_owner(
     )
     run(source, "INSERT INTO bait VALUES (1)")
     source.backup(tmp_path / "backup")
-    target.restore(tmp_path / "backup")
+    target.restore(tmp_path / "backup", root_recovery=source.recovery)
     with target.open() as store:
         callers = {row["who"] for row in store.relational.fetch_all("SELECT who FROM diary")}
     assert callers
@@ -309,11 +309,11 @@ def test_a_flipped_byte_in_any_file_of_a_server_s_backup_is_refused_and_leaves_n
         whole = path.read_bytes()
         path.write_bytes(whole[:-3] + bytes([whole[-3] ^ 1]) + whole[-2:])
         with pytest.raises(errors.HoldproofError):
-            target.restore(tmp_path / "backup")
+            target.restore(tmp_path / "backup", root_recovery=source.recovery)
         with pytest.raises(errors.HoldproofError):
             backup_list.inspect(tmp_path / "backup")
         path.write_bytes(whole)
-    target.restore(tmp_path / "backup", dry_run=True)
+    target.restore(tmp_path / "backup", root_recovery=source.recovery, dry_run=True)
     assert _logins(postgres_url) == logins
     with psycopg.connect(empty_postgres_url) as connection:
         assert connection.execute("SELECT 1 FROM pg_namespace WHERE nspname IN ('kernel', 'membrane')").fetchall() == []
@@ -344,7 +344,7 @@ def test_what_is_not_in_the_home_is_named_in_manifest_answer_command_and_verdict
     assert manifest.read(tmp_path / "backup")[0].outside == made.outside
     told = CliRunner().invoke(app, ["backup", "check", str(tmp_path / "backup")])
     assert f"not in the backup: 1 blobs: {bodies}" in told.stderr.replace("\n", " ")
-    assert elsewhere.restore(tmp_path / "backup").outside == made.outside
+    assert elsewhere.restore(tmp_path / "backup", root_recovery=place.recovery).outside == made.outside
     with elsewhere.open() as store:
         report = store.verify.run(full=True, lock=False)
     assert report.verdict.word != "VALID"
@@ -366,7 +366,7 @@ def test_blobs_in_a_bucket_are_named_and_a_machine_without_the_bucket_is_not_val
         store.blobs.put("large", _LARGE)
     made = place.backup(tmp_path / "backup")
     assert made.outside == [f"1 blobs: {bucket}"]
-    assert elsewhere.restore(tmp_path / "backup").outside == made.outside
+    assert elsewhere.restore(tmp_path / "backup", root_recovery=place.recovery).outside == made.outside
     with elsewhere.open() as store:
         assert store.verify.run(lock=False).verdict.word != "VALID"
     (elsewhere.home / "config" / "config.yaml").write_text(settings)

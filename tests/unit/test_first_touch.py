@@ -19,6 +19,7 @@ from holdproof.api.catalogue import MethodSpec, Parameter, methods
 from holdproof.cli import index
 from holdproof.cli.app import app
 from holdproof.cli.generate import is_flag
+from holdproof.model.storage import TelemetryEvent
 
 
 @pytest.fixture(autouse=True)
@@ -121,6 +122,8 @@ def test_on_postgresql_a_database_without_a_store_is_none_and_stays_so(empty_pos
 def test_a_database_that_was_deleted_beside_its_kept_heads_is_a_finding_and_no_new_store(tmp_path: Path) -> None:
     with sync.open("store") as store:
         store.agents.register("trader", version="1.0.0")
+        # An application store that is left there does not make it a store to verify.
+        store.telemetry.append([TelemetryEvent("seen", timestamp="2026-01-01T00:00:00Z")])
     for file in Path("store").glob("kernel.db*"):
         file.unlink()
     done = run("--home", "store", "verify")

@@ -4,6 +4,7 @@ import logging
 from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
 from functools import partial
+from hashlib import sha256
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -36,6 +37,7 @@ class RootKey(NamedTuple):
 
     public: PublicKey
     statement: str
+    is_new: bool
 
 
 def start(
@@ -112,12 +114,16 @@ def _new_root(database: Database, keys: Keys, origin: str) -> RootKey | None:
     """
     if database.read(tree.exists).result():
         return None
+    is_new = True
+    with suppress(NotFoundError):
+        keys.load("root")
+        is_new = False  # of an earlier store in this home, which still needs it
     with suppress(NotFoundError):
         signer = keys.ensure("root")
         statement = KeyStatement("introduce", "root", signer.public, origin, database.read(lambda tx: tx.now).result())
         if isinstance(keys, KeyFolder) and isinstance(signer, PrivateKey) and not keys.encrypted:
             _write_recovery(keys.recovery, statements.to_recovery(signer))
-        return RootKey(signer.public, statements.sign(statement.encode(), signer))
+        return RootKey(signer.public, statements.sign(statement.encode(), signer), is_new)
     return None
 
 
@@ -127,14 +133,18 @@ _IN_RING = sql("SELECT 1 FROM keyring WHERE keyid = :keyid")
 def _drop_unused_root(database: Database, keys: Keys, root: RootKey) -> None:
     """Remove our root key if another home began the log of this database at the same moment: theirs counts."""
     registered = database.read(lambda tx: tx.one(_IN_RING, keyid=root.public.keyid)).result()
-    if registered is None and isinstance(keys, KeyFolder):
+    if registered is None and root.is_new and isinstance(keys, KeyFolder):
         keys.remove("root")
         keys.recovery.unlink(missing_ok=True)
 
 
 def _write_recovery(path: Path, text: str) -> None:
-    if path.exists():  # of a root key that an earlier store in this home had, and that is used again
-        return
+    if path.exists():
+        old = path.read_bytes()
+        if old == text.encode():
+            return
+        # The code of another root key, which may be the only one that somebody has: kept beside the new one.
+        path.rename(path.with_name(f"{path.stem}-{sha256(old).hexdigest()[:8]}{path.suffix}"))
     with disk.translated(path):
         disk.exchange(path, text.encode())
 

@@ -24,7 +24,8 @@ T = TypeVar("T")
 # Bodies up to this size, and answers of up to so many values, cost less than handing them to a thread.
 _SMALL_BYTES: Final = 64 * 1024
 _SMALL_VALUES: Final = 2_000
-_STRING: Final = re.compile(rb'"(?:[^"\\]|\\.)*"', re.DOTALL)
+# Possessive, and to the end where the quote is missing: tried again at each escape, a text would take quadratic time.
+_STRING: Final = re.compile(rb'"(?:[^"\\]++|\\.)*+(?:"|\\?\Z)', re.DOTALL)
 
 
 async def read_object(request: Request) -> dict[str, Any]:

@@ -36,11 +36,12 @@ from holdproof.storage.executors import StorageExecutor, SyncStorageExecutor
 from holdproof.storage.open_stores import OpenStores
 from holdproof.store.opening import (
     Location,
-    is_present,
+    has_kernel,
     locate,
     open_at,
     open_located,
     open_store,
+    refuse_absent,
     require_store,
 )
 from holdproof.upkeep import doctor as examination
@@ -72,8 +73,9 @@ def check(where: str | Path | None = None, url: str | None = None, *, home: str 
     Like everything here that only reads, it raises NoStoreError where there is no store, and creates none.
     """
     location = locate(where, url, home=home)
-    require_store(location)
-    if isinstance(location.target, Path) and location.target.exists():
+    if not has_kernel(location):
+        refuse_absent(location)
+    if isinstance(location.target, Path):
         # A damaged file may still open and answer wrongly, so its pages are checked first.
         findings = check_file(location.target)
         if findings:
@@ -100,10 +102,11 @@ def verify(
     """
     location = locate(where, url, home=home)
     lock = lock and not readonly
-    if not is_present(location):
+    # The kernel itself: the application stores may still be there when it is gone, and opening would create another.
+    if not has_kernel(location):
         # A head that was kept here proves that there was a store: then its absence is the finding.
         if not location.paths.heads.exists() or not isinstance(location.target, Path):
-            require_store(location)
+            refuse_absent(location)
         error = CorruptError(f"the database is gone; heads of its log were kept in {location.paths.heads}")
         return verification.damaged(error, location.paths, location.target, lock=lock)
     try:

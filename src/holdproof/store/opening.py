@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import Any, Final, NamedTuple, TypedDict
+from typing import Any, Final, NamedTuple, NoReturn, TypedDict
 
 from holdproof import config
 from holdproof.crypto.canonical import sha256_hex
@@ -39,10 +39,12 @@ __all__ = [
     "Location",
     "OpenOptions",
     "Store",
+    "has_kernel",
     "is_present",
     "locate",
     "open_at",
     "open_store",
+    "refuse_absent",
     "refuse_unknown",
     "require_store",
 ]
@@ -112,21 +114,29 @@ def locate(where: str | Path | None, url: str | None = None, *, home: str | Path
     return Location(paths, settings, settings.database_url or paths.kernel_db)
 
 
+def has_kernel(location: Location) -> bool:
+    """Return whether there is a kernel, the part with the log; creates nothing."""
+    swap.finish(location.paths)  # between the two renames of a restore that was killed there is no database
+    return is_there(location.target)
+
+
 def is_present(location: Location) -> bool:
     """Return whether there is a store; creates nothing."""
-    swap.finish(location.paths)  # between the two renames of a restore that was killed there is no database
     # Each of them makes a home a store: an application may never have used the kernel.
     files = (location.paths.membrane_db, location.paths.telemetry_db)
-    return is_there(location.target) or any(file.exists() for file in files)
+    return has_kernel(location) or any(file.exists() for file in files)
 
 
 def require_store(location: Location) -> None:
     """Raise NoStoreError where there is no store; creates nothing."""
     if not is_present(location):
-        place = redact(str(location.target))
-        if isinstance(location.target, Path):
-            place = str(location.paths.data)
-        raise NoStoreError(f"there is no store at {place}", place=place)
+        refuse_absent(location)
+
+
+def refuse_absent(location: Location) -> NoReturn:
+    """Raise NoStoreError for a place without a store."""
+    place = str(location.paths.data) if isinstance(location.target, Path) else redact(str(location.target))
+    raise NoStoreError(f"there is no store at {place}", place=place)
 
 
 def open_store(

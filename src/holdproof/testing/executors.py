@@ -65,7 +65,8 @@ class ExecutorSuite(ABC):
             for resource in (Counters(AsyncExecutor(db)), Counters(SyncExecutor(db))):
                 assert str(inspect.signature(resource.add)) == "(name: str, value: int = 0) -> str"
                 assert str(inspect.signature(resource.drain)).startswith("(name: str, *, patience_s: float = 30.0)")
-                assert (resource.add.__name__, resource.add.__doc__) == ("add", "Add a counter.")
+                assert resource.add.__name__ == "add"
+                assert str(resource.add.__doc__).endswith("Add a counter.")
 
     def test_both_executors_give_the_same_answers(self) -> None:
         with closing(self.start()) as db:

@@ -27,7 +27,7 @@ from holdproof.db.postgres.transfer import load_table, staged
 from holdproof.db.postgres.wire import APPLICATION_SCHEMA
 from holdproof.db.row_stream import ApplicationTables, RowStream
 from holdproof.db.tx import DERIVED_TABLES
-from holdproof.errors import CorruptError
+from holdproof.errors import ConfigError, CorruptError
 
 SCHEMA: Final = APPLICATION_SCHEMA
 _OURS: Final = [*DERIVED_TABLES]
@@ -327,7 +327,13 @@ def _new_login(url: str) -> dict[str, str]:
         credentials = login.ensure(wire, system_random, membrane=staged(SERVED), application=staged(SCHEMA))
     finally:
         wire.close()
-    return {} if credentials is None else dict(zip(("user", "password"), credentials, strict=True))
+    if credentials is None:
+        # Under the URL's own login, functions of an application would run with the rights of the kernel's owner.
+        raise ConfigError(
+            "the backup holds tables of applications, which are created again under a login of their own: restore with"
+            " a URL whose login may create roles (ALTER ROLE … CREATEROLE)"
+        )
+    return dict(zip(("user", "password"), credentials, strict=True))
 
 
 def _run(connection: "psycopg.Connection[Any]", statements: list[str]) -> None:

@@ -8,6 +8,7 @@ Rules:
   this process has acknowledged.
 """
 
+import sys
 import threading
 import time
 import uuid
@@ -32,6 +33,13 @@ _GET = sql_postgres("SELECT mark FROM commit_marks WHERE worker = :worker FOR UP
 _GET_ALL = sql_postgres("SELECT worker, mark FROM commit_marks WHERE starts_with(worker, :prefix)")
 
 
+def _now() -> float:
+    """Return seconds on a clock that goes on while the machine is suspended, where there is one."""
+    if sys.platform == "linux":
+        return time.clock_gettime(time.CLOCK_BOOTTIME)
+    return time.monotonic()
+
+
 class ProcessMarks:
     """The last acknowledged mark of every worker of one open database; shared by their threads."""
 
@@ -39,7 +47,7 @@ class ProcessMarks:
         self._prefix = f"holdproof-{uuid.uuid4()}"
         self._on_lost = on_lost
         self._lock = threading.Lock()
-        self._acknowledged: dict[str, str] = {}
+        self._acknowledged: dict[str, tuple[str, float]] = {}
         self._count = 0
         self._lost = ""
 
@@ -70,7 +78,7 @@ class ProcessMarks:
         with self._lock:
             self._acknowledged.pop(worker, None)
             if mark is not None:
-                self._acknowledged[worker] = mark
+                self._acknowledged[worker] = (mark, _now())
 
     def check(self, wire: Wire) -> None:
         """Compare the marks of all workers that are not committing at this moment."""
@@ -78,12 +86,15 @@ class ProcessMarks:
         wire.send(_GET_ALL, {"prefix": self._prefix})
         stored = {str(worker): str(mark) for worker, mark in wire.sync()}
         after = self._snapshot()
-        for worker, mark in before.items():
+        for worker, (mark, at) in before.items():
+            # The sweep of another process may have removed the mark of a worker that was idle for so long.
+            if worker not in stored and _now() - at > _FORGOTTEN_S:
+                continue
             # A worker that committed meanwhile looks at its own mark; what was read here may be older than that.
-            if after.get(worker) == mark and stored.get(worker) != mark:
+            if after.get(worker) == (mark, at) and stored.get(worker) != mark:
                 raise self.lose(worker)
 
-    def _snapshot(self) -> dict[str, str]:
+    def _snapshot(self) -> dict[str, tuple[str, float]]:
         with self._lock:
             return dict(self._acknowledged)
 
@@ -96,7 +107,7 @@ class WorkerMark:
         self._process = process
         self._last = ""
         self._unknown: set[str] = set()
-        self._stored_at = time.monotonic()
+        self._stored_at = _now()
 
     def refuse_lost(self) -> None:
         """See ProcessMarks."""
@@ -111,7 +122,7 @@ class WorkerMark:
     def send(self, wire: Wire) -> str:
         """Queue the new mark as part of the transaction that is about to commit; return it."""
         mark = str(uuid.uuid4())
-        if time.monotonic() - self._stored_at > _FORGOTTEN_S:
+        if _now() - self._stored_at > _FORGOTTEN_S:
             wire.send(_BEGIN, {"worker": self.worker, "mark": mark}, expect=1)
         else:
             row = {"worker": self.worker, "mark": mark, "last": self._last}
@@ -131,7 +142,7 @@ class WorkerMark:
     def _acknowledged(self, mark: str) -> None:
         self._last = mark
         self._unknown.clear()
-        self._stored_at = time.monotonic()
+        self._stored_at = _now()
         self._process.acknowledge(self.worker, mark)
 
     def reconnected(self, wire: Wire) -> None:
@@ -144,7 +155,7 @@ class WorkerMark:
         wire.send(_GET, {"worker": self.worker})  # FOR UPDATE: waits for a commit that is still under way there
         stored = next((str(mark) for (mark,) in wire.sync()), None)
         if stored is None or (stored != self._last and stored not in self._unknown):
-            if stored is None and time.monotonic() - self._stored_at > _FORGOTTEN_S:
+            if stored is None and _now() - self._stored_at > _FORGOTTEN_S:
                 return self._last
             raise self._process.lose(self.worker)
         return stored

@@ -14,7 +14,7 @@ from typing import Final, NoReturn
 from holdproof.db import MEMORY, Call, Query, Tx, Work, ask, migrate, open_database, sql
 from holdproof.db.sql import sql_postgres
 from holdproof.db.sqlite import LITESTREAM
-from holdproof.errors import QueryError, ReadOnlyError
+from holdproof.errors import MissingPrivilegeError, QueryError, ReadOnlyError
 from holdproof.model.verdicts import Verdict
 from holdproof.model.verify import Finding
 from holdproof.store.context import Context
@@ -25,7 +25,6 @@ Objects = dict[str, str]
 
 _SCRATCH: Final = "holdproof_verify"
 """How the name of the schema to compare with begins."""
-_NO_RIGHT: Final = "42501"
 """PostgreSQL's `insufficient_privilege`."""
 _GRANT: Final = "verify with a login that may create schemas: GRANT CREATE ON DATABASE … TO …"
 _MARKS: Final = "commit_marks"
@@ -54,7 +53,7 @@ def check(context: Context, findings: Findings) -> Work[None]:
         live = yield from read(context, partial(_postgres_objects, space="kernel"))
         try:
             expected = yield from ask(Call(partial(_build_postgres, context)))
-        except (QueryError, ReadOnlyError) as error:
+        except (MissingPrivilegeError, QueryError, ReadOnlyError) as error:
             findings.add(_unbuilt(error))
             return
     findings.checked["schema objects"] = len(live)
@@ -94,9 +93,9 @@ class _BuiltError(Exception):
         self.objects = objects
 
 
-def _unbuilt(error: QueryError | ReadOnlyError) -> Finding:
+def _unbuilt(error: MissingPrivilegeError | QueryError | ReadOnlyError) -> Finding:
     """Return the finding for a schema that could not be compared with anything."""
-    if error.fields.get("sqlstate") == _NO_RIGHT:
+    if isinstance(error, MissingPrivilegeError):
         what = "the schema was not checked: this login may not create the one to compare with"
         return Finding(Verdict.INCOMPLETE, what, _GRANT, table="schema")
     what = f"the schema was not checked: the one to compare with cannot be built ({error.message})"
