@@ -407,7 +407,8 @@ def _restoring(name: str) -> Iterator[Operation]:
             backup = world.outside / f"{name}-backup-{number}"
             if not backup.exists():
                 raise UnmetError(backup.name)
-            sync.restore(backup, world.outside / f"{name}-restored")
+            recovery = world.store.core.paths.keys / "root-recovery.txt"
+            sync.restore(backup, world.outside / f"{name}-restored", root_recovery=recovery)
 
         return Operation(f"{name} restore {number}", run, (fact,))
 

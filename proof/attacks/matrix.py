@@ -112,7 +112,7 @@ def together(attacks: list[Attack], place: Place) -> list[Row | None]:
     for attack in attacks:
         attack.act(place)
     try:
-        report = sync.verify(place.home, place.url)
+        report = sync.verify(place.home, place.url, lock=True)
     except errors.HoldproofError:
         return [None] * len(attacks)
     locked, grave = is_locked(place), {each.table: each for each in reversed(report.findings) if each.verdict.locks}
@@ -138,7 +138,7 @@ def examine(place: Place, names: str = "") -> Got:
     """Verify the store as its owner would, plainly and then in full, and try to write where it was locked."""
     for full, by in ((False, PLAIN), (True, FULL)):
         try:
-            report = sync.verify(place.home, place.url, full=full)
+            report = sync.verify(place.home, place.url, full=full, lock=True)
         except errors.HoldproofError as error:
             return refused(error, OPENING)
         if not report.verdict.sound:

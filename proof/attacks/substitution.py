@@ -109,7 +109,7 @@ def _contradicted(place: Place) -> Got:
                 store.log.witness(url, key=served.key.encode())
             except errors.ProofError:
                 settled(store)
-    report = sync.verify(place.home, place.url)
+    report = sync.verify(place.home, place.url, lock=True)
     return Got(report.verdict.word, report.verdict.exit_code, is_locked(place), PLAIN, gravest(report))
 
 

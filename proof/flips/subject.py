@@ -53,7 +53,7 @@ class Subject:
             store.objects.put("o05", type="t", content="after the base")
             store.image.dump(keep=1)
             self._export(store)
-        report = sync.verify(self.home, full=True)
+        report = sync.verify(self.home, full=True, lock=True)
         assert report.findings == [], report.to_dict()
 
     def _export(self, store: sync.Holdproof) -> None:

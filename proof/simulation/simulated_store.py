@@ -18,11 +18,12 @@ Opening = Callable[[], sync.Holdproof]
 
 
 class SeededKeys(MemoryKeys):
-    """A log key that is the same in every run: a key is a leaf, and a leaf is part of the root."""
+    """Log and root keys that are the same in every run: a key is a leaf, and a leaf is part of the root."""
 
     def __init__(self, seed: int) -> None:
         super().__init__()
-        self._current["log"] = keys.from_seed(sha256(f"simulation {seed}".encode()).digest())
+        for role in ("log", "root"):
+            self._current[role] = keys.from_seed(sha256(f"simulation {seed} {role}".encode()).digest())
 
 
 def opening(seed: int, home: Path, url: str | None = None) -> tuple[Opening, FrozenClock]:

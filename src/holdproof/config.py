@@ -126,7 +126,8 @@ class Paths:
                 folders.make(folder)
                 # What lies in a hidden folder of ours is hidden already.
                 inside = folder != self.data and folder.is_relative_to(self.data)
-                if new and folder in tops and not (inside and folders.holds(self.data / ".gitignore", folders.HIDE_ALL)):
+                hidden = inside and folders.holds(self.data / ".gitignore", folders.HIDE_ALL)
+                if new and folder in tops and not hidden:
                     folders.write_once(folder / ".gitignore", folders.HIDE_ALL)
             except OSError as error:
                 _raise_disk(error, folder)

@@ -116,7 +116,7 @@ class LogSuite(logs.OnSqlite):
         with self.open() as store:
             settle(store)
             kinds = [text.decode().split('"t":"')[1].split('"')[0] for text in store.read(texts)]
-            assert kinds == ["key", *["schema"] * len(logs.MIGRATIONS)]
+            assert kinds == ["key", "key", *["schema"] * len(logs.MIGRATIONS)]  # of the log and of root
             check(store)
 
     def test_a_group_signs_one_head(self) -> None:
@@ -437,4 +437,4 @@ def test_a_grower_forgets_what_a_rollback_undid() -> None:
                     store.write(lambda tx: [put(tx) for _ in range(13)])
                 store.database.hooks.before_commit.remove(fails)
         check(store)
-        assert append(EMPTY, merkle.leaf_hashes(store.read(texts))).frontier.size == 40 * 13 + 1 + len(logs.MIGRATIONS)
+        assert append(EMPTY, merkle.leaf_hashes(store.read(texts))).frontier.size == 40 * 13 + 2 + len(logs.MIGRATIONS)

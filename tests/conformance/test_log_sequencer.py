@@ -83,7 +83,7 @@ class TestSequencer(logs.OnPostgres):
             for future in futures[:100]:
                 future.result()
             store.context.log.use(store.context.keys.load("log"))
-        with self.open(migrate=False) as store:
+        with self.open() as store:
             assert store.database.read(lambda tx: tx.all(_PENDING)).result() == [(0,)]
             check(store)
 

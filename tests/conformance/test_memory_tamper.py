@@ -98,7 +98,7 @@ def test_a_damaged_object_is_refused_when_it_is_read(home: Path) -> None:
 
 def test_tampering_with_memory_locks_the_store(home: Path) -> None:
     attack(home, MEMORY["an older root"])
-    assert sync.verify(home).locked
+    assert sync.verify(home, lock=True).locked
     with sync.open(home) as store, pytest.raises(errors.LockedError):
         store.objects.put("a", type="t")
 

@@ -179,7 +179,7 @@ def test_verbs_tell_their_signature_and_words_before_and_after_opening() -> None
         for _ in range(2):
             assert list(inspect.signature(store.blobs.put).parameters) == ["key", "data", "content_type", "subject"]
             assert next(iter(inspect.signature(store.telemetry.query).parameters)) == "span_id"
-            assert str(store.blobs.get.__doc__).startswith("Return the verified bytes of a key")
+            assert str(store.blobs.get.__doc__).startswith("get(key: str)\n\n    Return the verified bytes of a key")
             store.blobs.exists("x")
             store.telemetry.count()
 

@@ -26,7 +26,7 @@ def test_whatever_fails_nothing_acknowledged_is_lost_and_nothing_is_half_there()
 
 
 def test_a_disk_that_lies_about_its_syncs_is_seen_to_lose_what_was_acknowledged() -> None:
-    found = _run(only=["cut"], most=4, lying=True)
+    found = _run(only=["cut"], most=12, lying=True)
     assert found.counts["lost"] > 0
 
 

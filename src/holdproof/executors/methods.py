@@ -184,7 +184,12 @@ class BoundMethod(partial[Any]):
     reads: bool
 
     def __repr__(self) -> str:
-        return f"<method {self.__name__}{self.__signature__}>"
+        return f"<method {self.__name__}{self._parameters}>"
+
+    @property
+    def _parameters(self) -> inspect.Signature:
+        # Without what the operation returns: a generator of effects is not what a caller gets.
+        return self.__signature__.replace(return_annotation=inspect.Signature.empty)
 
     # Computed when they are asked for: methods are bound on the way to a call, which needs none of these.
     @property
@@ -198,7 +203,7 @@ class BoundMethod(partial[Any]):
     @property
     def __doc__(self) -> str | None:  # type: ignore[override]
         # With the signature, which `help` shows for functions only.
-        return f"{self.__name__}{self.__signature__}\n\n    {self._method.fn.__doc__ or ''}"
+        return f"{self.__name__}{self._parameters}\n\n    {self._method.fn.__doc__ or ''}"
 
 
 class Writes(Method[P, T]):
