@@ -51,7 +51,12 @@ def _ours(query: Query) -> bool:
 SHIPPED = [query for query in QUERIES if _ours(query)]
 
 
-_MEMBRANE = ("holdproof.storage.", "holdproof.db.postgres.login", "holdproof.importers.kgents.")
+_MEMBRANE = (
+    "holdproof.storage.",
+    "holdproof.db.postgres.login",
+    "holdproof.importers.kgents.",
+    "holdproof.upkeep.backups.locations",
+)
 SPACES = ("kernel", "membrane", "telemetry")
 Postgres = dict[str, "psycopg.Connection[tuple[object, ...]]"]
 

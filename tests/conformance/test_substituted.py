@@ -47,7 +47,7 @@ class Suite:
             report = sync.verify(self.home, self.url, full=True, lock=False)
             assert report.verdict is Verdict.TAMPERED, report.to_dict()
             assert any("another store was put in place" in each.what for each in report.findings)
-        assert sync.verify(self.home, self.url).locked
+        assert sync.verify(self.home, self.url, lock=True).locked
 
     def test_a_store_under_its_own_name_that_gave_up_the_kept_heads_is_found(self, tmp_path: Path) -> None:
         store_id = make(self.home, self.url)

@@ -120,7 +120,7 @@ def test_a_row_of_any_table_on_a_server_is_found(tmp_path: Path, postgres_url: s
     with sync.open(home, postgres_url) as store:
         fill(store)
     assert sync.verify(home, postgres_url, full=True, lock=False).findings == []
-    attacked = NAMES - {"restores"}
+    attacked = NAMES - {"restores", "witness_disputes"}  # no row of theirs comes from filling a store
     with psycopg.connect(postgres_url, autocommit=True, options="-c search_path=kernel") as connection:
         connection.execute("SET session_replication_role = replica")  # no foreign key stands in the way
         for table in (each for each in ATTACKED if each.table in attacked):

@@ -44,6 +44,7 @@ _TABLES = {
     "intent_retry": "dfid",
     "lock_fences": "resource_id",
     "notes": "path, key",
+    "object_history": "entry",
     "object_index": "key",
     "object_text": "key",
     "object_vectors": "key",
