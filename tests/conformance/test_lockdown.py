@@ -346,6 +346,9 @@ def test_a_log_in_doubt_is_not_written_on(home: Path) -> None:
         assert store.lockdown.status().verdict == "ROLLED_BACK"  # type: ignore[union-attr]
         with pytest.raises(errors.LockedError):
             submit(store, "more", 0.9)
+        # Nor does unlocking: its entry would continue the wrong log.
+        with pytest.raises(errors.LockedError, match="second history"):
+            store.lockdown.unlock(reason="an older copy was put back by mistake")
     assert asking(home)("SELECT size FROM log_state") == [size]
     assert (home / "state" / "heads.jsonl").read_bytes() == heads
 

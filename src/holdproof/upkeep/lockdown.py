@@ -26,7 +26,7 @@ from holdproof.content import disk
 from holdproof.crypto.keys import Signer
 from holdproof.db import Call, Work, ask
 from holdproof.db.clock import Ids, system_clock, system_random
-from holdproof.errors import HistoryLostError, HoldproofError, InvalidInputError, NotFoundError
+from holdproof.errors import HistoryLostError, HoldproofError, InvalidInputError, LockedError, NotFoundError
 from holdproof.evidence import audit, tree
 from holdproof.evidence import lockdown as state
 from holdproof.evidence.lockdown import gate_of
@@ -263,10 +263,18 @@ def unlock(context: Context, envelope: str | None = None, *, reason: str | None 
     """End the lockdown by a signed statement, or with a `reason` by the root key that is here.
 
     A store that never had a root key is unlocked by its own log key; the entry says which key it was. ProofError for a
-    statement by anybody else, NotFoundError where the key is not here.
+    statement by anybody else, NotFoundError where the key is not here, LockedError while the log itself is in doubt.
     """
     # The row first, the flag last: killed in between, the store is still locked and the statement can be used again.
     locked = yield from _in_force(context)
+    if not context.log.continuity.sound:
+        # The entry that ends the lockdown would continue the wrong log, and the next opening would find a fork.
+        raise LockedError(
+            f"the log does not continue the heads kept here ({context.log.continuity.word}): ending the lockdown would"
+            " sign a second history",
+            **locked.to_dict(),
+            remedy="Put the newer database back, or restore a backup; then unlock.",
+        )
     store_id, allowed = yield from read(
         context, lambda tx: (log_check.store_id_or_unknown(tx), statements.signers(tx, context))
     )
