@@ -476,6 +476,15 @@ def test_a_crash_before_the_leaf_of_a_rotation_leaves_its_key_to_the_next_one(tm
         assert store.context.keys.load("judge").keyid == waiting.keyid
 
 
+def test_a_role_that_signed_nothing_yet_is_rotated_from_its_first_key(tmp_path: Path) -> None:
+    with sync.open(tmp_path) as store:
+        new = store.keys.rotate("memory")
+        # A page is iterated over like a list: that is what everybody tries first.
+        keys = list(store.keys.list(role="memory"))
+    assert len(keys) == 2
+    assert new.keyid in {key.keyid for key in keys}
+
+
 def test_a_rotated_log_key_signs_heads_at_once_and_after_a_restart(tmp_path: Path) -> None:
     with sync.open(tmp_path) as store:
         submit(store)

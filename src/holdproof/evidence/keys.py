@@ -173,7 +173,9 @@ def introduce(context: Context, role: Role, signer: Signer) -> Work[Key]:
 def rotate(context: Context, role: Role) -> Work[Key]:
     """Replace the key of a role: the old one admits the new one and is kept aside; if it is revoked, root admits."""
     _check_role(role)
-    old: Signer = yield from ask(Call(partial(context.keys.load, role)))
+    # A role that has signed nothing yet has no key: it gets its first one, and that is replaced.
+    first_use = context.keys.load if role == "root" else context.keys.ensure
+    old: Signer = yield from ask(Call(partial(first_use, role)))
     current = yield from ask(Read(partial(find, keyid=old.keyid)))
     if current is None:
         current = yield from introduce(context, role, old)
