@@ -51,9 +51,9 @@ def start(
 ) -> Log:
     """Register the log's hooks; a new store's first leaves are its log key, its root key and its schema.
 
+    `heads` are those that this home kept: if the log does not continue them, nothing is written and `continuity` says
+    so. A log that is gone altogether is a CorruptError: begun anew under its old name it would be a second history.
     `is_familiar` tells whether this home knows the log; it is asked where the home has no key that signs for it.
-    If the log does not continue the heads `kept` elsewhere, nothing is written and `continuity` says so. A log that is
-    gone altogether is a CorruptError: begun anew under its old name it would be a second history.
     """
     signer = keys.ensure("log")
     origin = f"holdproof/{store_id}"

@@ -12,7 +12,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 from holdproof.content import disk
 from holdproof.crypto import canonical, dsse, keys
@@ -84,13 +84,23 @@ def _stored_elsewhere(folder: KeyFolder | MemoryKeys, offline: bool) -> None:
             folder.recovery.unlink(missing_ok=True)
 
 
-def reminders(context: Context) -> list[str]:
-    """Return what `status` reminds of: a recovery that was not stored elsewhere yet."""
+class Reminder(NamedTuple):
+    """Something that is still to be done by a person, and how."""
+
+    what: str
+    remedy: str
+
+    def __str__(self) -> str:
+        return f"{self.what}. {self.remedy}"
+
+
+def reminders(context: Context) -> list[Reminder]:
+    """Return what `status` and `doctor` remind of: a recovery that was not stored elsewhere yet."""
     folder = context.keys
     if not isinstance(folder, KeyFolder) or not folder.recovery.exists():
         return []
     what = f"the recovery of the root key is in {folder.recovery}: restoring a backup on another machine needs it"
-    return [f"{what}. Store it elsewhere: `holdproof keys export-root --recovery FILE`, or move that file away"]
+    return [Reminder(what, "Store it elsewhere: `holdproof keys export-root --recovery FILE`, or move that file away")]
 
 
 def sign_statement(payload: str, *, recovery: str) -> str:

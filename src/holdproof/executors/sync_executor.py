@@ -64,7 +64,7 @@ class SyncExecutor(SyncRunner):
         return self.database.write(fn, once=True)
 
     def wait_for(self, future: "Future[T]") -> T:
-        """ContextBlock until another thread has completed the future and return its result."""
+        """Block until another thread has completed the future and return its result."""
         return future.result()
 
     def scan(

@@ -62,12 +62,12 @@ def record(
         "causation_id": causation_id,
         "step_id": step_id,
         "state": state,
-        "detail_json": canonical.dump_text(_signed({} if detail is None else detail, by)),
+        "detail_json": canonical.dump_text(_with_author({} if detail is None else detail, by)),
     }
     return write(tx, flow_id, columns, ns=ns)
 
 
-def _signed(detail: Any, by: str | None) -> Any:
+def _with_author(detail: Any, by: str | None) -> Any:
     """Return the detail with its author, whatever author it names itself."""
     if by is None:
         return detail

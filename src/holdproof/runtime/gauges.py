@@ -5,7 +5,7 @@ from typing import Final
 from holdproof.db import Tx, sql
 from holdproof.evidence import log, tree
 from holdproof.model.flows import OPEN
-from holdproof.runtime import sweeps
+from holdproof.runtime import inbox, sweeps
 
 _OPEN: Final = ", ".join(f"'{status}'" for status in OPEN)
 _FLOWS = sql(f"SELECT status, count(*) FROM decision_flows WHERE status IN ({_OPEN}) GROUP BY status")  # noqa: S608
@@ -13,11 +13,7 @@ _FLOWS_OF = sql(
     f"SELECT status, count(*) FROM decision_flows WHERE ns = :ns AND status IN ({_OPEN})"  # noqa: S608 (ours)
     " GROUP BY status ORDER BY status"
 )
-_COUNTS = sql(
-    "SELECT (SELECT count(*) FROM escalation_requests WHERE status = 'PENDING'),"
-    " (SELECT count(*) FROM escalation_requests WHERE resolved_by = 'deadline'),"
-    " (SELECT count(*) FROM resource_locks), (SELECT count(*) FROM agent_registry)"
-)
+_COUNTS = sql("SELECT (SELECT count(*) FROM resource_locks), (SELECT count(*) FROM agent_registry)")
 
 
 def flows(tx: Tx, *, ns: str) -> dict[str, int]:
@@ -29,13 +25,14 @@ def read(tx: Tx) -> dict[str, int]:
     """Count open flows by status, pending escalations, locks, what needs an operator, and the leaves of the log."""
     counts = tx.one(_COUNTS)
     assert counts is not None, "an aggregate has one row"
-    pending, unanswered, locks, agents = counts
+    locks, agents = counts
+    escalations = inbox.totals(tx)
     open: dict[str, int] = dict(tx.all(_FLOWS))
     backlog = sweeps.backlog(tx)
     return {
         **{f"flows.{status}": open.get(status, 0) for status in OPEN},
-        "escalations.pending": pending,
-        "escalations.expired": unanswered,
+        "escalations.pending": escalations["pending"],
+        "escalations.expired": escalations["expired"],
         "locks": locks,
         "agents": agents,
         "flows.orphaned": backlog.orphaned_flows,

@@ -90,16 +90,16 @@ def count(tx: Tx, *, status: str = "PENDING", ns: str = MAIN) -> EscalationCount
     return EscalationCounts(*row)
 
 
-_TOLL = sql(
+_TOTALS = sql(
     "SELECT (SELECT count(*) FROM escalation_requests WHERE status = 'PENDING'),"
     " (SELECT count(*) FROM escalation_requests WHERE resolved_by = 'deadline'),"
     " (SELECT count(*) FROM escalation_requests WHERE resolved_by = 'deadline' AND resolved_at > :since)"
 )
 
 
-def toll(tx: Tx) -> dict[str, int]:
+def totals(tx: Tx) -> dict[str, int]:
     """Count what waits for a person, and what expired unanswered: ever, and within the last day; of all namespaces."""
-    row = tx.one(_TOLL, since=later(tx.now, -86_400.0))
+    row = tx.one(_TOTALS, since=later(tx.now, -86_400.0))
     assert row is not None, "an aggregate has one row"
     pending, expired, lately = row
     return {"pending": pending, "expired": expired, "expired_last_day": lately}

@@ -134,7 +134,8 @@ def reseal(
     location = locate(where, url, home=home)
     if not isinstance(location.target, Path):
         raise InvalidInputError("page checksums are SQLite's: a store on a server has none to write")
-    require_store(location)
+    if not has_kernel(location):
+        refuse_absent(location)
     report = verify(where, url, home=home, full=True, lock=False, progress=progress)
     wrong = [each for each in report.findings if each.verdict.locks and not each.outside]
     if wrong:

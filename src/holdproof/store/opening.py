@@ -9,7 +9,7 @@ Rules:
 import logging
 import os
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any, Final, NamedTuple, NoReturn, TypedDict
@@ -176,27 +176,22 @@ def _open_readonly(
     if (paths.data / swap.JOURNAL).exists():
         raise BusyError(f"a restore of {paths.data} was interrupted: open the store once without readonly")
     require_store(location)
-    # A lock is taken where there is one to take: media that cannot be written are not being restored either.
-    store_lock = swap.look(paths)
-    try:
+    with ExitStack() as undo:
+        # A lock is taken where there is one to take: media that cannot be written are not being restored either.
+        if (store_lock := swap.look(paths)) is not None:
+            undo.callback(store_lock.release)
         head_file = HeadFile(paths.heads, _name_of(target))
         database = open_database(target, hooks=Hooks(), readonly=True, migrate=False, **options)
-        try:
-            if pending := migrate.pending(database, migrate.shipped("kernel")):
-                names = ", ".join(step.name for step in pending)
-                raise MigrationError(f"{names} must be applied first: open the store once without readonly")
-            with _corruption():
-                log = startup.read_only(database, [*head_file.largest().values()])
-                keys = keys or KeyFolder(paths.keys)
-                context = Context(paths, settings, database, keys, log, head_file, embedder, dimensions)
-                lockdown.start(database, paths.lockdown)
-        except BaseException:
-            database.close()
-            raise
-    except BaseException:
-        if store_lock is not None:
-            store_lock.release()
-        raise
+        undo.callback(database.close)
+        if pending := migrate.pending(database, migrate.shipped("kernel")):
+            names = ", ".join(step.name for step in pending)
+            raise MigrationError(f"{names} must be applied first: open the store once without readonly")
+        with _corruption():
+            log = startup.read_only(database, [*head_file.largest().values()])
+            keys = keys or KeyFolder(paths.keys)
+            context = Context(paths, settings, database, keys, log, head_file, embedder, dimensions)
+            lockdown.start(database, paths.lockdown)
+        undo.pop_all()
     return Store(context, store_lock, readonly=True)
 
 
@@ -218,29 +213,24 @@ def _open(
 ) -> Store:
     """Take the lock of the home, open the database, and start everything over it; undone in reverse on any error."""
     on_disk = location.target != MEMORY
-    store_lock = swap.enter(location.paths) if on_disk else None
-    try:
+    with ExitStack() as undo:
+        store_lock = swap.enter(location.paths) if on_disk else None
+        if store_lock is not None:
+            undo.callback(store_lock.release)
         head_file = HeadFile(location.paths.heads, _name_of(location.target)) if on_disk else None
         webhook = head_webhook.configured(os.environ) if on_disk else None
         database = open_database(location.target, hooks=Hooks(), **options)
-        try:
-            keys = keys or (KeyFolder(location.paths.keys) if on_disk else MemoryKeys())
-            context = _start(
-                location,
-                database,
-                keys=keys,
-                head_file=head_file,
-                webhook=webhook,
-                embedder=embedder,
-                dimensions=dimensions,
-            )
-        except BaseException:
-            database.close()
-            raise
-    except BaseException:
-        if store_lock is not None:
-            store_lock.release()
-        raise
+        undo.callback(database.close)
+        context = _start(
+            location,
+            database,
+            keys=keys or (KeyFolder(location.paths.keys) if on_disk else MemoryKeys()),
+            head_file=head_file,
+            webhook=webhook,
+            embedder=embedder,
+            dimensions=dimensions,
+        )
+        undo.pop_all()
     return Store(context, store_lock, webhook)
 
 

@@ -71,7 +71,7 @@ class Store:
         largest = head_file.largest() if head_file else {}
 
         def read(tx: Tx) -> tuple[dict[str, str], list[str], str, dict[str, int]]:
-            return facts(tx), sorted(migrate.applied(tx)), level_of(tx, largest).text, inbox.toll(tx)
+            return facts(tx), sorted(migrate.applied(tx)), level_of(tx, largest).text, inbox.totals(tx)
 
         recorded, migrations, log, escalations = self.database.read(read).result()
         where = self.database.backend.facts()
@@ -85,7 +85,7 @@ class Store:
             migrations=migrations,
             log=log,
             degraded=self._degraded(where),
-            reminders=trust.reminders(self.context),
+            reminders=[*map(str, trust.reminders(self.context))],
             escalations=escalations,
         )
 

@@ -199,8 +199,7 @@ def _keys(context: Context) -> Iterator[HealthCheck]:
         except HoldproofError as error:
             yield HealthCheck("error", "keys", f"the {role} key cannot be used: {error.message}", error.remedy)
     for reminder in trust.reminders(context):
-        what, _, remedy = reminder.partition(". ")
-        yield HealthCheck("warning", "keys", what, remedy)
+        yield HealthCheck("warning", "keys", reminder.what, reminder.remedy)
     if not context.log.signs:
         what = "no log key of this store is here: nothing can be logged"
         yield HealthCheck("error", "keys", what, "put the key file back, or let a home that has it sign")

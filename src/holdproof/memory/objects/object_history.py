@@ -51,8 +51,8 @@ class VersionWrite(NamedTuple):
     cid: str | None
 
 
-class PrunedVersion(NamedTuple):
-    """A version whose record retention removed."""
+class VersionKey(NamedTuple):
+    """Which version of which object."""
 
     key: str
     n: int
@@ -65,7 +65,7 @@ class HistoryEntry(NamedTuple):
     prev: str | None
     at: str
     writes: tuple[VersionWrite, ...]
-    pruned: tuple[PrunedVersion, ...] = ()
+    pruned: tuple[VersionKey, ...] = ()
 
 
 class StoredEntry(NamedTuple):
@@ -114,7 +114,7 @@ def decode(cid: CID, data: bytes) -> StoredEntry:
         prev,
         at,
         tuple(VersionWrite(*_typed(each, (str, int, int, str | None))) for each in writes),
-        tuple(PrunedVersion(*_typed(each, (str, int))) for each in pruned),
+        tuple(VersionKey(*_typed(each, (str, int))) for each in pruned),
     )
     return StoredEntry(cid, data, entry)
 
@@ -149,19 +149,19 @@ def walk_back(get: Callable[[CID], bytes | None], newest: HistoryPosition) -> li
     return chain[::-1]
 
 
-def remaining(chain: Iterable[StoredEntry]) -> dict[PrunedVersion, VersionWrite]:
+def remaining(chain: Iterable[StoredEntry]) -> dict[VersionKey, VersionWrite]:
     """Return the versions that a whole chain has not pruned.
 
     Raises FormatError where an object's versions are not numbered 1, 2, 3 …, or one is pruned that there is not.
     """
     newest: dict[str, int] = {}
-    versions: dict[PrunedVersion, VersionWrite] = {}
+    versions: dict[VersionKey, VersionWrite] = {}
     for stored in chain:
         for write in stored.entry.writes:
             if write.n != newest.get(write.key, 0) + 1:
                 raise FormatError("history: versions of an object are not numbered in order", key=write.key)
             newest[write.key] = write.n
-            versions[PrunedVersion(write.key, write.n)] = write
+            versions[VersionKey(write.key, write.n)] = write
         for pruned in stored.entry.pruned:
             if versions.pop(pruned, None) is None:
                 raise FormatError("history: a version is pruned that there is not", key=pruned.key)
@@ -182,7 +182,7 @@ def append(
     at: str,
     *,
     writes: Sequence[VersionWrite] = (),
-    pruned: Sequence[PrunedVersion] = (),
+    pruned: Sequence[VersionKey] = (),
 ) -> HistoryPosition:
     """Append versions that were written or pruned, and return where the chain stands then; the caller moves the ref."""
     stored: list[StoredEntry] = []
@@ -229,17 +229,17 @@ def adopt(
     if common == position.entries:
         _insert(tx, ns, rest)
         return HistoryPosition(rest[-1].entry.number, str(rest[-1].cid)), rest
-    numbers: dict[PrunedVersion, int] = {}
+    numbers: dict[VersionKey, int] = {}
     last: dict[str, int] = {}
     for each in rest:
         writes = []
         for write in each.entry.writes:
             n = last.get(write.key, newest(write.key)) + 1
             last[write.key] = n
-            numbers[PrunedVersion(write.key, write.n)] = n
+            numbers[VersionKey(write.key, write.n)] = n
             writes.append(write._replace(n=n))
         # What was pruned of the part that both share stays here.
-        pruned = [PrunedVersion(which.key, numbers[which]) for which in each.entry.pruned if which in numbers]
+        pruned = [VersionKey(which.key, numbers[which]) for which in each.entry.pruned if which in numbers]
         position = append(tx, ns, position, each.entry.at, writes=writes, pruned=pruned)
     return position, rest
 
@@ -311,7 +311,7 @@ class EntryFlaw(NamedTuple):
 
 
 def check_entry(
-    position: CheckPosition, row: Row, find: Callable[[list[PrunedVersion]], Mapping[PrunedVersion, VersionRow]]
+    position: CheckPosition, row: Row, find: Callable[[list[VersionKey]], Mapping[VersionKey, VersionRow]]
 ) -> tuple[CheckPosition, list[EntryFlaw]]:
     """Compare an entry with the one before and with the rows that follow from it; return the position after it."""
     number, text, data = row
@@ -323,9 +323,9 @@ def check_entry(
     flaws = []
     if (number, entry.number, entry.prev) != (position.number + 1, position.number + 1, position.cid):
         flaws.append(EntryFlaw("object_history", str(number), "the entry does not follow the one before"))
-    rows = find([PrunedVersion(write.key, write.n) for write in entry.writes] + [*entry.pruned])
+    rows = find([VersionKey(write.key, write.n) for write in entry.writes] + [*entry.pruned])
     for write in entry.writes:
-        version = rows.get(PrunedVersion(write.key, write.n))
+        version = rows.get(VersionKey(write.key, write.n))
         if version is None or (version.version, version.cid, version.at) != (write.version, write.cid, entry.at):
             what = "a version is missing, or is not what the history says"
             flaws.append(EntryFlaw("object_versions", f"{write.key} {write.n}", what))
@@ -338,10 +338,10 @@ def check_entry(
     return CheckPosition(number, text, writes, position.pruned + len(entry.pruned)), flaws
 
 
-def find_rows(tx: Tx, ns: str, which: list[PrunedVersion]) -> dict[PrunedVersion, VersionRow]:
+def find_rows(tx: Tx, ns: str, which: list[VersionKey]) -> dict[VersionKey, VersionRow]:
     """Return the rows of some versions."""
     rows = tx.all(_ROWS, ns=ns, which=json.dumps([list(each) for each in which]))
-    return {PrunedVersion(key, n): VersionRow(*rest) for key, n, *rest in rows}
+    return {VersionKey(key, n): VersionRow(*rest) for key, n, *rest in rows}
 
 
 _COUNTS = sql("SELECT count(*), count(pruned_at) FROM object_versions WHERE ns = :ns")

@@ -15,7 +15,7 @@ from typing import Any, Final
 from holdproof.db import Tx, sql
 from holdproof.errors import InvalidInputError
 from holdproof.memory.objects import commits, object_history, refs, tree_transaction
-from holdproof.memory.objects.object_history import PrunedVersion
+from holdproof.memory.objects.object_history import VersionKey
 from holdproof.memory.objects.tree_transaction import MAIN
 from holdproof.model.retention import Batch, Cut
 from holdproof.model.times import later
@@ -105,7 +105,7 @@ def _versions(tx: Tx, cut: Cut, *, remove: bool, ns: str) -> Batch:
     # Held before the rows are touched, so that nobody appends to the history in between.
     name = tree_transaction.ref_name(ns)
     ref = refs.hold(tx, name)
-    pruned = [PrunedVersion(*row) for row in tx.all(_PRUNE, now=tx.now, limit=_ROWS, **bounds)]
+    pruned = [VersionKey(*row) for row in tx.all(_PRUNE, now=tx.now, limit=_ROWS, **bounds)]
     count = len(pruned)
     if ref is not None and pruned:
         position = object_history.append(tx, ns, ref.position, tx.now, pruned=pruned)

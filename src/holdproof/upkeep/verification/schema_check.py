@@ -25,7 +25,6 @@ Objects = dict[str, str]
 
 _SCRATCH: Final = "holdproof_verify"
 """How the name of the schema to compare with begins."""
-"""PostgreSQL's `insufficient_privilege`."""
 _GRANT: Final = "verify with a login that may create schemas: GRANT CREATE ON DATABASE … TO …"
 _MARKS: Final = "commit_marks"
 """A table that connections create beside the migrations; nothing else may have that name."""
