@@ -4,6 +4,7 @@
 
 import asyncio
 import threading
+from functools import partial
 from typing import Any
 
 import pytest
@@ -60,20 +61,20 @@ class Blocks(OnStore):
 
     def cut_off(self, flow: Any, name: str, world: World, **options: Any) -> None:
         with pytest.raises(CrashError):
-            flow.step(name, world.do, name, error=CrashError(), **options)
+            flow.step(name, partial(world.do, error=CrashError()), name, **options)
 
-    @pytest.mark.parametrize("result", [2**60, float("nan"), object()])
-    def test_what_has_happened_is_not_forgotten_because_its_result_is_not_json(
+    @pytest.mark.parametrize("result", ["\ud800", object()])
+    def test_what_has_happened_is_not_forgotten_because_its_result_cannot_be_recorded(
         self, store: sync.Holdproof, result: Any
     ) -> None:
         with pytest.raises(errors.CompensationFailedError, match="order") as raised, store.flows.run("trader") as flow:
             flow.step("order", lambda: result, compensate=lambda _: None)
-        assert isinstance(raised.value.__context__, errors.InvalidInputError)
+        assert isinstance(raised.value.__context__, errors.UnrecordableError)
         assert store.sagas.get(flow.flow_id).partial_state["to_undo"] == ["order 1"]
-        with pytest.raises(errors.InvalidInputError), store.flows.run("trader") as flow:
+        with pytest.raises(errors.UnrecordableError, match="step look"), store.flows.run("trader") as flow:
             flow.step("look", lambda: result)
         [look] = store.flows.steps(flow.flow_id)
-        assert (look.state, store.flows.get(flow.flow_id).status) == ("FAILED", "FAILED")
+        assert (look.state, store.flows.get(flow.flow_id).status) == ("STARTED", "FAILED"), "in doubt: it happened"
 
     def test_an_undoing_may_give_anything(self, store: sync.Holdproof) -> None:
         with pytest.raises(ZeroDivisionError), store.flows.run("trader") as flow:
@@ -116,7 +117,7 @@ class Blocks(OnStore):
             with pytest.raises(ValueError), store.flows.run("trader") as flow:  # noqa: PT011
                 flow.step("a", world.do, 1, compensate=world.undo)
                 if in_step:
-                    flow.step("b", world.do, 2, error=ValueError(text))
+                    flow.step("b", partial(world.do, error=ValueError(text)), 2)
                 raise ValueError(text)
             assert store.flows.get(flow.flow_id).status == "COMPENSATED"
             assert [step.state for step in store.flows.steps(flow.flow_id)] == ["DONE", *["FAILED"] * in_step, "DONE"]
@@ -170,7 +171,7 @@ class Blocks(OnStore):
         world, lost = World(), errors.LeaseLostError("lost", **about)
         with pytest.raises(errors.LeaseLostError), store.flows.run("trader") as flow:
             flow.step("a", world.do, 1, compensate=world.undo)
-            flow.step("b", world.do, 2, error=lost)
+            flow.step("b", partial(world.do, error=lost), 2)
         assert (world.done, store.flows.get(flow.flow_id).status) == ([1, 2, ("undid", 1)], "COMPENSATED")
         with pytest.raises(errors.CompensationFailedError), store.flows.run("trader") as flow:
             flow.step("a", world.do, 1, compensate=lambda _: world.do(3, lost))
@@ -208,7 +209,7 @@ class Blocks(OnStore):
     def test_a_step_inside_a_step_is_refused_since_its_replay_would_miscount(self, store: sync.Holdproof) -> None:
         for verb, given in (("step", ("x", lambda: "inner")), ("approve", ("x",))):
             with pytest.raises(errors.InvalidInputError, match="inside a step"), store.flows.run("trader") as flow:
-                flow.step("outer", getattr(flow, verb), *given)
+                flow.step("outer", partial(getattr(flow, verb), *given))
             assert [step.name for step in store.flows.steps(flow.flow_id)] == ["outer"]
 
     def test_a_step_may_work_on_another_flow(self, live: sync.Holdproof) -> None:

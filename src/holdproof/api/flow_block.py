@@ -8,10 +8,11 @@ from holdproof.db import Work
 from holdproof.errors import InvalidInputError
 from holdproof.executors import AsyncExecutor, ContextBlock, Executor, Resource, RunsWith, SyncExecutor
 from holdproof.runtime import runs
-from holdproof.runtime.runs import FlowRun
+from holdproof.runtime.runs import FlowRun, StepCall, StepOptions
 from holdproof.runtime.steps import OnUnknown
 
 R = TypeVar("R")
+RetryOn = type[BaseException] | tuple[type[BaseException], ...]
 
 
 class OpenFlow(Resource[Executor]):
@@ -22,12 +23,62 @@ class OpenFlow(Resource[Executor]):
         @overload
         def step(
             self: "OpenFlow[SyncExecutor]",
+            fn: Callable[..., R],
+            /,
+            *args: Any,
+            compensate: Callable[[R], Any] | None = None,
+            on_unknown: OnUnknown = "ask",
+            retries: int = 0,
+            backoff_s: float = 1.0,
+            retry_on: RetryOn = Exception,
+            timeout_s: float | None = None,
+            record_args: bool = True,
+            **kwargs: Any,
+        ) -> R: ...
+        @overload
+        def step(
+            self: "OpenFlow[AsyncExecutor]",
+            fn: Callable[..., Coroutine[Any, Any, R]],
+            /,
+            *args: Any,
+            compensate: Callable[[R], Any] | None = None,
+            on_unknown: OnUnknown = "ask",
+            retries: int = 0,
+            backoff_s: float = 1.0,
+            retry_on: RetryOn = Exception,
+            timeout_s: float | None = None,
+            record_args: bool = True,
+            **kwargs: Any,
+        ) -> Awaitable[R]: ...
+        @overload
+        def step(
+            self: "OpenFlow[AsyncExecutor]",
+            fn: Callable[..., R],
+            /,
+            *args: Any,
+            compensate: Callable[[R], Any] | None = None,
+            on_unknown: OnUnknown = "ask",
+            retries: int = 0,
+            backoff_s: float = 1.0,
+            retry_on: RetryOn = Exception,
+            timeout_s: float | None = None,
+            record_args: bool = True,
+            **kwargs: Any,
+        ) -> Awaitable[R]: ...
+        @overload
+        def step(
+            self: "OpenFlow[SyncExecutor]",
             name: str,
             fn: Callable[..., R],
             /,
             *args: Any,
             compensate: Callable[[R], Any] | None = None,
             on_unknown: OnUnknown = "ask",
+            retries: int = 0,
+            backoff_s: float = 1.0,
+            retry_on: RetryOn = Exception,
+            timeout_s: float | None = None,
+            record_args: bool = True,
             **kwargs: Any,
         ) -> R: ...
         @overload
@@ -39,6 +90,11 @@ class OpenFlow(Resource[Executor]):
             *args: Any,
             compensate: Callable[[R], Any] | None = None,
             on_unknown: OnUnknown = "ask",
+            retries: int = 0,
+            backoff_s: float = 1.0,
+            retry_on: RetryOn = Exception,
+            timeout_s: float | None = None,
+            record_args: bool = True,
             **kwargs: Any,
         ) -> Awaitable[R]: ...
         @overload
@@ -50,12 +106,22 @@ class OpenFlow(Resource[Executor]):
             *args: Any,
             compensate: Callable[[R], Any] | None = None,
             on_unknown: OnUnknown = "ask",
+            retries: int = 0,
+            backoff_s: float = 1.0,
+            retry_on: RetryOn = Exception,
+            timeout_s: float | None = None,
+            record_args: bool = True,
             **kwargs: Any,
         ) -> Awaitable[R]: ...
-        def step(self, name: str, fn: Any, /, *args: Any, **kwargs: Any) -> Any:
+        def step(self, first: Any, /, *args: Any, **kwargs: Any) -> Any:
             """Run a step once, whatever happens, and return its result."""
     else:
-        step = RunsWith(runs.step, calls=("fn", "compensate"))
+        step = RunsWith(runs.step, calls=("first", "args", "compensate"))
+    # Local: they take functions, and number what they start before it starts.
+    gather = RunsWith(runs.gather, local=True)
+    map = RunsWith(runs.map, calls=("fn", "compensate"), local=True)
+    sleep = RunsWith(runs.sleep)
+    sleep_until = RunsWith(runs.sleep_until)
     lock = RunsWith(runs.lock, like=("locks", "acquire"))
     approve = RunsWith(runs.approve, like=("escalations", "request"))
     heartbeat = RunsWith(runs.beat)
@@ -63,6 +129,15 @@ class OpenFlow(Resource[Executor]):
     def __init__(self, executor: Executor, run: FlowRun) -> None:
         super().__init__(executor)
         self._run = run
+
+    def call(self, first: Any, /, *args: Any, **kwargs: Any) -> StepCall:
+        """Return a step that has not begun, for `gather`; it takes what `step` takes."""
+        options = {name: kwargs.pop(name) for name in runs.OPTIONS & kwargs.keys()}
+        return runs.prepare(first, args, kwargs, StepOptions(**options))
+
+    def perform(self, step: StepCall) -> Any:
+        """Run a step that is prepared already, as a server does for a caller at the other end of a wire."""
+        return self._executor.run(runs.perform(self._run, step))
 
     @property
     def held(self) -> FlowRun:
@@ -87,6 +162,8 @@ class FlowBlock(ContextBlock[Executor, OpenFlow[Executor]]):
     def __init__(self, executor: Executor, entering: Work[FlowRun]) -> None:
         super().__init__(executor)
         self._work = entering
+        self.result: str | None = None
+        """The text of what the flow's function returned, where the block stands for a function."""
 
     @classmethod
     def around(cls, executor: Executor, run: FlowRun) -> "FlowBlock[Executor]":  # type: ignore[misc]
@@ -105,7 +182,7 @@ class FlowBlock(ContextBlock[Executor, OpenFlow[Executor]]):
 
     def leaving(self, error: Exception | None) -> Work[Any]:
         """Complete the flow, or undo its steps and fail it."""
-        return runs.complete(self._run) if error is None else runs.abort(self._run, error)
+        return runs.complete(self._run, self.result) if error is None else runs.abort(self._run, error)
 
 
 def _nothing() -> Work[FlowRun]:

@@ -9,13 +9,15 @@ Rules:
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial, update_wrapper
-from typing import Any, Generic, ParamSpec, TypeVar
+from typing import Any, Final, Generic, ParamSpec, TypeVar
 
 from holdproof import validation
 from holdproof.api.flow_block import OpenFlow
+from holdproof.api.flow_handle import FlowHandle
+from holdproof.db import Work, Write, ask
 from holdproof.errors import AlreadyExistsError, WrongClientError
 from holdproof.executors import AsyncExecutor, SyncExecutor, with_namespace
-from holdproof.runtime import functions
+from holdproof.runtime import calls, functions
 from holdproof.runtime.functions import FunctionSpec, RegisteredFunction
 from holdproof.runtime.runs import FlowRun
 
@@ -23,6 +25,8 @@ P = ParamSpec("P")
 R = TypeVar("R")
 K = TypeVar("K", bound=FunctionSpec)
 
+_QUEUEING: Final = frozenset({"queue", "delay_s", "not_before", "priority", "partition", "deduplicate"})
+"""The keywords of `enqueue` that are not the function's."""
 Registry = dict[str, RegisteredFunction]
 """The functions of an open store, by name."""
 Performs = Callable[[Sequence[Any], Mapping[str, Any], Mapping[str, Any]], Any]
@@ -32,9 +36,12 @@ Performs = Callable[[Sequence[Any], Mapping[str, Any], Mapping[str, Any]], Any]
 class FlowFunction(Generic[P, R]):
     """A registered function: each call opens a flow and works on it, and gives what the function gives."""
 
-    def __init__(self, fn: Callable[..., R], performs: Performs, opening: Mapping[str, Any]) -> None:
+    def __init__(
+        self, fn: Callable[..., R], performs: Performs, opening: Mapping[str, Any], enqueues: Performs
+    ) -> None:
         self._fn = fn
         self._performs = performs
+        self._enqueues = enqueues
         self._opening = opening
         update_wrapper(self, fn)
         signature = inspect.signature(fn)
@@ -47,10 +54,26 @@ class FlowFunction(Generic[P, R]):
         self.__signature__.bind(*args, **kwargs)
         return self._performs(args, kwargs, self._opening)  # type: ignore[no-any-return]
 
+    def with_id(self, flow_id: str) -> "FlowFunction[P, R]":
+        """The same function, its next flow under this id: a second call gives the first one's result.
+
+        A call with other inputs under the same id is refused.
+        """
+        return self.opening(flow_id=flow_id)
+
+    def enqueue(self, *args: Any, **kwargs: Any) -> Any:
+        """Open a flow that a worker will run, and return its handle.
+
+        Beside the function's own arguments it takes `queue`, `delay_s`, `priority`, `partition` and `deduplicate`.
+        """
+        queued = {name: kwargs.pop(name) for name in _QUEUEING & kwargs.keys() - self.__signature__.parameters.keys()}
+        self.__signature__.bind(*args, **kwargs)
+        return self._enqueues(args, kwargs, {**self._opening, **queued})
+
     def opening(self, agent: str | None = None, **opening: Any) -> "FlowFunction[P, R]":
         """The same function, its next flow opened otherwise: for another agent, or by what else `flows.start` takes."""
         changed = opening if agent is None else {"agent_id": agent, **opening}
-        return FlowFunction(self._fn, self._performs, {**self._opening, **changed})
+        return FlowFunction(self._fn, self._performs, {**self._opening, **changed}, self._enqueues)
 
 
 def register(
@@ -62,6 +85,7 @@ def register(
     version: str,
     lease_s: float,
     opening: Mapping[str, Any],
+    compatible: tuple[str, ...] = (),
 ) -> FlowFunction[Any, R]:
     """Register a function under its name."""
 
@@ -71,9 +95,28 @@ def register(
     def performs(args: Sequence[Any], kwargs: Mapping[str, Any], opening: Mapping[str, Any]) -> Any:
         return executor.run(functions.call(registered, args, kwargs, **with_namespace(executor, {**opening})))
 
-    registered = RegisteredFunction(name, version, lease_s, opening.get("agent_id"), bind)
+    def enqueues(args: Sequence[Any], kwargs: Mapping[str, Any], opening: Mapping[str, Any]) -> Any:
+        return executor.run(_enqueue(executor, registered, args, kwargs, with_namespace(executor, {**opening})))
+
+    registered = RegisteredFunction(name, version, lease_s, opening.get("agent_id"), compatible, bind=bind)
     enlist(registry, registered, fn, soft=isinstance(executor, AsyncExecutor))
-    return FlowFunction(fn, performs, opening)
+    return FlowFunction(fn, performs, opening, enqueues)
+
+
+def _enqueue(
+    executor: AsyncExecutor | SyncExecutor,
+    function: FunctionSpec,
+    args: Sequence[Any],
+    kwargs: Mapping[str, Any],
+    opening: Mapping[str, Any],
+) -> Work[FlowHandle[Any]]:
+    # Encoded on the caller's thread: what cannot be recorded is refused before anything is written.
+    text = calls.arguments_text(args, kwargs)
+    options = {**opening}
+    agent_id = options.pop("agent_id", None)
+    write = partial(functions.enqueue, agent_id=agent_id, name=function.name, version=function.version, arguments=text)
+    flow = yield from ask(Write(lambda tx: write(tx, **options)))
+    return FlowHandle(executor, flow)
 
 
 def enlist(registry: dict[str, K], kind: K, fn: Callable[..., Any], *, soft: bool) -> None:

@@ -26,6 +26,7 @@ from holdproof.runtime import (
     agents,
     audit,
     budgets,
+    calls,
     contexts,
     escalations,
     exports,
@@ -38,6 +39,7 @@ from holdproof.runtime import (
     leases,
     ledger,
     locks,
+    results,
     retries,
     runs,
     sagas,
@@ -102,6 +104,10 @@ class Flows(Resource[Executor]):
         example="--status RUNNING --agent-id trader",
     )
     transitions = Reads(flow_queries.transitions, agent=OWN_FLOW)
+    inputs = Reads(calls.get, agent=OWN_FLOW, example="0198a7c2-9c1e-7a3b-8d4e-5f6071829304")
+    # Local: what it returns is the function's own value, of whatever class; `outcome` is the same as JSON.
+    result = Runs(results.wait, local=True)
+    outcome = Runs(results.wait_ended, agent=OWN_FLOW, example="0198a7c2-9c1e-7a3b-8d4e-5f6071829304 --timeout-s 60")
     timeline = Reads(
         timelines.timeline, agent=OWN_FLOW, tool=True, draw="timeline", example="0198a7c2-9c1e-7a3b-8d4e-5f6071829304"
     )
@@ -330,13 +336,16 @@ class RuntimeResources(Generic[Executor]):
         name: str | None = None,
         version: str = "1.0",
         agent: str | None = None,
+        compatible: tuple[str, ...] = (),
         lease_s: float = leases.LEASE_S,
         **opening: Any,
     ) -> Callable[[Callable[Concatenate[OpenFlow[Executor], P], R]], FlowFunction[P, R]]:
         """Register a function as a flow, so that `flows.recover` can run it again on any worker.
 
-        Its first parameter is the open flow, the others are JSON; `opening` is what `flows.start` takes. Calling it
-        opens a flow of the agent and returns what the function returns. `name` is the function's unless it is given.
+        Its first parameter is the open flow; the others, and what it returns, are recorded: JSON, dataclasses, pydantic
+        models, dates and the like. Calling it opens a flow of the agent, which is registered if it is new, and returns
+        what the function returns. `name` is the function's unless it is given; `compatible` names further versions
+        whose flows this code continues; `opening` is what `flows.start` takes.
         """
         return lambda fn: register(
             self._registry,
@@ -346,4 +355,5 @@ class RuntimeResources(Generic[Executor]):
             version=version,
             lease_s=lease_s,
             opening={"agent_id": agent, **opening},
+            compatible=tuple(compatible),
         )

@@ -65,6 +65,11 @@ def open(tx: Tx, sealed: bytes) -> bytes:
         raise FormatError("the sealed content was changed", subject=handle) from error
 
 
+def keyed_hash(tx: Tx, handle: str, data: bytes) -> str:
+    """Return a hash that tells nothing without the subject's key: guesses cannot be tried once it is destroyed."""
+    return hmac.new(_key(tx, handle), b"keyed-hash" + data, sha256).hexdigest()
+
+
 def is_sealed(data: bytes) -> bool:
     """Return whether bytes look like an envelope."""
     return data.startswith(MAGIC) and len(data) >= _HEAD + _NONCE + _TAG

@@ -24,7 +24,7 @@ the next one is requested.
 from collections.abc import Callable, Generator
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
 from holdproof.db.tx import Tx
 
@@ -55,10 +55,12 @@ class Read(Generic[T]):
 class Call(Generic[T]):
     """Call a function outside any transaction (network, a user's function); resumes with its result.
 
-    The function may block; for an async executor it may also be a coroutine function.
+    The function may block; for an async executor it may also be a coroutine function. After `timeout_s` the work goes
+    on with StepTimeoutError: a coroutine is cancelled then, a plain function runs on by itself.
     """
 
     fn: Callable[[], Any]
+    timeout_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +82,22 @@ class Give(Generic[T_co]):
     value: T_co
 
 
-Effect = Write[Any] | Read[Any] | Call[Any] | Wait
+@dataclass(frozen=True, slots=True)
+class Together:
+    """Run several works at once, `limit` of them at a time; resumes with the outcome of each, in their order."""
+
+    works: "tuple[Work[Any], ...]"
+    limit: int | None = None
+
+
+class Outcome(NamedTuple):
+    """How one of several works ended: with a value, or by an error."""
+
+    value: Any
+    error: BaseException | None
+
+
+Effect = Write[Any] | Read[Any] | Call[Any] | Wait | Together
 Work = Generator[Effect, Any, T]
 Stream = Generator[Effect | Give[T], Any, None]
 

@@ -1,6 +1,6 @@
 """Errors of the runtime: agents, flows, locks, idempotency, escalations, sagas."""
 
-from holdproof.errors.root import ConflictError, HoldproofError
+from holdproof.errors.root import ConflictError, HoldproofError, InvalidInputError
 
 # --- agents and flows --------------------------------------------------------------------------------------------
 
@@ -39,6 +39,40 @@ class FlowEndedError(ConflictError):
     """The flow has ended and accepts no more work; start another one."""
 
     code = "flow.ended"
+
+
+class FlowFailedError(ConflictError):
+    """The flow failed; its steps and its error are shown by `holdproof flows timeline FLOW_ID`."""
+
+    code = "flow.failed"
+
+
+class NonDeterminismError(ConflictError):
+    """The code does another thing than was recorded: run the version that started the flow, or use `flow.patched`."""
+
+    code = "flow.nondeterministic"
+
+
+class UnrecordableError(InvalidInputError):
+    """Pass dataclasses, pydantic models, JSON, dates, Decimal, UUID, Path, Enum, bytes, sets or tuples."""
+
+    code = "value.unrecordable"
+
+
+class StepTimeoutError(HoldproofError):
+    """The step may still have happened: look, then answer what is asked about it, or raise `timeout_s`."""
+
+    code = "step.timeout"
+    status = 504
+    exit_code = 4
+
+
+class TimeoutExpiredError(HoldproofError):
+    """It has not ended yet, and goes on: ask again, or wait longer."""
+
+    code = "wait.timeout"
+    status = 504
+    exit_code = 4
 
 
 class LeaseLostError(ConflictError):

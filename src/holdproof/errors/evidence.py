@@ -33,6 +33,14 @@ class ProofError(FormatError):
     exit_code = 20
 
 
+class TamperedError(HoldproofError):
+    """A record differs from its entry in the log: run `holdproof verify`, and restore a backup. Nothing was run."""
+
+    code = "evidence.tampered"
+    status = 409
+    exit_code = 20
+
+
 class RevokedKeyError(ConflictError):
     """The key was revoked: rotate its role (`holdproof keys rotate`), then sign again."""
 

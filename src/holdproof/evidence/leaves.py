@@ -25,9 +25,9 @@ from holdproof.errors import InvalidInputError
 
 TOPIC: Final = "leaf"
 TYPES: Final = frozenset(
-    {"agent", "audit", "context", "dbom", "decision", "erasure", "escalation", "feedback", "file", "key", "ledger"}
-    | {"legacy_import", "lockdown", "restore", "schema", "skill", "snapshot", "state", "step", "token"}
-    | {"transition"}
+    {"agent", "audit", "call", "context", "dbom", "decision", "erasure", "escalation", "feedback", "file", "key"}
+    | {"ledger", "legacy_import", "lockdown", "message", "promise", "published", "queue", "restore", "schedule"}
+    | {"schema", "skill", "snapshot", "state", "step", "stream", "token", "transition"}
 )
 _SALT_BYTES = 16
 _MOST_BYTES = 1024

@@ -15,7 +15,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
-from holdproof.db import Query, Row, sql
+from holdproof.crypto import canonical
+from holdproof.db import Query, Row, Tx, sql
+from holdproof.errors import FormatError, InvalidInputError, TamperedError
 from holdproof.evidence.leaves import TYPES, Projection
 from holdproof.model import coverage
 from holdproof.model.coverage import Columns, Cover, Coverage
@@ -43,6 +45,35 @@ class LoggedRow(NamedTuple):
 def logged_row(row: Row) -> LoggedRow:
     """Name the columns of a row that come before those of its projections."""
     return LoggedRow(*row[:COLUMNS])
+
+
+def mismatch(table: "LoggedTable", row: Row) -> str:
+    """Say how a row and its leaf differ; empty where they agree. Whether it is the newest version is not asked here."""
+    logged = logged_row(row)
+    leaf = _parse(logged.leaf)
+    if leaf is None:
+        return "its leaf is not a leaf: the log was edited"
+    if (leaf.get("id"), leaf.get("ver")) != (logged.leaf_id, logged.leaf_ver):
+        return "its leaf speaks of another record: the log was edited"
+    projection = table.projections.get(str(leaf.get("p")))
+    if projection is None or leaf.get("t") not in table.kinds:
+        return "its leaf is of another table or type: the leaf was swapped"
+    content = dict(zip(table.columns, row[COLUMNS:], strict=True))
+    # SQLite stores any type in any column: a salt that is not bytes was not written by Holdproof.
+    salt = logged.leaf_salt if isinstance(logged.leaf_salt, bytes) else b""
+    try:
+        commitment = projection.commit(salt, content)
+    except InvalidInputError:
+        return "the row holds what Holdproof never writes"
+    return "" if commitment == leaf.get("h") else "the row does not match its leaf: row, salt or leaf was edited"
+
+
+def _parse(text: object) -> Mapping[str, Any] | None:
+    try:
+        value = canonical.loads(text.encode()) if isinstance(text, str) else None
+    except (FormatError, UnicodeEncodeError):
+        return None
+    return value if isinstance(value, dict) else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +125,7 @@ def describe(
         projections,
         columns,
         first,
-        sql(_rows(projection.table, key, columns), postgres=_rows_pending(projection.table, key, columns)),
+        _paged(projection.table, key, columns),
         sql(
             _sizes(projection.table, key, [f"octet_length({each})" for each in columns]),
             postgres=_sizes(projection.table, key, [f"octet_length(CAST({each} AS TEXT))" for each in columns]),
@@ -125,8 +156,34 @@ _FIRST: Final = (
 )
 
 
-def _rows(table: str, key: str, columns: tuple[str, ...]) -> str:
-    return f"{_select(table, key, columns)} WHERE t.{key} > :after ORDER BY t.{key} LIMIT :limit"
+def _paged(table: str, key: str, columns: tuple[str, ...]) -> Query:
+    clauses = f" WHERE t.{key} > :after ORDER BY t.{key} LIMIT :limit"
+    return sql(_select(table, key, columns) + clauses, postgres=_select_pending(table, key, columns) + clauses)
+
+
+def selecting(table: LoggedTable, key: str, where: str) -> Query:
+    """Return the query of `confirm`: rows `t` that match, by key, each beside its entry."""
+    clauses = f" WHERE {where} ORDER BY t.{key}"
+    return sql(
+        _select(table.table, key, table.columns) + clauses,
+        postgres=_select_pending(table.table, key, table.columns) + clauses,
+    )
+
+
+def confirm(tx: Tx, table: LoggedTable, query: Query, **params: Any) -> list[Mapping[str, Any]]:
+    """Return rows by column, each compared with its entry in the log; TamperedError for the first that differs."""
+    rows = tx.all(query, **params)
+    for row in rows:
+        logged = logged_row(row)
+        problem = mismatch(table, row) if logged.leaf is not None else "the row names a leaf that the log does not have"
+        if not problem and logged.newest is not None and logged.newest > logged.leaf_ver:
+            problem = f"version {logged.leaf_ver} of the row was put back; the log has {logged.newest}"
+        if problem:
+            raise TamperedError(f"{table.table} {logged.key}: {problem}", table=table.table, row=str(logged.key))
+    return [dict(zip((*_NAMED, *table.columns), (row[1], row[2], *row[COLUMNS:]), strict=True)) for row in rows]
+
+
+_NAMED: Final = ("leaf_id", "leaf_ver")
 
 
 def _sizes(table: str, key: str, sizes: list[str]) -> str:
@@ -147,8 +204,8 @@ def _select(table: str, key: str, columns: tuple[str, ...]) -> str:
     )
 
 
-def _rows_pending(table: str, key: str, columns: tuple[str, ...]) -> str:
-    """Return the same query for PostgreSQL, where leaves wait in `log_pending` first."""
+def _select_pending(table: str, key: str, columns: tuple[str, ...]) -> str:
+    """Return the same rows for PostgreSQL, where leaves wait in `log_pending` first."""
     listed = ", ".join(f"t.{column}" for column in columns)
     return (
         f"SELECT t.{key}, t.leaf_id, t.leaf_ver, t.leaf_salt, l.idx, coalesce(l.leaf, p.leaf),"  # noqa: S608
@@ -156,7 +213,6 @@ def _rows_pending(table: str, key: str, columns: tuple[str, ...]) -> str:
         f" (SELECT max(n.ver) FROM log_pending n WHERE n.id = t.leaf_id)), {_FIRST}, {listed}"
         f" FROM {table} t LEFT JOIN log_leaves l ON l.id = t.leaf_id AND l.ver = t.leaf_ver"
         " LEFT JOIN log_pending p ON p.id = t.leaf_id AND p.ver = t.leaf_ver"
-        f" WHERE t.{key} > :after ORDER BY t.{key} LIMIT :limit"
     )
 
 

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 from holdproof import validation
 from holdproof.db.database import Database
-from holdproof.db.effects import Call, Effect, Read, Wait, Write
+from holdproof.db.effects import Call, Effect, Read, Together, Wait, Write
 from holdproof.db.sql import Query
 from holdproof.db.tx import Refused, Row, Tx
 from holdproof.db.worker_pool import SERIALIZABLE
@@ -129,7 +129,9 @@ class _AsyncPerformer(DatabasePerformer):
                 self.look()
                 # Through `read` where possible: subclasses count and refuse operations there.
                 return await (self._executor.read_on_reader(fn) if long else self._executor.read(fn))
-            case Call(call):
-                return await self._executor.call(call)
+            case Call(call, timeout_s):
+                return await self._executor.call(call, timeout_s)
+            case Together(works, limit):
+                return await self._executor.together(works, limit)
             case Wait(topic):
                 return await self._executor.wait(topic, self.since, self.wait_s(effect))

@@ -14,13 +14,14 @@ So nothing that spans several effects is written twice; a runner only says how a
 import asyncio
 import inspect
 from abc import ABC, abstractmethod
-from collections.abc import AsyncGenerator, Callable, Coroutine, Generator, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import AsyncGenerator, Callable, Coroutine, Generator, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextvars import copy_context
+from threading import Thread
 from typing import Any, Generic, TypeVar
 
-from holdproof.db.effects import Give
-from holdproof.errors import WrongClientError
+from holdproof.db.effects import Give, Outcome
+from holdproof.errors import StepTimeoutError, WrongClientError
 
 T = TypeVar("T")
 Effects = Generator[Any, Any, T]
@@ -141,8 +142,36 @@ class AsyncRunner(ABC):
     def check_functions(self, *functions: Callable[..., Any] | None) -> None:  # noqa: B027 (any function will do)
         """Refuse functions that `call` could not call; here there are none."""
 
-    async def call(self, fn: Callable[[], Any]) -> Any:
+    async def call(self, fn: Callable[[], Any], timeout_s: float | None = None) -> Any:
         """Call a function of the caller: await an `async def`, run any other in a thread, since it may block."""
+        if timeout_s is None:
+            return await self._call(fn)
+        try:
+            async with asyncio.timeout(timeout_s) as limit:
+                return await self._call(fn)
+        except TimeoutError as error:
+            # The function's own timeouts are its own errors.
+            if limit.expired():
+                raise overran(timeout_s) from error
+            raise
+
+    async def together(self, works: Sequence[Effects[Any]], limit: int | None) -> list[Outcome]:
+        """Run several works at once, each in a task of its own."""
+        slots = asyncio.Semaphore(limit or max(1, len(works)))
+
+        async def one(work: Effects[Any]) -> Outcome:
+            async with slots:
+                try:
+                    return Outcome(await self.run(work), None)
+                # A cancellation of the whole is not the outcome of a part.
+                except asyncio.CancelledError:
+                    raise
+                except BaseException as error:
+                    return Outcome(None, error)
+
+        return [*await asyncio.gather(*map(one, works))]
+
+    async def _call(self, fn: Callable[[], Any]) -> Any:
         result = await (fn() if inspect.iscoroutinefunction(fn) else self.call_in_thread(fn))
         # A plain function may still have returned an awaitable, made in the thread: it runs here.
         return await result if inspect.isawaitable(result) else result
@@ -185,14 +214,55 @@ class SyncRunner(ABC):
             if inspect.iscoroutinefunction(fn):
                 raise _wrong_client(fn)
 
-    def call_plain(self, fn: Callable[[], Any]) -> Any:
+    def call_plain(self, fn: Callable[[], Any], timeout_s: float | None = None) -> Any:
         """Call a function of the caller on its own thread; WrongClientError if it returns a coroutine."""
-        result = fn()
+        result = fn() if timeout_s is None else _call_limited(fn, timeout_s)
         # Nothing of it has run yet, as nobody awaited it; so there is no need to look at the function beforehand.
         if inspect.iscoroutine(result):
             result.close()
             raise _wrong_client(fn)
         return result
+
+    def together(self, works: Sequence[Effects[Any]], limit: int | None) -> list[Outcome]:
+        """Run several works at once, each in a thread of its own."""
+
+        def one(work: Effects[Any]) -> Outcome:
+            try:
+                return Outcome(self.run(work), None)
+            except BaseException as error:
+                return Outcome(None, error)
+
+        if not works:
+            return []
+        with ThreadPoolExecutor(limit or len(works), thread_name_prefix="holdproof-together") as pool:
+            # Each in a copy of the caller's context: which steps it is in, and what tracing goes by.
+            return [future.result() for future in [pool.submit(copy_context().run, one, work) for work in works]]
+
+
+def overran(timeout_s: float) -> StepTimeoutError:
+    """Return the error of a function that ran over its time limit."""
+    return StepTimeoutError(f"it did not end within {timeout_s:g} s", timeout_s=timeout_s)
+
+
+def _call_limited(fn: Callable[[], Any], timeout_s: float) -> Any:
+    """Call a function in a thread of its own, and give up waiting for it after a while; it runs on by itself."""
+    outcome: Future[Any] = Future()
+
+    def call() -> None:
+        try:
+            outcome.set_result(fn())
+        except BaseException as error:
+            outcome.set_exception(error)
+
+    # A daemon: a function that hangs must not keep the program from ending.
+    Thread(target=copy_context().run, args=(call,), name="holdproof-limited", daemon=True).start()
+    try:
+        return outcome.result(timeout_s)
+    except TimeoutError as error:
+        # The function's own timeouts are its own errors.
+        if outcome.done():
+            raise
+        raise overran(timeout_s) from error
 
 
 def _wrong_client(fn: Callable[..., Any] | None) -> WrongClientError:

@@ -144,7 +144,9 @@ class Method(ABC, Generic[P, T]):
 
         def check(*args: Any, **kwargs: Any) -> Any:
             arguments = signature.bind(*args, **kwargs).arguments
-            executor.check_functions(*(arguments.get(name) for name in self.calls))
+            passed = [arguments.get(name) for name in self.calls]
+            # Of `*args` the first: a step's function may follow its name.
+            executor.check_functions(*(next(iter(each), None) if isinstance(each, tuple) else each for each in passed))
             return call(*args, **kwargs)
 
         return check

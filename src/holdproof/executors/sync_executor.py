@@ -9,7 +9,7 @@ from typing import Any, NoReturn, TypeVar
 
 from holdproof import validation
 from holdproof.db.database import Database
-from holdproof.db.effects import Call, Effect, Read, Wait, Write
+from holdproof.db.effects import Call, Effect, Read, Together, Wait, Write
 from holdproof.db.sql import Query
 from holdproof.db.tx import NOT_RUN, Refused, Row, Tx
 from holdproof.db.worker_pool import WorkerPool
@@ -112,8 +112,10 @@ class _SyncPerformer(DatabasePerformer):
             case Read(fn, long):
                 self.look()
                 return self._executor.read_on_reader(fn) if long else self._executor.read(fn)
-            case Call(call):
-                return self._executor.call_plain(call)
+            case Call(call, timeout_s):
+                return self._executor.call_plain(call, timeout_s)
+            case Together(works, limit):
+                return self._executor.together(works, limit)
             case Wait(topic):
                 return self._executor.wait(topic, self.since, self.wait_s(effect))
 

@@ -109,6 +109,8 @@ class Flow(Value):
     created_at: str
     updated_at: str
     ns: str
+    subject: str | None = None
+    """The handle of the person whose flow it is; what the flow records is sealed under that person's key."""
 
     @property
     def ended(self) -> bool:
@@ -152,20 +154,70 @@ class Pace(Value):
 
 @dataclass(frozen=True, slots=True)
 class Step(Value):
-    """The n-th step of its name in a flow: STARTED, DONE, FAILED, or UNKNOWN (in doubt) while a person decides."""
+    """The n-th step of its name in a flow.
+
+    It is STARTED, DONE, FAILED, RETRYING (it failed and is tried again), or UNKNOWN (in doubt) while a person decides.
+    """
 
     step_id: str
     flow_id: str
     name: str
     n: int
+    position: int
+    """Its place in the order in which the code reaches steps."""
     state: str
     compensates: str | None
+    arguments: Any
+    """What its function was called with, `{"args": […], "kwargs": {…}}`; None where only their hash is recorded."""
+    arguments_hash: str | None
     result: Any
     error: str | None
     undo: bool
+    attempts: int
+    retry_at: str | None
+    """When it is tried again, while it is RETRYING."""
+    worker: str
     started_at: str
     finished_at: str | None
     ns: str
+
+
+@dataclass(frozen=True, slots=True)
+class FunctionCall(Value):
+    """What a flow runs: a registered function by name and version, what it is called with, and how it was queued."""
+
+    flow_id: str
+    name: str
+    version: str
+    arguments: Any
+    """`{"args": […], "kwargs": {…}}`, as tagged JSON."""
+    arguments_hash: str
+    agent_id: str | None
+    """The agent that made the call at the server; None for programs of the store and for operators."""
+    queue: str | None
+    partition_key: str | None
+    not_before: str | None
+    deduplicate: str | None
+    forked_from: str | None
+    forked_at: int | None
+    effects: str | None
+    ns: str
+
+
+@dataclass(frozen=True, slots=True)
+class FlowResult(Value):
+    """How a flow stands: its status, and once it has ended what its function returned or how it failed."""
+
+    flow_id: str
+    status: str
+    result: Any
+    """The result as tagged JSON; None before the end, and where the flow failed."""
+    error: str | None
+
+    @property
+    def ended(self) -> bool:
+        """Whether it takes no more work."""
+        return self.status in TERMINAL
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,10 +243,12 @@ class Lease(Value):
 
 @dataclass(frozen=True, slots=True)
 class Rerun(Value):
-    """A recovered flow after its function ran again, and what the function raised."""
+    """A recovered flow after its function ran again, what the function raised, and what it waits for now."""
 
     flow: Flow
     error: str | None
+    waits_for: str | None = None
+    """What the flow waits for: an approval, a message, a moment; None where it does not wait."""
 
 
 @dataclass(frozen=True, slots=True)

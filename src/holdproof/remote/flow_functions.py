@@ -12,41 +12,54 @@ from holdproof import validation
 from holdproof.api import wire
 from holdproof.api.flow_functions import FlowFunction, enlist
 from holdproof.db.effects import Call
-from holdproof.model.flows import Flow, Recovery, Rerun
+from holdproof.errors import RemoteError
+from holdproof.model import typed_json
+from holdproof.model.flows import Flow, FlowResult, Recovery, Rerun
 from holdproof.model.namespaces import MAIN
 from holdproof.remote.exchange import Exchange, Send
 from holdproof.remote.remote_contexts import Inside, Wire
 from holdproof.remote.transport import AsyncTransport
-from holdproof.runtime import calls
-from holdproof.runtime.calls import FunctionCall
+from holdproof.runtime import calls, recorded, results
+from holdproof.runtime.calls import CallSpec
 from holdproof.runtime.functions import FunctionSpec
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RemoteFunction(FunctionSpec):
     """A function that flows run, here."""
 
     fn: Callable[..., Any]
 
 
-def _decide(wired: Any, of: RemoteFunction, called: FunctionCall, opening: Mapping[str, Any]) -> Exchange[Any]:
-    """Open a flow and run the function in it."""
-    values = {**opening, "flow_type": of.name, "flow_version": of.version, "lease_s": of.lease_s, "call": called}
-    opened = yield Send("/v1/flows/run", wire.dump(values))
-    return (yield from _conduct(wired, of, opened, called))
+def _decide(wired: Any, of: RemoteFunction, called: CallSpec, opening: Mapping[str, Any]) -> Exchange[Any]:
+    """Open a flow and run the function in it; or wait for the one that has its id."""
+    opened = yield Send("/v1/flows/run", wire.dump({**opening, "lease_s": of.lease_s, "call": called}))
+    if opened["block"] is None:
+        return (yield from outcome(opened["flow_id"], ns=opening.get("ns", MAIN)))
+    return (yield from _conduct(wired, of, opened, calls.decoded_arguments(called.arguments)))
 
 
-def _conduct(wired: Any, of: RemoteFunction, opened: dict[str, Any], called: FunctionCall) -> Exchange[Any]:
+def outcome(flow_id: str, *, timeout_s: float | None = None, ns: str = MAIN) -> Exchange[Any]:
+    """Wait for a flow on the server to end, and return its result as a value of this process."""
+    query = {"flow_id": flow_id, "timeout_s": timeout_s, "ns": ns}
+    ended = wire.shape(FlowResult).load((yield Send("/v1/flows/outcome", query)), "")
+    return results.value(ended)
+
+
+def _conduct(
+    wired: Any, of: RemoteFunction, opened: dict[str, Any], arguments: tuple[list[Any], dict[str, Any]]
+) -> Exchange[Any]:
     """Run the function in a leased flow, and end the flow as it ends."""
     inside: Inside[Any] = Inside(wired, opened, "flow")
-    args, kwargs = calls.arguments(called)
+    args, kwargs = arguments
     try:
         result = yield Call(partial(of.fn, inside, *args, **kwargs))
+        text = recorded.dump(typed_json.encode(result, f"the result of {of.name}"))
     except Exception as error:
         yield from inside.leave(error)
         raise
-    yield from inside.leave(None)
-    return result
+    yield from inside.leave(None, result=text)
+    return typed_json.decode(recorded.parse(text))
 
 
 class Registry(Generic[Wire]):
@@ -63,8 +76,11 @@ class Registry(Generic[Wire]):
             called = calls.call_of(registered.name, registered.version, args, kwargs)
             return self._wire.run(_decide(self._wire, registered, called, opening))
 
+        def enqueues(*_: Any) -> Any:
+            raise RemoteError("enqueue over the wire with `flows.enqueue`", name=registered.name)
+
         enlist(self._functions, registered, registered.fn, soft=isinstance(self._wire, AsyncTransport))
-        return FlowFunction(registered.fn, performs, opening)
+        return FlowFunction(registered.fn, performs, opening, enqueues)
 
     def recover(self, worker: str | None, limit: int, ns: str = MAIN) -> Exchange[Recovery]:
         """Run orphaned flows again whose function is registered here, `limit` at most; the rest is left, and named."""
@@ -72,11 +88,20 @@ class Registry(Generic[Wire]):
         # A copy, since a function that runs may register another one.
         for of in tuple(self._functions.values()):
             while len(again) < validation.limited(limit):
-                query = {"name": of.name, "version": of.version, "agent": of.agent_id, "lease_s": of.lease_s}
+                query: dict[str, Any] = {
+                    "name": of.name,
+                    "version": of.version,
+                    "agent": of.agent_id,
+                    "lease_s": of.lease_s,
+                }
+                query["compatible"] = [*of.compatible]
                 # One at a time: a lease runs from here on, and a worker holds no more flows than it runs.
                 orphan = yield Send("/v1/flows/take", {**query, "worker": worker, "ns": ns})
                 if orphan is None:
                     break
+                if "stopped" in orphan:
+                    again.append(wire.shape(Rerun).load(orphan["stopped"], ""))
+                    continue
                 again.append((yield from self._again(of, orphan, ns)))
         functions = [[*runnable] for of in self._functions.values() for runnable in of.runs]
         rest = yield Send("/v1/flows/left", {"functions": functions, "limit": validation.limited(limit), "ns": ns})
@@ -85,7 +110,7 @@ class Registry(Generic[Wire]):
     def _again(self, of: RemoteFunction, orphan: dict[str, Any], ns: str) -> Exchange[Rerun]:
         failure: str | None = None
         try:
-            yield from _conduct(self._wire, of, orphan, FunctionCall(of.name, of.version, orphan["arguments"]))
+            yield from _conduct(self._wire, of, orphan, calls.decoded(orphan["arguments"]))
         except Exception as error:
             failure = validation.error_text(error)
         # Read afterwards: leaving the block has settled the flow's status on the server.

@@ -4,19 +4,22 @@ The steps' functions run here; the server writes down what they gave. Leaving a 
 as in one process, the functions that undo being called here too.
 """
 
+import inspect
 from collections.abc import Callable
 from contextvars import ContextVar
-from functools import partial
 from inspect import Signature
 from typing import Any, Final, Generic, TypeVar
 
 from holdproof import validation
 from holdproof.api import problems, wire
 from holdproof.api.catalogue import BlockName, MethodSpec, block_methods
-from holdproof.errors import HoldproofError, InvalidInputError
+from holdproof.errors import HoldproofError, InvalidInputError, RemoteError
 from holdproof.executors import ContextBlock
+from holdproof.model import typed_json
 from holdproof.remote.exchange import Exchange, Send, call, converse
 from holdproof.remote.transport import AsyncTransport, SyncTransport
+from holdproof.runtime import runs
+from holdproof.runtime.runs import StepCall, StepOptions
 
 Wire = TypeVar("Wire", bound=AsyncTransport | SyncTransport, covariant=True)  # noqa: PLC0105
 
@@ -26,6 +29,39 @@ _INSIDE: Final[ContextVar[frozenset[str]]] = ContextVar("holdproof_remote_steps"
 
 def _anything(value: Any) -> Any:
     return wire.shape(Any).load(value, "")
+
+
+def _giving_encoded(fn: Callable[[], Any]) -> Callable[[], Any]:
+    """The function of a step, giving tagged JSON: the server records what it cannot know the class of."""
+    if inspect.iscoroutinefunction(fn):
+
+        async def coroutine() -> Any:
+            return typed_json.encode(await fn(), "it")
+
+        return coroutine
+    return lambda: _encoded(fn())
+
+
+def _encoded(result: Any) -> Any:
+    # A plain function may return an awaitable, which the transport awaits before it sends anything.
+    if not inspect.isawaitable(result):
+        return typed_json.encode(result, "it")
+
+    async def awaited() -> Any:
+        return typed_json.encode(await result, "it")
+
+    return awaited()
+
+
+def _taking_decoded(undo: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """The function that undoes a step, taking the result as the server sends it."""
+    if inspect.iscoroutinefunction(undo):
+
+        async def coroutine(result: Any) -> Any:
+            return await undo(typed_json.decode(result))
+
+        return coroutine
+    return lambda result: undo(typed_json.decode(result))
 
 
 class RemoteMethod(Generic[Wire]):
@@ -60,36 +96,39 @@ class Inside(Generic[Wire]):
         self.flow_id: str | None = opened["flow_id"]
         self.undoing: dict[str, Callable[..., Any]] = {}
 
-    def step(
-        self,
-        name: str,
-        fn: Callable[..., Any],
-        /,
-        *args: Any,
-        compensate: Callable[[Any], Any] | None = None,
-        on_unknown: str = "ask",
-        **kwargs: Any,
-    ) -> Any:
+    def step(self, first: Any, /, *args: Any, **kwargs: Any) -> Any:
         """Run a step once, whatever happens, and give its result; see `flows.run` of an embedded store."""
-        return self._wire.run(self._step(name, partial(fn, *args, **kwargs), compensate, on_unknown))
+        options = StepOptions(**{name: kwargs.pop(name) for name in runs.OPTIONS & kwargs.keys()})
+        if options.retry_on is not Exception:
+            raise RemoteError("retry_on names classes of this process: over the wire every error is tried again")
+        return self._wire.run(self._step(runs.prepare(first, args, kwargs, options)))
 
-    def _step(
-        self, name: str, fn: Callable[[], Any], compensate: Callable[[Any], Any] | None, on_unknown: str
-    ) -> Exchange[Any]:
-        self._wire.check_functions(fn, compensate)
+    def _step(self, step: StepCall) -> Exchange[Any]:
+        options = step.options
+        name = step.name
+        compensate = options.compensate
+        self._wire.check_functions(step.fn, compensate)
         # A context variable and not a flag: other tasks may use the same block at the same time.
         outside = _INSIDE.get()
         if self._block in outside:
             raise InvalidInputError(f"step {name} is inside a step, which is replayed whole: take it out")
-        body = {"name": name, "on_unknown": on_unknown}
+        body: dict[str, Any] = {
+            "name": name,
+            "on_unknown": options.on_unknown,
+            "arguments": step.arguments,
+            "record_args": options.record_args,
+            "retries": options.retries,
+            "backoff_s": options.backoff_s,
+            "timeout_s": options.timeout_s,
+        }
         if compensate is not None:
             # The function stays here; the server calls it back by its key when an exception leaves the block.
             body["compensate"] = key = f"undo {len(self.undoing)}"
-            self.undoing[key] = compensate
+            self.undoing[key] = _taking_decoded(compensate)
         _INSIDE.set(outside | {self._block})
         try:
             yield Send(f"/v1/blocks/{self._block}/step", body, lines=True)
-            return (yield from converse({"fn": fn}, _anything))
+            return typed_json.decode((yield from converse({"fn": _giving_encoded(step.fn)}, _anything)))
         finally:
             _INSIDE.set(outside)
 
@@ -101,9 +140,9 @@ class Inside(Generic[Wire]):
             raise AttributeError(method)
         return RemoteMethod(self._wire, entry, self._block)
 
-    def leave(self, error: BaseException | None) -> Exchange[None]:
-        """Leave the block, as it should be left or by an exception."""
-        body: dict[str, Any] = {}
+    def leave(self, error: BaseException | None, *, result: str | None = None) -> Exchange[None]:
+        """Leave the block, as it should be left or by an exception; `result` is the text of what its function gave."""
+        body: dict[str, Any] = {} if result is None else {"result": result}
         # Our own errors keep their code and fields on the way; of others only class name and text are sent.
         if isinstance(error, HoldproofError):
             body["problem"] = problems.problem(error)

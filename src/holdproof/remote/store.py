@@ -16,7 +16,7 @@ from holdproof.executors import AsyncClosing, AsyncExecutor, SyncClosing, SyncEx
 from holdproof.model.namespaces import MAIN
 from holdproof.model.status import Check, Status
 from holdproof.remote.exchange import Exchange, Send
-from holdproof.remote.flow_functions import Registry, RemoteFunction
+from holdproof.remote.flow_functions import Registry, RemoteFunction, outcome
 from holdproof.remote.remote_contexts import RemoteBlock, RemoteMethod, Wire
 from holdproof.remote.transport import AsyncTransport, SyncTransport
 from holdproof.runtime.leases import LEASE_S
@@ -57,6 +57,10 @@ class RemoteFlows(RemoteResource[Wire]):
         passed = {name: value for name, value in arguments.items() if value is not None}
         return RemoteBlock(self._wire, "/v1/flows/run", passed, "flow")
 
+    def result(self, flow_id: str, *, timeout_s: float | None = None, ns: str = MAIN) -> Any:
+        """Wait until a flow has ended, and return its result; see `flows.result` of an embedded store."""
+        return self._wire.run(outcome(flow_id, timeout_s=timeout_s, ns=ns))
+
 
 class RemoteTables(RemoteResource[Wire]):
     """The relational store on a server."""
@@ -94,13 +98,15 @@ class RemoteResources(Generic[Wire]):
         name: str | None = None,
         version: str = "1.0",
         agent: str | None = None,
+        compatible: tuple[str, ...] = (),
         lease_s: float = LEASE_S,
         **opening: Any,
     ) -> Callable[[Callable[..., Any]], FlowFunction[..., Any]]:
         """Register a function as a flow, so that `flows.recover` can run it again on any worker."""
         defaults = {"agent_id": agent, **opening}
         return lambda fn: self._registry.register(
-            RemoteFunction(fn.__name__ if name is None else name, version, lease_s, agent, fn), defaults
+            RemoteFunction(fn.__name__ if name is None else name, version, lease_s, agent, tuple(compatible), fn=fn),
+            defaults,
         )
 
 

@@ -1,69 +1,139 @@
 """Calls: which registered function a flow runs, and with which arguments.
 
 Rules:
-- A call is written in the transaction that opens its flow, and never changes.
-- Arguments are JSON; others are refused before anything is written.
+- A call is written with its entry in the transaction that opens its flow, and never changes.
+- Arguments are recorded as tagged JSON; what cannot be recorded is refused before anything is written.
+- Before a recorded call is run again it is compared with its entry: TamperedError, and nothing runs.
 - A call that an agent made at the server records that agent: only a function registered for it runs the call again.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, Final
 
-from holdproof.crypto import canonical
 from holdproof.db import Tx, sql
-from holdproof.model import jsontext
+from holdproof.errors import IdempotencyConflictError, NotFoundError, TamperedError
+from holdproof.evidence import logged_tables
+from holdproof.evidence.tables import Table
+from holdproof.model import typed_json
+from holdproof.model.flows import Flow, FunctionCall
+from holdproof.model.namespaces import MAIN
+from holdproof.runtime import recorded
+
+CALLS: Final = Table(
+    "flow_calls",
+    FunctionCall,
+    kind="call",
+    key="dfid",
+    logged=(
+        *("dfid", "name", "version", "arguments", "arguments_hash", "agent_id", "queue", "partition_key"),
+        *("not_before", "deduplicate", "forked_from", "forked_at", "effects", "ns"),
+    ),
+)
 
 
 @dataclass(frozen=True, slots=True)
-class FunctionCall:
-    """A function by its name and version, and the JSON text of its arguments."""
+class CallSpec:
+    """A call about to be recorded: the function by name and version, the text of its arguments, how it is queued."""
 
     name: str
     version: str
     arguments: str
     agent_id: str | None = None
-    """The agent that made the call at the server; None for programs of the store and for operators."""
+    queue: str | None = None
+    partition_key: str | None = None
+    not_before: str | None = None
+    deduplicate: str | None = None
+    forked_from: str | None = None
+    forked_at: int | None = None
+    effects: str | None = None
 
 
-def call_of(name: str, version: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> FunctionCall:
-    """Return a call as it is stored."""
-    return FunctionCall(name, version, canonical.dump_text({"args": list(args), "kwargs": dict(kwargs)}))
+def call_of(name: str, version: str, args: Sequence[Any], kwargs: Mapping[str, Any], **queued: Any) -> CallSpec:
+    """Return a call as it is recorded; UnrecordableError names the argument that cannot be."""
+    return CallSpec(name, version, arguments_text(args, kwargs), **queued)
+
+
+def arguments_text(args: Sequence[Any], kwargs: Mapping[str, Any]) -> str:
+    """Return arguments as they are recorded."""
+    positional = [typed_json.encode(value, f"argument {n}") for n, value in enumerate(args, 1)]
+    named = {name: typed_json.encode(value, name) for name, value in kwargs.items()}
+    return recorded.dump({"args": positional, "kwargs": named})
 
 
 def arguments(call: FunctionCall) -> tuple[list[Any], dict[str, Any]]:
-    """Return what a function is called with.
-
-    The first call too gets what its text gives back: a tuple is a list there, and stays one when the flow is recovered.
-    """
-    value = jsontext.load(call.arguments)
-    return value["args"], value["kwargs"]
+    """Return what a function is called with: equal to what it was called with first."""
+    return decoded(call.arguments)
 
 
-_RECORD = sql(
-    "INSERT INTO flow_calls (dfid, name, version, arguments, agent_id, ns)"
-    " VALUES (:dfid, :name, :version, :arguments, :agent_id, :ns)"
-)
+def decoded_arguments(text: str) -> tuple[list[Any], dict[str, Any]]:
+    """Return what a function is called with, given the text of `arguments_text`."""
+    return decoded(recorded.parse(text))
 
 
-def record(tx: Tx, flow_id: str, call: FunctionCall, *, ns: str) -> None:
+def decoded(value: Any) -> tuple[list[Any], dict[str, Any]]:
+    """Return what a function is called with, given as tagged JSON."""
+    args = [typed_json.decode(item) for item in value["args"]]
+    return args, {name: typed_json.decode(item) for name, item in value["kwargs"].items()}
+
+
+_ADD = sql(CALLS.insert())
+
+
+def record(tx: Tx, flow: Flow, spec: CallSpec) -> None:
     """Write the call of a new flow."""
-    tx.execute(
-        _RECORD,
-        dfid=flow_id,
-        name=call.name,
-        version=call.version,
-        arguments=call.arguments,
-        agent_id=call.agent_id,
-        ns=ns,
-        expect=1,
-    )
+    row = {
+        "dfid": flow.flow_id,
+        "name": spec.name,
+        "version": spec.version,
+        "arguments": recorded.store(tx, spec.arguments, flow.subject),
+        "arguments_hash": recorded.fingerprint(tx, spec.arguments, flow.subject),
+        "agent_id": spec.agent_id,
+        "queue": spec.queue,
+        "partition_key": spec.partition_key,
+        "not_before": spec.not_before,
+        "deduplicate": spec.deduplicate,
+        "forked_from": spec.forked_from,
+        "forked_at": spec.forked_at,
+        "effects": spec.effects,
+        "ns": flow.ns,
+    }
+    CALLS.add(tx, _ADD, row)
 
 
-_FIND = sql("SELECT name, version, arguments, agent_id FROM flow_calls WHERE dfid = :dfid")
+_FIND = sql(CALLS.select("WHERE dfid = :dfid"))
 
 
 def find(tx: Tx, flow_id: str) -> FunctionCall | None:
-    """Return the call of a flow; None for a flow that is a plain block of code."""
-    row = tx.one(_FIND, dfid=flow_id)
-    return None if row is None else FunctionCall(*row)
+    """Return the call of a flow, as it is shown; None for a flow that is a plain block of code."""
+    call = CALLS.find(tx, _FIND, dfid=flow_id)
+    return None if call is None else replace(call, arguments=recorded.load(tx, call.arguments))
+
+
+def get(tx: Tx, flow_id: str, *, ns: str = MAIN) -> FunctionCall:
+    """Return the function that a flow runs and what it was called with; NotFoundError for a plain block of code."""
+    call = find(tx, flow_id)
+    if call is None or call.ns != ns:
+        raise NotFoundError(f"flow {flow_id} runs no registered function", flow_id=flow_id)
+    return call
+
+
+_CONFIRM = logged_tables.selecting(CALLS.logged, "dfid", "t.dfid = :dfid")
+
+
+def confirmed(tx: Tx, flow_id: str) -> FunctionCall:
+    """Return the call of a flow that is about to be run again, compared with its entry in the log."""
+    rows = logged_tables.confirm(tx, CALLS.logged, _CONFIRM, dfid=flow_id)
+    if not rows:
+        raise TamperedError(f"the call of flow {flow_id} was removed", table=CALLS.name, row=flow_id)
+    call = CALLS.from_columns(rows[0])
+    return replace(call, arguments=recorded.load(tx, call.arguments))
+
+
+def check_same(tx: Tx, flow: Flow, existing: FunctionCall, spec: CallSpec) -> None:
+    """Refuse a second call under the id of a flow unless it asks for the same function with the same inputs."""
+    same = recorded.fingerprint(tx, spec.arguments, flow.subject) == existing.arguments_hash
+    if not same or existing.name != spec.name:
+        raise IdempotencyConflictError(
+            f"flow {flow.flow_id} runs {existing.name} with other inputs: use another id", flow_id=flow.flow_id
+        )

@@ -262,6 +262,9 @@ def _settle(tx: Tx, record: StoredRecord[Escalation], answer: Mapping[str, Any])
     if flows.get(tx, escalation.flow_id, ns=escalation.ns).status == "WAITING_ESCALATION":
         reason = f"{escalation.status} by {escalation.resolved_by}"
         _move_flow(tx, escalation, _FLOW_STATUS_AFTER[escalation.status], reason)
+    else:
+        # One that is being undone waits for the answer without a status of its own.
+        flows.wake(tx, escalation.flow_id, ns=escalation.ns)
     return escalation
 
 

@@ -6,7 +6,7 @@ Rules:
 - A transition writes the status, one row of `flow_transitions` and one leaf, or nothing.
 - `started_at` is the first RUNNING, `completed_at` the end, `updated_at` the last transition.
 - A flow belongs to an agent that is ACTIVE when the flow is opened; a child has its parent's root.
-- An ended flow has no locks and no retries, unless something is still to be undone; a flow that leaves
+- An ended flow has no worker, no locks and no retries, unless something is still to be undone; a flow that leaves
   WAITING_ESCALATION without an answer withdraws its escalation.
 - Locks are taken in the order flow, agent, resources (`lock_exclusive`): no two transactions wait for each other.
 """
@@ -16,6 +16,7 @@ from dataclasses import replace
 from typing import Any, Final, NamedTuple
 
 from holdproof import validation
+from holdproof.content import encryption
 from holdproof.db import Tx, lock_exclusive, sql
 from holdproof.errors import AgentInactiveError, AlreadyExistsError, IllegalTransitionError, NotFoundError
 from holdproof.evidence.tables import Table, numbered
@@ -34,6 +35,7 @@ from holdproof.model.flows import (
     status_after,
 )
 from holdproof.model.namespaces import MAIN
+from holdproof.model.times import END
 from holdproof.runtime import escalation_rows
 
 FLOWS: Final = Table(
@@ -44,7 +46,7 @@ FLOWS: Final = Table(
     # What changes of a flow (status, times) follows from its transitions, which are logged themselves.
     logged=(
         *("dfid", "root_dfid", "dfid_parent", "agent_id", "flow_type", "flow_version", "created_by_type"),
-        *("created_by_id", "priority", "created_at", "ns"),
+        *("created_by_id", "priority", "subject", "created_at", "ns"),
     ),
     further=columns("status started_at completed_at updated_at", Cover.REBUILT, "the flow's transitions"),
 )
@@ -55,7 +57,7 @@ TRANSITIONS: Final = Table(
     key="id",
     logged=(
         *("id", "dfid", "root_dfid", "from_status", "to_status", "correlation_id", "causation_id"),
-        *("created_at", "reason", "ns"),
+        *("created_at", "reason", "result", "ns"),
     ),
 )
 
@@ -73,11 +75,13 @@ def start(
     priority: int = 0,
     created_by: tuple[str, str] | None = None,
     flow_id: str | None = None,
+    subject: str | None = None,
     ns: str = MAIN,
 ) -> Flow:
     """Open a flow for an agent; `parent` makes it part of that flow's tree, `created_by` is a type and an id.
 
-    Raises AgentInactiveError unless the agent is ACTIVE, and AlreadyExistsError where `flow_id` is taken.
+    `subject` names the person whose flow it is: what the flow records is sealed, and erased with that person. Raises
+    AgentInactiveError unless the agent is ACTIVE, and AlreadyExistsError where `flow_id` is taken.
     """
     agent = tx.one(_AGENT, agent_id=agent_id, ns=ns)
     if agent is None:
@@ -102,6 +106,7 @@ def start(
         created_by_type=created_by_type,
         created_by_id=created_by_id,
         priority=priority,
+        subject=None if subject is None else encryption.label(tx, subject, ns=ns),
         ns=ns,
     )
 
@@ -117,6 +122,7 @@ def enter(
     created_by_type: str | None = None,
     created_by_id: str | None = None,
     priority: int = 0,
+    subject: str | None = None,
     ns: str,
 ) -> Flow:
     """Write a new flow; its caller has made sure that the agent may open one."""
@@ -138,6 +144,7 @@ def enter(
         created_at=now,
         updated_at=now,
         ns=ns,
+        subject=subject,
     )
     FLOWS.add(tx, _ADD, FLOWS.to_columns(flow))
     return flow
@@ -207,6 +214,25 @@ def transition(
         "correlation_id": correlation_id,
         "causation_id": causation_id,
         "reason": reason,
+        "result": None,
+    }
+    return _move(tx, locked, to, columns)
+
+
+def end(tx: Tx, flow_id: str, to: str, *, result: str, reason: str | None = None, ns: str = MAIN) -> Flow:
+    """End a flow with what its function returned, or how it failed, as `recorded` stores it."""
+    locked = _lock_numbered(tx, flow_id, ns)
+    status = locked.flow.status
+    if not is_legal(status, to):
+        raise _illegal(flow_id, status, to, current=status)
+    columns = {
+        "root_dfid": locked.flow.root_flow_id,
+        "from_status": status,
+        "to_status": to,
+        "correlation_id": None,
+        "causation_id": None,
+        "reason": reason,
+        "result": result,
     }
     return _move(tx, locked, to, columns)
 
@@ -238,6 +264,7 @@ def record(tx: Tx, flow_id: str, before: str, word: str, *, root: str | None = N
         "correlation_id": None,
         "causation_id": None,
         "reason": None,
+        "result": None,
     }
     return _move(tx, locked, status_after(status, word) or current, columns)
 
@@ -285,6 +312,10 @@ def _move(tx: Tx, locked: _LockedFlow, to: str, columns: Mapping[str, Any]) -> F
     if moved and completed is not None:
         keeps_locks = to in UNDOABLE and bool(to_undo(tx, before.flow_id))
         close(tx, before.flow_id, ns=before.ns, locks=not keeps_locks)
+        _tell_of_end(tx, before)
+    elif moved:
+        # Whoever waited for this flow's next status in place is told by its topic; a flow that nobody works on is due.
+        wake(tx, before.flow_id, ns=before.ns)
     return replace(before, status=to, started_at=started, completed_at=completed, updated_at=tx.now)
 
 
@@ -296,8 +327,17 @@ def fail(tx: Tx, flow_id: str, *, reason: str, ns: str = MAIN) -> Flow:
     return transition(tx, flow_id, "COMPENSATING", reason=reason, ns=ns) if to_undo(tx, flow_id) else flow
 
 
+_OPEN_CHILDREN = sql(
+    "SELECT dfid FROM decision_flows WHERE dfid_parent = :dfid AND ns = :ns"
+    " AND status IN ('CREATED', 'RUNNING', 'WAITING_ESCALATION') ORDER BY dfid"
+)
+
+
 def cancel(tx: Tx, flow_id: str, *, reason: str, ns: str = MAIN) -> Flow:
-    """Cancel a flow; one with steps to undo goes on to COMPENSATING."""
+    """Cancel a flow and those that it started; one with steps to undo goes on to COMPENSATING."""
+    # Children first: a child that ends locks itself, then the lease of its parent.
+    for (child,) in tx.all(_OPEN_CHILDREN, dfid=flow_id, ns=ns):
+        cancel(tx, child, reason=f"its parent was cancelled: {reason}", ns=ns)
     flow = transition(tx, flow_id, "CANCELLED", reason=reason, ns=ns)
     return transition(tx, flow_id, "COMPENSATING", reason=reason, ns=ns) if to_undo(tx, flow_id) else flow
 
@@ -309,15 +349,42 @@ _RELEASE = sql(
 )
 _CLOSE_RETRY = sql("UPDATE intent_retry SET next_retry_at = NULL, backoff_until = NULL WHERE dfid = :dfid")
 # The token grows, so that a heartbeat of the worker that had the flow fails.
-_END_LEASE = sql("UPDATE flow_leases SET expires_at = :now, worker = '', token = token + 1 WHERE dfid = :dfid")
+_END_LEASE = sql("UPDATE flow_leases SET expires_at = :never, worker = '', token = token + 1 WHERE dfid = :dfid")
 
 
 def close(tx: Tx, flow_id: str, *, ns: str, locks: bool = True) -> None:
     """End what an ended flow still has: retries, its lease, and its locks unless something is to be undone."""
     tx.execute(_CLOSE_RETRY, dfid=flow_id)
-    tx.execute(_END_LEASE, dfid=flow_id, now=tx.now)
+    tx.execute(_END_LEASE, dfid=flow_id, never=END)
     for (resource,) in tx.all(_RELEASE, dfid=flow_id) if locks else ():
         tx.notify(f"lock:{ns}:{resource}")
+
+
+def _tell_of_end(tx: Tx, flow: Flow) -> None:
+    """Wake whoever waits for a flow's result: callers, and the flow that started it."""
+    tx.notify(f"flow:{flow.flow_id}")
+    if flow.parent_flow_id is not None:
+        wake(tx, flow.parent_flow_id, ns=flow.ns)
+
+
+# The row is written, and so locked, also while somebody works on the flow. A worker that is about to suspend it, and
+# has not seen what this transaction writes, then comes after this commit and sees it: no wake-up is lost.
+_WAKE = sql(
+    "UPDATE flow_leases SET expires_at = CASE WHEN worker = '' AND expires_at > :now THEN :now ELSE expires_at END"
+    " WHERE dfid = :dfid"
+)
+
+
+def wake(tx: Tx, flow_id: str, *, ns: str) -> None:
+    """Make a flow due that waits for what this transaction brings; in place or suspended, it looks again."""
+    tx.execute(_WAKE, dfid=flow_id, now=tx.now)
+    tx.notify(f"flow:{flow_id}")
+    tx.notify(tasks_topic(ns))
+
+
+def tasks_topic(ns: str) -> str:
+    """The topic that workers of a namespace wait for: a flow may have become due."""
+    return f"tasks:{ns}"
 
 
 _TO_UNDO = sql(

@@ -1,10 +1,15 @@
 """Registered functions: what one worker started any other can finish.
 
 Rules:
-- Calling one opens its flow and writes the call in one transaction; the flow ends as the function ends (runs.py).
-- `recover` runs orphans again whose function is registered here, in the version that started them, one after the other.
-  Each is leased to exactly one worker; its finished steps are replayed (steps.py).
-- A function that fails fails its own flow; `recover` goes on with the next.
+- Calling one opens its flow and records the call in one transaction; the flow ends as the function ends (runs.py), and
+  its result is recorded with its last transition.
+- A call with an id that was used before is not run again: it has the first one's result, or waits for it. Other inputs
+  under that id are refused.
+- `recover` runs orphans again whose function is registered here, in the version that started them or one that the
+  function declares `compatible`, one after the other. Each is leased to exactly one worker; its finished steps are
+  replayed (steps.py). It never waits: a flow that does is left suspended, and named with what it waits for.
+- What was recorded is compared with the log before anything is run again: an edited call stops its flow, and `recover`
+  goes on with the next. A function that fails fails its own flow only.
 - What an agent called at the server is run again only by a function that is registered for that agent: nobody can have
   another agent's function run with arguments of their own.
 - What no function here can run is left as it is, and returned: plain blocks (`flows.run(resume=…)`), other functions,
@@ -14,16 +19,19 @@ Rules:
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, Final, NamedTuple
 
 from holdproof import validation
-from holdproof.db import Call, Read, Tx, Work, Write, ask
-from holdproof.model.flows import Flow, Recovery, Rerun
+from holdproof.db import Call, Read, Tx, Work, Write, ask, lock_exclusive, sql
+from holdproof.errors import InvalidInputError, TamperedError
+from holdproof.model import typed_json
+from holdproof.model.flows import Flow, FunctionCall, Recovery, Rerun
 from holdproof.model.namespaces import MAIN
-from holdproof.runtime import calls, flows, leases, runs
-from holdproof.runtime.calls import FunctionCall
-from holdproof.runtime.runs import FlowRun
-from holdproof.runtime.steps import WorkerLease
+from holdproof.model.times import END, later
+from holdproof.runtime import audit, calls, flows, leases, recorded, results, runs
+from holdproof.runtime.calls import CallSpec
+from holdproof.runtime.runs import EarlierFlow, FlowRun
+from holdproof.runtime.suspension import FlowSuspended
 
 Runnable = tuple[str, str, str | None]
 """A function by name and version, and the agent that called it, if one did."""
@@ -38,14 +46,21 @@ class FunctionSpec:
     lease_s: float
     agent_id: str | None
     """The agent that it is registered for, if for one."""
+    compatible: tuple[str, ...] = ()
+    """Further versions whose flows it continues."""
+
+    @property
+    def versions(self) -> tuple[str, ...]:
+        """The versions whose flows it continues."""
+        return (self.version, *self.compatible)
 
     @property
     def runs(self) -> set[Runnable]:
         """Which calls it runs again."""
-        return {(self.name, self.version, None), (self.name, self.version, self.agent_id)}
+        return {(self.name, version, agent) for version in self.versions for agent in (None, self.agent_id)}
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RegisteredFunction(FunctionSpec):
     """A function of this process; `bind` gives it the open flow and its arguments."""
 
@@ -53,27 +68,102 @@ class RegisteredFunction(FunctionSpec):
 
 
 def call(function: RegisteredFunction, args: Sequence[Any], kwargs: Mapping[str, Any], **opening: Any) -> Work[Any]:
-    """Open a flow and run the function in it; `opening` is what `runs.enter` takes."""
-    written = calls.call_of(function.name, function.version, args, kwargs)
-    opening |= {"flow_type": function.name, "flow_version": function.version}
-    run = yield from runs.enter(**opening, lease_s=function.lease_s, call=written)
-    return (yield from _conduct(function, run, written))
+    """Open a flow and run the function in it; `opening` is what `runs.enter_call` takes."""
+    spec = calls.call_of(function.name, function.version, args, kwargs)
+    run = yield from runs.enter_call(call=spec, lease_s=function.lease_s, **opening)
+    if isinstance(run, EarlierFlow):
+        return (yield from results.wait(run.flow.flow_id, ns=run.flow.ns))
+    # As a replay would get them: the first run and every later one see equal values.
+    decoded = calls.decoded_arguments(spec.arguments)
+    return (yield from conduct(function, run, *decoded))
 
 
-def _conduct(function: RegisteredFunction, run: FlowRun, written: FunctionCall) -> Work[Any]:
+def conduct(function: RegisteredFunction, run: FlowRun, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Work[Any]:
     """Run the function in a leased flow, and end the flow as the function ends."""
-    args, kwargs = calls.arguments(written)
     effect: Call[Any] = Call(function.bind(run, args, kwargs))
     try:
         result = yield from ask(effect)
+        if run.suspended is not None:
+            # The code kept FlowSuspended from leaving it; nothing that it did since has been recorded.
+            raise run.suspended
+        if run.unreached:
+            raise run.differs("the end", run.unreached[min(run.unreached)])
+        text = recorded.dump(typed_json.encode(result, f"the result of {function.name}"))
     except Exception as error:
         yield from runs.abort(run, error)
         raise
-    yield from runs.complete(run)
-    return result
+    yield from runs.complete(run, text)
+    return typed_json.decode(recorded.parse(text))
+
+
+# --- queueing ----------------------------------------------------------------------------------------------------
+
+DEFAULT_QUEUE: Final = "default"
+_DUPLICATE = sql(
+    "SELECT c.dfid FROM flow_calls c JOIN decision_flows f ON f.dfid = c.dfid WHERE c.ns = :ns AND c.queue = :queue"
+    " AND c.deduplicate = :deduplicate AND f.status IN ('CREATED', 'RUNNING', 'WAITING_ESCALATION', 'COMPENSATING')"
+    " LIMIT 1"
+)
+
+
+def enqueue(
+    tx: Tx,
+    agent_id: str | None,
+    name: str,
+    version: str,
+    arguments: str,
+    *,
+    queue: str = DEFAULT_QUEUE,
+    delay_s: float = 0.0,
+    not_before: str | None = None,
+    partition: str | None = None,
+    deduplicate: str | None = None,
+    called_by: str | None = None,
+    flow_id: str | None = None,
+    ns: str = MAIN,
+    **opening: Any,
+) -> Flow:
+    """Open a flow that a worker will run, and return it; `arguments` is the text of `calls.arguments_text`.
+
+    It is due `delay_s` from now, or at `not_before`. While a flow of the queue with the same `deduplicate` is open,
+    that one is returned instead; so is the flow that has `flow_id`, if it was called the same way.
+    """
+    if agent_id is None:
+        raise InvalidInputError("name the agent: @store.flow(agent=…), or opening(agent=…)", field="agent")
+    validation.name("queue", queue)
+    if deduplicate is not None:
+        lock_exclusive(tx, f"deduplicate:{ns}:{queue}:{validation.name('deduplicate', deduplicate)}")
+        duplicate = tx.one(_DUPLICATE, ns=ns, queue=queue, deduplicate=deduplicate)
+        if duplicate is not None:
+            (existing,) = duplicate
+            return flows.get(tx, existing, ns=ns)
+    wait_s = validation.seconds("delay_s", delay_s)
+    due = later(tx.now, wait_s) if not_before is None else validation.moment("not_before", not_before)
+    spec = CallSpec(
+        name,
+        version,
+        arguments,
+        agent_id=called_by,
+        queue=queue,
+        partition_key=None if partition is None else validation.name("partition", partition),
+        not_before=due,
+        deduplicate=deduplicate,
+    )
+    flow = runs.open_call(tx, agent_id, spec, flow_id=flow_id, ns=ns, **opening)
+    if isinstance(flow, EarlierFlow):
+        return flow.flow
+    leases.queue(tx, flow, queue=queue, partition_key=spec.partition_key, due=due)
+    return flow
 
 
 # --- recovering --------------------------------------------------------------------------------------------------
+
+
+class LeasedCall(NamedTuple):
+    """A flow that this worker has leased in order to run its function again, and the call as it was recorded."""
+
+    run: FlowRun
+    call: FunctionCall
 
 
 def recover(
@@ -81,7 +171,7 @@ def recover(
 ) -> Work[Recovery]:
     """Run at most `limit` orphaned flows again whose function is registered here; the other orphans are returned.
 
-    A function that requests a decision waits here for it; any number of workers may recover at once.
+    A flow that waits for a person, a message or a moment is left waiting; any number of workers may recover at once.
     """
     validation.limited(limit)
     reruns: list[Rerun] = []
@@ -91,41 +181,63 @@ def recover(
             leased = yield from ask(Write(partial(lease_orphan, function=function, worker=worker, ns=ns)))
             if leased is None:
                 break
-            run, written = leased
-            reruns.append((yield from _rerun(function, run, written)))
+            reruns.append(leased if isinstance(leased, Rerun) else (yield from rerun(function, leased)))
     runnable = {each for function in registry.values() for each in function.runs}
     # Read after the reruns: what they finished is no orphan any more.
     others = yield from ask(Read(lambda tx: orphans_except(tx, runnable, limit, ns)))
     return Recovery(tuple(reruns), others)
 
 
-def lease_orphan(tx: Tx, function: FunctionSpec, worker: str | None, ns: str) -> tuple[FlowRun, FunctionCall] | None:
-    """Lease one orphan of a function; None where there is none."""
-    leased = leases.recover(
-        tx,
-        worker or tx.new_id(),
-        of=(function.name, function.version),
-        agent_id=function.agent_id,
-        lease_s=function.lease_s,
-        limit=1,
-        ns=ns,
-    )
-    for lease in leased:
-        written = calls.find(tx, lease.flow_id)
-        assert written is not None, "the orphan was selected by its call"
-        return FlowRun(WorkerLease(lease.flow_id, lease.token, function.lease_s, ns)), written
+def lease_orphan(
+    tx: Tx, function: FunctionSpec, worker: str | None, ns: str, *, suspends: bool = True
+) -> LeasedCall | Rerun | None:
+    """Lease one orphan of a function; None where there is none, and a Rerun for one whose record was edited."""
+    name = worker or tx.new_id()
+    for version in function.versions:
+        leased = leases.recover(
+            tx,
+            name,
+            of=(function.name, version),
+            agent_id=function.agent_id,
+            lease_s=function.lease_s,
+            limit=1,
+            ns=ns,
+        )
+        for lease in leased:
+            return confirm(tx, function, lease.flow_id, lease.token, worker=name, suspends=suspends, ns=ns)
     return None
 
 
-def _rerun(function: RegisteredFunction, run: FlowRun, written: FunctionCall) -> Work[Rerun]:
-    message: str | None = None
+def confirm(
+    tx: Tx, function: FunctionSpec, flow_id: str, token: int, *, worker: str, suspends: bool, ns: str
+) -> LeasedCall | Rerun:
+    """Return a leased flow ready to be run again, all that it recorded compared with the log; or stop it."""
+    flow = flows.get(tx, flow_id, ns=ns)
     try:
-        yield from _conduct(function, run, written)
+        call = calls.confirmed(tx, flow_id)
+        run = runs.leased_run(tx, flow, token, worker=worker, lease_s=function.lease_s, suspends=suspends)
+    except TamperedError as error:
+        # Due never again by itself: a person restores the record, and then wakes the flow.
+        leases.suspend(tx, flow_id, token, due=END, ns=ns)
+        detail = {"error": validation.error_text(error)}
+        audit.record(tx, flow_id, "FLOW_STOPPED", severity="CRITICAL", detail=detail, ns=ns)
+        return Rerun(flow, validation.error_text(error))
+    return LeasedCall(run, call)
+
+
+def rerun(function: RegisteredFunction, leased: LeasedCall) -> Work[Rerun]:
+    """Run a leased flow again, and return how that ended."""
+    message: str | None = None
+    waits_for: str | None = None
+    try:
+        yield from conduct(function, leased.run, *calls.arguments(leased.call))
+    except FlowSuspended as suspended:
+        waits_for = suspended.waits_for
     except Exception as error:
         message = validation.error_text(error)
-    lease = run.lease
+    lease = leased.run.lease
     flow = yield from ask(Read(lambda tx: flows.get(tx, lease.flow_id, ns=lease.ns)))
-    return Rerun(flow, message)
+    return Rerun(flow, message, waits_for)
 
 
 def orphans_except(tx: Tx, runnable: Collection[Runnable], limit: int, ns: str) -> tuple[Flow, ...]:

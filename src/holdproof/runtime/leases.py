@@ -1,7 +1,9 @@
-"""Leases: which worker works on a flow.
+"""Leases: which worker works on a flow, and when a flow is due.
 
 Rules:
-- One worker at a time; another acquires the lease only when it has expired, with a greater token.
+- One worker at a time; another acquires the lease only when it was given back or has expired, with a greater token.
+- A flow that waits has no worker, and is due at a moment (`suspend`) or when it is woken (`flows.wake`). So a wake-up,
+  a queued flow and one whose worker is gone are found in the same way: nobody has it, or its lease is over.
 - A heartbeat extends a lease that nobody else has acquired; a lost one is LeaseLostError, and stays lost.
 - Tokens only grow, so that no holder of an older lease passes for a newer one; the end of a flow ends its lease.
 - `recover` leases each orphan (a RUNNING or COMPENSATING flow whose lease has expired) to exactly one worker.
@@ -12,7 +14,7 @@ from typing import Final
 from holdproof import validation
 from holdproof.db import Tx, sql
 from holdproof.errors import ConflictError, FlowEndedError, LeaseLostError
-from holdproof.model.flows import WORKED_ON, Lease, Orphan
+from holdproof.model.flows import WORKED_ON, Flow, Lease, Orphan
 from holdproof.model.namespaces import MAIN
 from holdproof.model.times import later
 from holdproof.runtime import flows
@@ -25,7 +27,7 @@ _CLAIM = sql(
     "INSERT INTO flow_leases (dfid, worker, token, heartbeat_at, expires_at, ns)"
     " VALUES (:dfid, :worker, 1, :now, :until, :ns) ON CONFLICT (dfid) DO UPDATE SET worker = excluded.worker,"
     " token = flow_leases.token + 1, heartbeat_at = excluded.heartbeat_at, expires_at = excluded.expires_at"
-    " WHERE flow_leases.expires_at <= excluded.heartbeat_at RETURNING token"
+    " WHERE flow_leases.worker = '' OR flow_leases.expires_at <= excluded.heartbeat_at RETURNING token"
 )
 _HOLDER = sql("SELECT worker FROM flow_leases WHERE dfid = :dfid")
 
@@ -90,6 +92,51 @@ def renew(tx: Tx, flow_id: str, token: int, *, lease_s: float = LEASE_S, ns: str
     return Lease(flow_id, worker, new_token, tx.now, until, ns)
 
 
+_QUEUE = sql(
+    "INSERT INTO flow_leases (dfid, worker, token, heartbeat_at, expires_at, queue, partition_key, priority, ns)"
+    " VALUES (:dfid, '', 0, :now, :due, :queue, :partition_key, :priority, :ns)"
+)
+
+
+def queue(tx: Tx, flow: Flow, *, queue: str, partition_key: str | None, due: str) -> None:
+    """Make a new flow a task that any worker of the queue may take from a moment on."""
+    tx.execute(
+        _QUEUE,
+        dfid=flow.flow_id,
+        now=tx.now,
+        due=due,
+        queue=queue,
+        partition_key=partition_key,
+        priority=flow.priority,
+        ns=flow.ns,
+        expect=1,
+    )
+    tx.notify(flows.tasks_topic(flow.ns))
+
+
+_HOLD = sql(
+    "SELECT token FROM flow_leases WHERE dfid = :dfid",
+    postgres="SELECT token FROM flow_leases WHERE dfid = :dfid FOR UPDATE",
+)
+
+
+def hold(tx: Tx, flow_id: str) -> None:
+    """Let nobody wake the flow before this transaction ends."""
+    tx.one(_HOLD, dfid=flow_id)
+
+
+_SUSPEND = sql(
+    "UPDATE flow_leases SET expires_at = :due, worker = '', token = token + 1"
+    " WHERE dfid = :dfid AND token = :token AND ns = :ns"
+)
+
+
+def suspend(tx: Tx, flow_id: str, token: int, *, due: str, ns: str) -> None:
+    """Give a lease back until a moment; LeaseLostError where another worker has it."""
+    if tx.count(_SUSPEND, dfid=flow_id, token=token, due=due, ns=ns) != 1:
+        raise LeaseLostError("another worker has the lease, or the flow has ended", flow_id=flow_id, token=token)
+
+
 _END = sql(
     "UPDATE flow_leases SET expires_at = :now, worker = '', token = token + 1"
     " WHERE dfid = :dfid AND token = :token AND ns = :ns"
@@ -116,7 +163,7 @@ def orphans(tx: Tx, *, ns: str = MAIN, limit: int = 1_000) -> tuple[Orphan, ...]
 
 _ORPHANS_OF = sql(
     "SELECT l.dfid FROM decision_flows f JOIN flow_leases l ON l.dfid = f.dfid JOIN flow_calls c ON c.dfid = f.dfid"
-    " WHERE f.status IN ('RUNNING', 'COMPENSATING') AND f.ns = :ns AND l.expires_at <= :now"
+    " WHERE f.status IN ('RUNNING', 'COMPENSATING') AND f.ns = :ns AND l.expires_at <= :now AND l.queue = ''"
     " AND c.name = :name AND c.version = :version AND (c.agent_id IS NULL OR c.agent_id = :agent_id)"
     " ORDER BY l.dfid LIMIT :limit"
 )
@@ -134,7 +181,8 @@ def recover(
 ) -> tuple[Lease, ...]:
     """Lease orphans that run one function, by name and version; what another worker leased first is not among them.
 
-    Of those that an agent called, only the calls of `agent_id`.
+    Those of a queue are left to its workers, which keep its limits. Of those that an agent called, only the calls of
+    `agent_id`.
     """
     validation.name("worker", worker)
     validation.limited(limit)

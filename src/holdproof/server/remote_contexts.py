@@ -33,9 +33,11 @@ from holdproof.api.catalogue import BlockName, block_methods, entries
 from holdproof.api.flow_block import FlowBlock, OpenFlow
 from holdproof.errors import InvalidInputError, NotFoundError
 from holdproof.executors import with_namespace
+from holdproof.model.flows import Rerun
 from holdproof.model.namespaces import MAIN
-from holdproof.runtime import functions, leases
-from holdproof.runtime.calls import FunctionCall
+from holdproof.runtime import functions, leases, runs
+from holdproof.runtime.calls import CallSpec
+from holdproof.runtime.runs import StepCall, StepOptions
 from holdproof.runtime.steps import OnUnknown
 from holdproof.server import ids
 from holdproof.server.api import Granted, Guard, complete, loaded, streaming
@@ -55,7 +57,7 @@ class _RunOptions:
     resume: str | None = None
     worker: str | None = None
     lease_s: float = leases.LEASE_S
-    call: FunctionCall | None = None
+    call: CallSpec | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,11 +69,17 @@ class _TransactionOptions:
 
 @dataclass(frozen=True, slots=True)
 class _Step:
-    """A step of a flow; its functions stay with the caller."""
+    """A step of a flow; its functions stay with the caller, who encodes what they take and give."""
 
     name: str
     on_unknown: OnUnknown = "ask"
     compensate: str | None = None
+    arguments: str | None = None
+    """The text of what the function is called with."""
+    record_args: bool = True
+    retries: int = 0
+    backoff_s: float = 1.0
+    timeout_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +91,7 @@ class _OrphanRequest:
     lease_s: float
     worker: str | None = None
     agent: str | None = None
+    compatible: tuple[str, ...] = ()
     ns: str = MAIN
 
 
@@ -143,14 +152,18 @@ class OpenBlock:
             answer: Awaitable[Any] = getattr(self.inside, method)(**arguments)
             return answer
         name = arguments.pop("name")
+        text = arguments.pop("arguments")
         undo = arguments.pop("compensate")
-        if undo is not None:
-            arguments["compensate"] = self.undoing(undo)
-        return self.inside.step(name, exchange.caller("fn"), **arguments)  # type: ignore[no-any-return]
+        options = StepOptions(**arguments, compensate=None if undo is None else self.undoing(undo))
+        step = StepCall(name, exchange.caller("fn"), text, options)
+        step.check()
+        return self.inside.perform(step)  # type: ignore[no-any-return]
 
-    async def leave(self, error: BaseException | None, exchange: Exchange | None) -> None:
+    async def leave(self, error: BaseException | None, exchange: Exchange | None, *, result: str | None = None) -> None:
         """Leave the block, as it should be left or by an exception."""
         self.exchange = exchange
+        if isinstance(self.manager, FlowBlock) and error is None:
+            self.manager.result = result
         await self.manager.__aexit__(None if error is None else type(error), error, None)
 
 
@@ -246,24 +259,43 @@ class _Routes:
             about = {"flow_id": entered.resume, "worker": "block"}
             granted = await self._guard(request, self._specs["flows", "lease"], about)
         opening |= {"resume": entered.resume, "worker": entered.worker, "lease_s": entered.lease_s}
+        if entered.call is None:
+            return await self._opened(granted, granted.store.flows.run(**opening), "flow")
         # The agent is taken from the caller's credentials, never from the body.
-        if entered.call is not None:
-            opening["call"] = replace(entered.call, agent_id=granted.agent_id)
-        return await self._opened(granted, granted.store.flows.run(**opening), "flow")
+        call = replace(entered.call, agent_id=granted.agent_id)
+        return await self._call(granted, call, opening)
+
+    async def _call(self, granted: Granted, call: CallSpec, opening: dict[str, Any]) -> Response:
+        """Open the flow of a function that runs at the caller's; or name the flow that has this id already."""
+        del opening["resume"]
+        agent_id = opening.pop("agent_id")
+        scoped = with_namespace(granted.store, {**opening})
+        for derived in ("flow_type", "flow_version"):
+            scoped.pop(derived, None)
+        run = await granted.store.run(runs.enter_call(agent_id, call, **scoped))
+        if isinstance(run, runs.EarlierFlow):
+            return JSONResponse({"block": None, "flow_id": run.flow.flow_id})
+        return await self._held(granted, run)
+
+    async def _held(self, granted: Granted, run: runs.FlowRun, **facts: Any) -> Response:
+        """Keep a leased flow open as a block, whose functions run at the caller's."""
+        run.raw = True
+        manager = FlowBlock.around(granted.store, run)
+        block = await self._blocks.hold(OpenBlock(granted.who, manager, OpenFlow(granted.store, run), "flow"))
+        return JSONResponse({"block": block.id, "flow_id": run.lease.flow_id, **facts})
 
     async def take(self, request: Request) -> Response:
         """Lease an orphaned flow of a function, and open it as a block."""
         granted = await self._guard(request, self._specs["flows", "recover"], {})
         query = wire.shape(_OrphanRequest).load(await read_object(request), "")
         ns = _namespace(granted, query.ns)
-        kind = functions.FunctionSpec(query.name, query.version, query.lease_s, query.agent)
+        kind = functions.FunctionSpec(query.name, query.version, query.lease_s, query.agent, query.compatible)
         orphan = await granted.store.write(lambda tx: functions.lease_orphan(tx, kind, query.worker, ns))
         if orphan is None:
             return JSONResponse(None)
-        run, called = orphan
-        manager = FlowBlock.around(granted.store, run)
-        block = await self._blocks.hold(OpenBlock(granted.who, manager, OpenFlow(granted.store, run), "flow"))
-        return JSONResponse({"block": block.id, "flow_id": run.lease.flow_id, "arguments": called.arguments})
+        if isinstance(orphan, Rerun):
+            return JSONResponse({"stopped": wire.dump(orphan)})
+        return await self._held(granted, orphan.run, arguments=orphan.call.arguments)
 
     async def left(self, request: Request) -> Response:
         """Orphans that none of the functions runs which are known."""
@@ -287,8 +319,12 @@ class _Routes:
         values = await read_object(request)
         error = _leaving_error(values)
 
+        result = values.get("result")
+        if result is not None and not isinstance(result, str):
+            raise InvalidInputError("the result is the JSON text of tagged JSON", parameter="result")
+
         async def leaving(exchange: Exchange) -> None:
-            await self._blocks.drop(open_block).leave(error, exchange)
+            await self._blocks.drop(open_block).leave(error, exchange, result=result)
 
         with self._exchanges.opened(open_block.who, partial(problem_details, request.scope)) as exchange:
             return streaming(self._exchanges, exchange, leaving(exchange))

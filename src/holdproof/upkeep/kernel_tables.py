@@ -22,11 +22,11 @@ from holdproof.evidence.logged_tables import LoggedTable
 from holdproof.memory.objects import commits, refs
 from holdproof.memory.skills import skills
 from holdproof.model.coverage import Columns, Cover, columns, not_covered
-from holdproof.runtime import agents, audit, contexts, escalation_rows, feedback, flows, ledger, state, steps
+from holdproof.runtime import agents, audit, calls, contexts, escalation_rows, feedback, flows, ledger, state, steps
 
 TABLES: Final = (
     *(agents.AGENTS, audit.AUDIT, contexts.CONTEXT, escalation_rows.ESCALATIONS, evaluations.EVALUATIONS),
-    *(feedback.FEEDBACK, flows.FLOWS),
+    *(calls.CALLS, feedback.FEEDBACK, flows.FLOWS),
     *(flows.TRANSITIONS, import_records.IMPORTED_ROWS, ledger.LEDGER, state.STATE, steps.STEPS, tokens.TOKENS),
 )
 """The logged tables whose rows are read and written through a descriptor."""
@@ -79,17 +79,14 @@ UNLOGGED: Final[Mapping[str, Columns]] = {
         Cover.NONE,
         "the access log: written while the store is locked too",
     ),
-    "flow_calls": columns(
-        "dfid name version arguments ns agent_id",
-        Cover.NONE,
-        "the inputs of registered functions: a flow that is recovered runs with what stands here",
-    ),
     "idempotency_cache": columns(
         "idempotency_key request_hash result created_at expires_at state owner lease_until error ns",
         Cover.NONE,
         "results of calls with an idempotency key: a repeated call gets what stands here, and runs again without it",
     ),
-    "flow_leases": columns("dfid worker token heartbeat_at expires_at ns", Cover.NONE, _LASTS),
+    "flow_leases": columns(
+        "dfid worker token heartbeat_at expires_at queue partition_key priority ns", Cover.NONE, _LASTS
+    ),
     "resource_locks": columns("resource_id dfid amount acquired_at expires_at capacity fence ns", Cover.NONE, _LASTS),
     "lock_fences": columns("ns resource_id fence", Cover.NONE, _LASTS),
     "intent_retry": columns(

@@ -13,17 +13,14 @@ Rules:
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Mapping
 from functools import partial
 from hashlib import sha256
 from itertools import pairwise
 from typing import Any, Final, NamedTuple
 
-from holdproof.crypto import canonical
 from holdproof.db import Row, Tx, Work, sql
-from holdproof.errors import FormatError, InvalidInputError
 from holdproof.evidence import erasures, leaves, logged_tables, prunings, tree
-from holdproof.evidence.logged_tables import COLUMNS, LoggedRow, LoggedTable
+from holdproof.evidence.logged_tables import LoggedTable
 from holdproof.model.verdicts import Verdict
 from holdproof.model.verify import Finding
 from holdproof.upkeep import kernel_tables
@@ -120,7 +117,7 @@ def judge(table: LoggedTable, row: Row) -> Finding | None:
         return finding(Verdict.UNLOGGED, "the row has no leaf: it was not written through Holdproof")
     if logged.leaf is None:
         return finding(Verdict.TAMPERED, "the row names a leaf that the log does not have")
-    problem = _compare(table, row, logged)
+    problem = logged_tables.mismatch(table, row)
     if problem:
         return finding(Verdict.TAMPERED, problem, RESTORE)
     if logged.newest is not None and logged.newest > logged.leaf_ver:
@@ -129,34 +126,6 @@ def judge(table: LoggedTable, row: Row) -> Finding | None:
     if logged.leaf_index is None:
         return finding(Verdict.PENDING, "committed, not yet under a signed head", WAIT)
     return None
-
-
-def _compare(table: LoggedTable, row: Row, logged: LoggedRow) -> str:
-    """Say how a row and its leaf differ; empty where they agree."""
-    leaf = _parse(logged.leaf)
-    if leaf is None:
-        return "its leaf is not a leaf: the log was edited"
-    if (leaf.get("id"), leaf.get("ver")) != (logged.leaf_id, logged.leaf_ver):
-        return "its leaf speaks of another record: the log was edited"
-    projection = table.projections.get(str(leaf.get("p")))
-    if projection is None or leaf.get("t") not in table.kinds:
-        return "its leaf is of another table or type: the leaf was swapped"
-    content = dict(zip(table.columns, row[COLUMNS:], strict=True))
-    # SQLite stores any type in any column: a salt that is not bytes was not written by Holdproof.
-    salt = logged.leaf_salt if isinstance(logged.leaf_salt, bytes) else b""
-    try:
-        commitment = projection.commit(salt, content)
-    except InvalidInputError:
-        return "the row holds what Holdproof never writes"
-    return "" if commitment == leaf.get("h") else "the row does not match its leaf: row, salt or leaf was edited"
-
-
-def _parse(text: object) -> Mapping[str, Any] | None:
-    try:
-        value = canonical.loads(text.encode()) if isinstance(text, str) else None
-    except (FormatError, UnicodeEncodeError):
-        return None
-    return value if isinstance(value, dict) else None
 
 
 def _walk_prunings(context: HasDatabase, findings: Findings) -> Work[dict[str, int]]:

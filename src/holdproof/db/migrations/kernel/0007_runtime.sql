@@ -21,7 +21,8 @@ CREATE TABLE agent_registry (
 );
 CREATE INDEX idx_agent_registry_status ON agent_registry (status);
 
--- The root of every life cycle. The log covers what never changes; the rest follows from flow_transitions.
+-- The root of every life cycle. The log covers what never changes; the rest follows from flow_transitions. `subject` is
+-- the handle of the person whose it is: what the flow records is sealed under that person's key.
 CREATE TABLE decision_flows (
   dfid TEXT PRIMARY KEY,
   root_dfid TEXT NOT NULL,
@@ -34,6 +35,7 @@ CREATE TABLE decision_flows (
   created_by_type TEXT,
   created_by_id TEXT,
   priority @int NOT NULL DEFAULT 0,
+  subject TEXT,
   started_at @time,
   completed_at @time,
   created_at @time NOT NULL,
@@ -199,6 +201,7 @@ CREATE INDEX idx_escalation_requests_status ON escalation_requests (status);
 -- Counted at every scrape and every `status`: few expire, and the table only grows.
 CREATE INDEX idx_escalation_requests_expired ON escalation_requests (resolved_at) WHERE resolved_by = 'deadline';
 
+-- `result`: with the transition that ends a flow, what its function returned, or how it failed.
 CREATE TABLE flow_transitions (
   id @serial,
   dfid TEXT NOT NULL REFERENCES decision_flows (dfid) ON DELETE CASCADE,
@@ -209,6 +212,8 @@ CREATE TABLE flow_transitions (
   causation_id TEXT,
   created_at @time NOT NULL,
   reason TEXT,
+--sqlite:  result TEXT CHECK (json_valid(result)),
+--postgres:  result JSON,
   ns TEXT NOT NULL DEFAULT 'main',
   leaf_id TEXT NOT NULL,
   leaf_ver @int NOT NULL,
@@ -261,46 +266,3 @@ CREATE INDEX idx_decision_audit_events_root_dfid ON decision_audit_events (root_
 CREATE INDEX idx_decision_audit_events_event_type ON decision_audit_events (event_type);
 CREATE INDEX idx_decision_audit_events_created_at ON decision_audit_events (created_at);
 CREATE INDEX idx_decision_audit_events_severity ON decision_audit_events (severity);
-
--- Durable work inside a flow: the n-th step of that name. A row that says STARTED and has no living worker is UNKNOWN.
-CREATE TABLE flow_steps (
-  step_id TEXT PRIMARY KEY,
-  dfid TEXT NOT NULL REFERENCES decision_flows (dfid) ON DELETE CASCADE,
-  name TEXT NOT NULL,
-  n @int NOT NULL,
-  state TEXT NOT NULL CHECK (state IN ('STARTED', 'DONE', 'FAILED', 'UNKNOWN')),
-  compensates TEXT,
---sqlite:  result TEXT CHECK (json_valid(result)),
---postgres:  result JSON,
-  error TEXT,
-  undo @int NOT NULL DEFAULT 0 CHECK (undo IN (0, 1)),
-  started_at @time NOT NULL,
-  finished_at @time,
-  ns TEXT NOT NULL DEFAULT 'main',
-  leaf_id TEXT NOT NULL,
-  leaf_ver @int NOT NULL,
-  leaf_salt @blob,
-  UNIQUE (dfid, name, n),
-  CHECK (state <> 'DONE' OR result IS NOT NULL)
-);
-
--- Which worker has a flow in hand, and until when; `token` grows with every worker, so an older one can be told.
-CREATE TABLE flow_leases (
-  dfid TEXT PRIMARY KEY REFERENCES decision_flows (dfid) ON DELETE CASCADE,
-  worker TEXT NOT NULL,
-  token @int NOT NULL,
-  heartbeat_at @time NOT NULL,
-  expires_at @time NOT NULL,
-  ns TEXT NOT NULL DEFAULT 'main'
-);
-CREATE INDEX idx_flow_leases_expires_at ON flow_leases (expires_at);
-
--- The registered function that a flow runs, so that any worker can run it again.
-CREATE TABLE flow_calls (
-  dfid TEXT PRIMARY KEY REFERENCES decision_flows (dfid) ON DELETE CASCADE,
-  name TEXT NOT NULL,
-  version TEXT NOT NULL,
---sqlite:  arguments TEXT NOT NULL CHECK (json_valid(arguments)),
---postgres:  arguments JSON NOT NULL,
-  ns TEXT NOT NULL DEFAULT 'main'
-);

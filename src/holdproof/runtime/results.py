@@ -1,0 +1,72 @@
+"""Results: how a flow ended, for whoever started it.
+
+Rules:
+- The result stands with the transition that ended the flow, under its entry; a flow that failed has its reason there.
+- `wait` returns what the function returned, and raises FlowFailedError, or FlowEndedError for a flow that was
+  cancelled.
+"""
+
+from typing import Any, NoReturn
+
+from holdproof import validation
+from holdproof.db import Read, Tx, Wait, Work, ask, sql
+from holdproof.errors import FlowEndedError, FlowFailedError, TimeoutExpiredError
+from holdproof.model import typed_json
+from holdproof.model.flows import FlowResult
+from holdproof.model.namespaces import MAIN
+from holdproof.model.times import later
+from holdproof.runtime import flows, recorded
+
+# The last transition that says how a flow ended: those that undo it come after the one that failed it.
+_ENDING = sql(
+    "SELECT result, reason FROM flow_transitions WHERE dfid = :dfid AND (result IS NOT NULL OR reason IS NOT NULL)"
+    " ORDER BY id DESC LIMIT 1"
+)
+
+
+def get(tx: Tx, flow_id: str, *, ns: str = MAIN) -> FlowResult:
+    """Return how a flow stands: its status and, once it has ended, its result or error."""
+    flow = flows.get(tx, flow_id, ns=ns)
+    if not flow.ended:
+        return FlowResult(flow_id, flow.status, None, None)
+    text, reason = tx.one(_ENDING, dfid=flow_id) or (None, None)
+    if flow.status == "COMPLETED":
+        return FlowResult(flow_id, flow.status, recorded.load(tx, text), None)
+    return FlowResult(flow_id, flow.status, None, reason or flow.status)
+
+
+def wait(flow_id: str, *, timeout_s: float | None = None, ns: str = MAIN) -> Work[Any]:
+    """Wait until a flow has ended, and return its result.
+
+    Raises FlowFailedError where it failed, FlowEndedError where it was cancelled, and TimeoutExpiredError where it has
+    not ended within `timeout_s`; it goes on then.
+    """
+    return value((yield from wait_ended(flow_id, timeout_s=timeout_s, ns=ns)))
+
+
+def value(ended: FlowResult) -> Any:
+    """Return what the function of an ended flow returned, as a value of this process; or raise how it failed."""
+    if ended.status != "COMPLETED":
+        _refuse(ended)
+    return typed_json.decode(ended.result)
+
+
+def wait_ended(flow_id: str, *, timeout_s: float | None = None, ns: str = MAIN) -> Work[FlowResult]:
+    """Wait until a flow has ended, and return how; its result as tagged JSON."""
+    until = ""
+    while True:
+        ended, now = yield from ask(Read(lambda tx: (get(tx, flow_id, ns=ns), tx.now)))
+        if ended.ended:
+            return ended
+        if not until and timeout_s is not None:
+            until = later(now, validation.seconds("timeout_s", timeout_s))
+        if until and now >= until:
+            raise TimeoutExpiredError(f"flow {flow_id} is still {ended.status}", flow_id=flow_id, status=ended.status)
+        yield Wait(f"flow:{flow_id}", until or None)
+
+
+def _refuse(ended: FlowResult) -> NoReturn:
+    if ended.status == "CANCELLED":
+        raise FlowEndedError(f"flow {ended.flow_id} was cancelled: {ended.error}", flow_id=ended.flow_id)
+    message = f"flow {ended.flow_id} failed: {ended.error}"
+    raise FlowFailedError(message, flow_id=ended.flow_id, flow_status=ended.status, error=ended.error)
