@@ -40,6 +40,11 @@ MIGRATED_TABLES: Final = RESERVED_TABLES | {
     *("vector_facts", "vector_moves", "vectors"),
 }
 """Application tables that Holdproof's migrations created: SQL of applications can neither alter nor drop them."""
+APPLICATION_SCHEMA: Final = "holdproof_application"
+"""The schema of PostgreSQL in which SQL of applications creates its tables; Holdproof's own are in `membrane`.
+
+The prefix sets it apart from a schema that somebody else has in the same database.
+"""
 DERIVED_TABLES: Final = frozenset({"membrane_login", "vector_index", "vector_index_mark"})
 """Tables beside them that hold what belongs to one server, or follows from other rows: never transferred."""
 

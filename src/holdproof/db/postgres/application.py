@@ -24,9 +24,8 @@ from holdproof.db.postgres.connection import Connector
 from holdproof.db.postgres.login import SERVED
 from holdproof.db.postgres.snapshot import PostgresSnapshot, read_table
 from holdproof.db.postgres.transfer import load_table, staged
-from holdproof.db.postgres.wire import APPLICATION_SCHEMA
 from holdproof.db.row_stream import ApplicationTables, RowStream
-from holdproof.db.tx import DERIVED_TABLES
+from holdproof.db.tx import APPLICATION_SCHEMA, DERIVED_TABLES
 from holdproof.errors import ConfigError, CorruptError
 
 SCHEMA: Final = APPLICATION_SCHEMA
@@ -79,12 +78,14 @@ _NOT_EXTENSION: Final = (
     " AND NOT EXISTS (SELECT 1 FROM pg_depend e WHERE e.classid = '{catalogue}'::regclass AND e.objid = {oid}"
     " AND e.deptype = 'e')"
 )
-_IN_SCHEMA: Final = " JOIN pg_namespace n ON n.oid = {space} AND n.nspname = 'application'"
+_IN_SCHEMA: Final = " JOIN pg_namespace n ON n.oid = {space} AND n.nspname = '@application'"
 
 
 def _query(body: LiteralString, catalogue: LiteralString, oid: LiteralString, space: LiteralString) -> str:
-    return body.replace("@schema", _IN_SCHEMA.format(space=space)).replace(
-        "@own", _NOT_EXTENSION.format(catalogue=catalogue, oid=oid)
+    return (
+        body.replace("@schema", _IN_SCHEMA.format(space=space))
+        .replace("@own", _NOT_EXTENSION.format(catalogue=catalogue, oid=oid))
+        .replace("@application", SCHEMA)
     )
 
 
@@ -116,7 +117,7 @@ _COMPOSITES = _relations(
     " AND a.attnum > 0 AND NOT a.attisdropped)) FROM pg_class c @schema WHERE c.relkind = 'c' @own"
 )
 _FUNCTIONS = _query(
-    "SELECT regexp_replace(pg_get_functiondef(p.oid), '^(CREATE OR REPLACE (FUNCTION|PROCEDURE) )application\\.',"
+    "SELECT regexp_replace(pg_get_functiondef(p.oid), '^(CREATE OR REPLACE (FUNCTION|PROCEDURE) )@application\\.',"
     " '\\1') FROM pg_proc p @schema WHERE p.prokind IN ('f', 'p') @own",
     "pg_proc",
     "p.oid",
@@ -199,7 +200,7 @@ _IDENTITIES = _relations(
 # Everything that lies in the schema, less what the statements above carry.
 _OUTSIDE: Final = (
     "SELECT o.type || ' ' || o.identity FROM pg_depend d JOIN pg_namespace n ON n.oid = d.refobjid"
-    " AND n.nspname = 'application' CROSS JOIN LATERAL pg_identify_object(d.classid, d.objid, 0) o"
+    " AND n.nspname = '@application' CROSS JOIN LATERAL pg_identify_object(d.classid, d.objid, 0) o"
     " WHERE d.refclassid = 'pg_namespace'::regclass AND d.deptype = 'n'"
     " AND NOT EXISTS (SELECT 1 FROM pg_depend e WHERE e.classid = d.classid AND e.objid = d.objid AND e.deptype = 'e')"
     " AND NOT EXISTS (SELECT 1 FROM pg_class c WHERE d.classid = 'pg_class'::regclass AND c.oid = d.objid"
@@ -208,11 +209,13 @@ _OUTSIDE: Final = (
     " WHERE d.classid = 'pg_proc'::regclass AND p.oid = d.objid AND p.prokind IN ('f', 'p'))"
     " AND d.classid <> 'pg_default_acl'::regclass AND NOT (o.type = 'extension' AND o.identity = 'vector')"
     " UNION ALL SELECT format('policy %%I on %%I', y.polname, c.relname) FROM pg_policy y"
-    " JOIN pg_class c ON c.oid = y.polrelid JOIN pg_namespace n ON n.oid = c.relnamespace AND n.nspname = 'application'"
+    " JOIN pg_class c ON c.oid = y.polrelid JOIN pg_namespace n ON n.oid = c.relnamespace"
+    " AND n.nspname = '@application'"
     " UNION ALL SELECT format('rule %%I on %%I', r.rulename, c.relname) FROM pg_rewrite r"
-    " JOIN pg_class c ON c.oid = r.ev_class JOIN pg_namespace n ON n.oid = c.relnamespace AND n.nspname = 'application'"
+    " JOIN pg_class c ON c.oid = r.ev_class JOIN pg_namespace n ON n.oid = c.relnamespace"
+    " AND n.nspname = '@application'"
     " WHERE r.rulename <> '_RETURN' ORDER BY 1"
-)
+).replace("@application", SCHEMA)
 
 
 def _describe(connection: "psycopg.Connection[Any]") -> ApplicationTables:

@@ -15,7 +15,7 @@ from holdproof.db.postgres.reader import PostgresReader
 from holdproof.db.postgres.wire import Wire
 from holdproof.db.sql import Dialect, sql_postgres, statements
 from holdproof.db.topics import Topics
-from holdproof.db.tx import NOT_RUN, NotRun, Tx
+from holdproof.db.tx import APPLICATION_SCHEMA, NOT_RUN, NotRun, Tx
 from holdproof.db.worker_pool import WorkerPool
 from holdproof.errors import (
     ConfigError,
@@ -131,10 +131,10 @@ _NAMES = sql_postgres(
     " AND c.relkind = 'r' ORDER BY c.relname",
 )
 _SIZE = sql_postgres(
-    "SELECT current_database(), coalesce(sum(pg_total_relation_size(c.oid)), 0) FROM pg_class c"
+    "SELECT current_database(), coalesce(sum(pg_total_relation_size(c.oid)), 0) FROM pg_class c"  # noqa: S608
     # What applications created counts for the space that they use.
     " JOIN pg_namespace n ON n.oid = c.relnamespace WHERE (n.nspname = :space"
-    " OR (n.nspname = 'application' AND :space::text = 'membrane'))"
+    f" OR (n.nspname = '{APPLICATION_SCHEMA}' AND :space::text = '{SERVED}'))"
     " AND c.relkind IN ('r', 'v', 'm', 'p', 'f')",
 )
 

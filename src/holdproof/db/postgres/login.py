@@ -2,8 +2,8 @@
 
 Rules:
 - It has the rights of the role `holdproof_membrane` and no others; neither SET ROLE nor a search path adds any.
-- It creates tables, functions and types in the schema `application` only. In `membrane` it can create nothing: the
-  owner's statements run there, and would call a function that is planted under a name they use.
+- It creates tables, functions and types in the schema `holdproof_application` only. In `membrane` it can create
+  nothing: the owner's statements run there, and would call a function that is planted under a name they use.
 - Its password is random, stored in a table that only the schema's owner may read; the server gets its SCRAM hash. A
   role can change its own password, so each opening sets it again, and removes settings that the role was given.
 - A URL whose login may not create roles is used as it is, unless it could read the kernel: then it is refused.
@@ -13,9 +13,9 @@ from functools import lru_cache
 from typing import Final, NamedTuple
 
 from holdproof.db.clock import Random
-from holdproof.db.postgres.wire import APPLICATION_SCHEMA, Wire
+from holdproof.db.postgres.wire import Wire
 from holdproof.db.sql import Query, sql_postgres
-from holdproof.db.tx import RESERVED_TABLES
+from holdproof.db.tx import APPLICATION_SCHEMA, RESERVED_TABLES
 from holdproof.errors import ConfigError
 
 SERVED: Final = "membrane"

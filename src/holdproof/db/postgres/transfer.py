@@ -18,8 +18,8 @@ from holdproof.db.migrate import MOVE_IN_PROGRESS
 from holdproof.db.postgres.catalogue import COMMIT_MARKS, columns, connect, has, lock_schema, ordered, translated
 from holdproof.db.postgres.login import SERVED
 from holdproof.db.postgres.snapshot import MOVING, read_table
-from holdproof.db.postgres.wire import APPLICATION_SCHEMA
 from holdproof.db.row_stream import RowStream
+from holdproof.db.tx import APPLICATION_SCHEMA
 from holdproof.errors import AlreadyExistsError, CorruptError, HoldproofError, InvalidInputError
 
 SPACES: Final = ("kernel", "membrane", "telemetry")

@@ -11,7 +11,7 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from holdproof.db.postgres.text import dump, loader
 from holdproof.db.sql import Query
-from holdproof.db.tx import Refusal, Row
+from holdproof.db.tx import APPLICATION_SCHEMA, Refusal, Row
 from holdproof.errors import (
     BusyError,
     ConfigError,
@@ -36,8 +36,6 @@ _CONNECT_TIMEOUT_S: Final = 5.0
 _SHORTEST_TIMEOUT_S: Final = 2.0
 _POLL_EVENTS: Final = {pq.PollingStatus.READING: select.POLLIN, pq.PollingStatus.WRITING: select.POLLOUT}
 _OLDEST = 140000
-APPLICATION_SCHEMA: Final = "application"
-"""The schema in which SQL of applications creates its tables; Holdproof's own are in `membrane`."""
 _GRACE_MS = 1000
 _MOST_PARAMETERS = 65_535
 
