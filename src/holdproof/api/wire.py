@@ -152,6 +152,11 @@ def _floating(data: int, at: str) -> float:
         raise _wrong(at, "not a number that can be reckoned with") from error
 
 
+def _article(word: str) -> str:
+    """Return a word with its article: `an integer`, `a string`."""
+    return f"{'an' if word[:1].lower() in set('aeiou') else 'a'} {word}"
+
+
 class _Plain(WireShape):
     """A type that JSON has."""
 
@@ -167,7 +172,7 @@ class _Plain(WireShape):
         try:
             return self.load(json.loads(text), at)
         except ValueError as error:  # also numbers of more digits than Python reads
-            raise _wrong(at, f"not a {self._word}") from error
+            raise _wrong(at, f"not {_article(self._word)}") from error
 
     def load(self, data: Any, at: str) -> Any:
         """See WireShape."""
@@ -175,7 +180,7 @@ class _Plain(WireShape):
         if self._kind is float and type(data) is int:
             return _floating(data, at)
         if type(data) is not self._kind:
-            raise _wrong(at, f"not a {self._word}")
+            raise _wrong(at, f"not {_article(self._word)}")
         return data
 
     def schema(self, named: Named) -> Schema:  # noqa: ARG002
@@ -355,10 +360,10 @@ class _Fields(WireShape):
     def load(self, data: Any, at: str) -> Any:
         """See WireShape."""
         if not isinstance(data, dict):
-            raise _wrong(at, f"not a {self._kind.__name__}")
+            raise _wrong(at, f"not {_article(self._kind.__name__)}")
         shapes = self._shapes
         if unknown := data.keys() - shapes.keys():
-            raise _wrong(at, f"a {self._kind.__name__} has no {min(unknown)}")
+            raise _wrong(at, f"{_article(self._kind.__name__)} has no {min(unknown)}")
         if missing := self._required - data.keys():
             raise _wrong(at, f"{min(missing)} is missing")
         return self._kind(**{name: shapes[name].load(item, f"{at}.{name}") for name, item in data.items()})

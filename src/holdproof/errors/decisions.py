@@ -41,6 +41,12 @@ class FlowEndedError(ConflictError):
     code = "flow.ended"
 
 
+class FlowWaitingError(ConflictError):
+    """The flow waits for a person's decision: go on when its escalation is resolved (`escalations list`)."""
+
+    code = "flow.waiting"
+
+
 class LeaseLostError(ConflictError):
     """Another worker has the lease of this flow now: stop, and change nothing more."""
 

@@ -19,7 +19,7 @@ from typing import Any, Final, Literal
 from holdproof import validation
 from holdproof.crypto import canonical
 from holdproof.db import Call, Refused, Tx, Work, Write, ask, lock_exclusive, sql
-from holdproof.errors import FlowEndedError, LeaseLostError, ReplayedError, UnknownOutcomeError
+from holdproof.errors import FlowEndedError, FlowWaitingError, LeaseLostError, ReplayedError, UnknownOutcomeError
 from holdproof.evidence.tables import StoredRecord, Table
 from holdproof.model import jsontext
 from holdproof.model.coordination import Escalation
@@ -131,6 +131,10 @@ def _begin(tx: Tx, lease: WorkerLease, spec: StepSpec) -> Step | Refused:
     record = _find(tx, lease.flow_id, spec.name, spec.n)
     if record is not None and record.value.state != "STARTED":
         return record.value
+    if flow.status == "WAITING_ESCALATION":
+        raise FlowWaitingError(
+            f"flow {flow.flow_id} is waiting for a person's decision; no step begins before that", flow_id=flow.flow_id
+        )
     if flow.status != ("RUNNING" if spec.compensates is None else "COMPENSATING"):
         raise FlowEndedError(f"flow {flow.flow_id} is {flow.status}", flow_id=flow.flow_id, flow_status=flow.status)
     if record is not None:

@@ -26,7 +26,7 @@ from holdproof.db.postgres.snapshot import PostgresSnapshot, read_table
 from holdproof.db.postgres.transfer import load_table, staged
 from holdproof.db.row_stream import ApplicationTables, RowStream
 from holdproof.db.tx import APPLICATION_SCHEMA, DERIVED_TABLES
-from holdproof.errors import ConfigError, CorruptError
+from holdproof.errors import ConfigError, CorruptError, UnavailableError
 
 SCHEMA: Final = APPLICATION_SCHEMA
 _OURS: Final = [*DERIVED_TABLES]
@@ -52,7 +52,7 @@ class ApplicationSnapshot:
 @contextmanager
 def open_application(url: str, snapshot: PostgresSnapshot) -> Iterator[ApplicationSnapshot]:
     """Read the applications' tables in the moment of a snapshot, under their own login where they have one."""
-    with connect(url, **_login(snapshot.connection)) as connection, translated():
+    with _connect(url, snapshot) as connection, translated():
         connection.execute("SET idle_in_transaction_session_timeout = 0")
         connection.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
         connection.execute(text.SQL("SET TRANSACTION SNAPSHOT {}").format(snapshot.name))
@@ -60,6 +60,17 @@ def open_application(url: str, snapshot: PostgresSnapshot) -> Iterator[Applicati
         path = text.SQL(", ").join(map(text.Identifier, ("pg_catalog", SCHEMA, SERVED)))
         connection.execute(text.SQL("SET LOCAL search_path = {}").format(path))
         yield ApplicationSnapshot(connection)
+
+
+def _connect(url: str, snapshot: PostgresSnapshot) -> "psycopg.Connection[Any]":
+    credentials = _login(snapshot.connection)
+    try:
+        return connect(url, **credentials)
+    except UnavailableError:
+        if not credentials:
+            raise
+    # SQL of applications can have changed the password of its login.
+    return connect(url, **_renewed_login(url, SERVED, SCHEMA))
 
 
 def _login(owner: "psycopg.Connection[Any]") -> dict[str, str]:
@@ -303,7 +314,11 @@ def load(url: str, application: ApplicationTables, rows: Callable[[str], RowStre
 
     CorruptError with the statement and the server's words if a definition cannot be run.
     """
-    with connect(url, **_new_login(url)) as connection, translated(), connection.transaction():
+    with (
+        connect(url, **_renewed_login(url, staged(SERVED), staged(SCHEMA))) as connection,
+        translated(),
+        connection.transaction(),
+    ):
         connection.execute(_path(connection))
         connection.execute("SET LOCAL check_function_bodies = off")
         _run(connection, application.before)
@@ -323,18 +338,21 @@ def _path(connection: "psycopg.Connection[Any]") -> text.Composed:
     return text.SQL("SET LOCAL search_path = {}").format(text.SQL(", ").join(map(text.Identifier, names)))
 
 
-def _new_login(url: str) -> dict[str, str]:
-    connector = Connector(url, staged(SERVED), connect_s=10, lock_s=10, read_s=600)
+def _renewed_login(url: str, membrane: str, application: str) -> dict[str, str]:
+    connector = Connector(url, membrane, connect_s=10, lock_s=10, read_s=600)
     wire = connector.wire("holdproof-copy", catalog_only=True)
     try:
-        credentials = login.ensure(wire, system_random, membrane=staged(SERVED), application=staged(SCHEMA))
+        credentials = login.ensure(wire, system_random, membrane=membrane, application=application)
+    except ConfigError:
+        # It asks for another URL in the settings, which a restore does not use.
+        credentials = None
     finally:
         wire.close()
     if credentials is None:
         # Under the URL's own login, functions of an application would run with the rights of the kernel's owner.
         raise ConfigError(
-            "the backup holds tables of applications, which are created again under a login of their own: restore with"
-            " a URL whose login may create roles (ALTER ROLE … CREATEROLE)"
+            "the backup holds tables of applications, which are created again under a login of their own: an"
+            " administrator must run ALTER ROLE … CREATEROLE for the login of the URL, at least until this has ended"
         )
     return dict(zip(("user", "password"), credentials, strict=True))
 

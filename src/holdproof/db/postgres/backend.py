@@ -3,6 +3,7 @@
 import socket
 import threading
 from collections.abc import Callable
+from functools import partial
 from typing import Any, TypeVar
 
 from holdproof.db.clock import Clock, Ids, Random
@@ -169,7 +170,8 @@ def open_postgres(
         # A store that is only read takes no advisory lock, so that it needs no seed for their keys.
         new, seed = (False, 0) if readonly else _prepare(wire, space, random)
         if not owner:
-            connector = connector.for_applications(login.ensure(wire, random))
+            renew = partial(_renew_login, connector, random)
+            connector = connector.for_applications(login.ensure(wire, random), renew)
     finally:
         wire.close()
     used_clock = clock or server_clock
@@ -189,6 +191,15 @@ def open_postgres(
     reader = WorkerPool("reader", reading, batch=128)
     listener = Listener(connector, topics)
     return PostgresBackend(connector, writer=writer, reader=reader, listener=listener), new, used_clock
+
+
+def _renew_login(owner: Connector, random: Random) -> tuple[str, str] | None:
+    """Undo what the login of applications changed about itself, while a store is open."""
+    wire = owner.wire("holdproof-login", patience_s=0, catalog_only=True)
+    try:
+        return login.ensure(wire, random)
+    finally:
+        wire.close()
 
 
 _TABLES = sql_postgres(
@@ -300,15 +311,16 @@ _SCHEMA = """
 CREATE SCHEMA IF NOT EXISTS {space};
 REVOKE ALL ON SCHEMA {space} FROM PUBLIC;
 CREATE TABLE {space}.commit_marks (worker TEXT PRIMARY KEY, mark TEXT NOT NULL, at TIMESTAMPTZ NOT NULL);
--- A role for each space, to be granted to logins; without the right to make roles the schema's owner works alone.
+-- A role for each space, to be granted to logins; without the right to make roles
+-- those that an administrator made get their rights, else the schema's owner works alone.
 DO $$ BEGIN
   BEGIN
     CREATE ROLE holdproof_{space} NOLOGIN;
-  EXCEPTION WHEN duplicate_object OR unique_violation THEN NULL;
+  EXCEPTION WHEN duplicate_object OR unique_violation OR insufficient_privilege THEN NULL;
   END;
   GRANT USAGE ON SCHEMA {space} TO holdproof_{space};
   GRANT SELECT, INSERT, UPDATE, DELETE ON {space}.commit_marks TO holdproof_{space};
   ALTER DEFAULT PRIVILEGES IN SCHEMA {space} GRANT SELECT, INSERT, UPDATE, DELETE ON TABLES TO holdproof_{space};
-EXCEPTION WHEN insufficient_privilege THEN NULL;
+EXCEPTION WHEN insufficient_privilege OR undefined_object THEN NULL;
 END $$
 """

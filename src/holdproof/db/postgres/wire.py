@@ -333,7 +333,9 @@ def _typed(result: Any, query: Query | None) -> HoldproofError:
     if state in _LOST:
         return ConnectionLostError(f"the server closed the connection: {message}", sqlstate=state)
     kind = next((_TYPED[state[:n]] for n in range(5, 1, -1) if state[:n] in _TYPED), DatabaseError)
-    return kind(f"{message} ({query or 'statement'})", sqlstate=state, tables=query.tables if query else ())
+    # Whoever wrote SQL of an application has it before them; of Holdproof's own the place is what helps to find it.
+    place = f" ({query})" if query is not None and query.number >= 0 else ""
+    return kind(f"{message}{place}", sqlstate=state, tables=query.tables if query else ())
 
 
 def words(error: object) -> str:
