@@ -10,10 +10,10 @@ from holdproof.db.clock import Clock, Ids, Random
 from holdproof.db.group_commit import GroupWriter, Hooks
 from holdproof.db.postgres import login
 from holdproof.db.postgres.commit_marks import ProcessMarks
-from holdproof.db.postgres.connection import Connector, PostgresConnection, PostgresTx, ServerClock
+from holdproof.db.postgres.connection import CATALOG_PATH, Connector, PostgresConnection, PostgresTx, ServerClock
 from holdproof.db.postgres.login import SERVED
 from holdproof.db.postgres.reader import PostgresReader
-from holdproof.db.postgres.wire import Wire
+from holdproof.db.postgres.wire import POOLED, Wire
 from holdproof.db.sql import Dialect, sql_postgres, statements
 from holdproof.db.topics import Topics
 from holdproof.db.tx import APPLICATION_SCHEMA, NOT_RUN, NotRun, Tx
@@ -166,6 +166,7 @@ def open_postgres(
     server_clock = ServerClock()
     wire = connector.wire("holdproof-open", patience_s=2, catalog_only=True)
     try:
+        _refuse_pooler(wire)
         server_clock.measure(wire)
         # A store that is only read takes no advisory lock, so that it needs no seed for their keys.
         new, seed = (False, 0) if readonly else _prepare(wire, space, random)
@@ -191,6 +192,17 @@ def open_postgres(
     reader = WorkerPool("reader", reading, batch=128)
     listener = Listener(connector, topics)
     return PostgresBackend(connector, writer=writer, reader=reader, listener=listener), new, used_clock
+
+
+_PATH = sql_postgres("SELECT pg_catalog.current_setting('search_path')")
+
+
+def _refuse_pooler(wire: Wire) -> None:
+    """Raise ConfigError where the settings of a new connection did not reach the server."""
+    wire.send(_PATH, {})
+    [(path,)] = wire.sync()
+    if path != CATALOG_PATH:
+        raise ConfigError(POOLED)
 
 
 def _renew_login(owner: Connector, random: Random) -> tuple[str, str] | None:

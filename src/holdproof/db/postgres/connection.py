@@ -130,6 +130,10 @@ _APPLICATION_SETTINGS: Final = {
 }
 
 
+CATALOG_PATH: Final = "pg_catalog,pg_temp"
+"""The search path of statements of the owner around opening."""
+
+
 class Connector:
     """Opens connections to one database: the same settings, the same schema, bounded waits."""
 
@@ -184,7 +188,7 @@ class Connector:
         """
         settings = dict(self._settings)
         if catalog_only:
-            settings["search_path"] = "pg_catalog,pg_temp"
+            settings["search_path"] = CATALOG_PATH
         if reads:
             # Read-only is said by each BEGIN: as a setting of the session, a server would look like a standby to
             # libpq, and a URL with target_session_attrs=read-write would find no server.

@@ -37,6 +37,12 @@ _SHORTEST_TIMEOUT_S: Final = 2.0
 _POLL_EVENTS: Final = {pq.PollingStatus.READING: select.POLLIN, pq.PollingStatus.WRITING: select.POLLOUT}
 _OLDEST = 140000
 _GRACE_MS = 1000
+_NO_OPTIONS: Final = "unsupported startup parameter: options"
+POOLED: Final = (
+    "a connection pooler such as PgBouncer stands before the server and drops the settings of connections, which rows"
+    " and durability depend on; name the server itself in the database URL"
+)
+"""The reason why a connection through a pooler is refused."""
 _MOST_PARAMETERS = 65_535
 
 # By SQLSTATE, the longest prefix that fits.
@@ -297,6 +303,8 @@ def connect(conninfo: str) -> pq.abc.PGconn:
             connection.finish()
         except Error as error:
             reason = str(error)
+    if _NO_OPTIONS in words(reason):
+        raise ConfigError(POOLED)
     raise UnavailableError(f"cannot connect to PostgreSQL: {words(reason)}")
 
 
