@@ -8,7 +8,8 @@
 5. A file is text of bounded size, with each key once; a key without a value is ignored.
 6. A project file overrides single settings; naming another `type` replaces that provider as a whole.
 7. A file counts only if it belongs to this user or to root: others could move the store elsewhere.
-8. A project file names no server and expands no variable until it was allowed (config_trust.py).
+8. A project file neither moves data nor limits how long it stays, and expands no variable, until it was allowed
+   (config_trust.py).
 9. Secrets never appear in messages, warnings or `repr`.
 """
 
@@ -102,7 +103,7 @@ class Paths:
 
     @classmethod
     def find(cls, home: str | os.PathLike[str] | None = None, env: Mapping[str, str] = os.environ) -> "Paths":
-        """Return the paths for this home and environment; creates nothing. ConfigError for an empty home."""
+        """Return the paths for this home and environment; creates nothing. ConfigError for an empty home or a file."""
         chosen = env.get("HOLDPROOF_HOME") if home is None else os.fspath(home)
         if chosen is None:
             return cls(*(_xdg(name, env) / "holdproof" for name in _XDG))
@@ -111,6 +112,9 @@ class Paths:
         if chosen.split("/")[0] == "~":  # unit files and env files do not expand it
             chosen = f"{_user_home(env)}{chosen[1:]}"
         root = Path(os.path.abspath(chosen))
+        if root.is_file():
+            message = f"{root} is a file, not a folder; give --home or HOLDPROOF_HOME a folder"
+            raise ConfigError(message, path=str(root), variable="HOLDPROOF_HOME")
         return cls(root, root / "config", root / "state", root / "cache")
 
     def create(self) -> None:
@@ -422,8 +426,8 @@ def _require_trust(record: Path, file: Path, tree: Mapping[Any, Any], content: s
     key = config_trust.needs_trust(tree)
     if key is not None and not config_trust.is_allowed(record, file, content):
         raise ConfigError(
-            f"{file}: {key} names a server or a variable, and this file was not allowed to (or has changed since);"
-            f" read it, then run: holdproof config allow {file.parent.parent}",
+            f"{file}: {key} says where data goes or how long it stays, or uses a variable, and this file was not"
+            f" allowed to (or has changed since); read it, then run: holdproof config allow {file.parent.parent}",
             file=str(file),
             key=key,
         )

@@ -1,8 +1,8 @@
-"""Which project files may name servers and expand variables: those that this user allowed, as they were then.
+"""Which project files may say where data goes and how long it stays: those that this user allowed, as they were then.
 
-A project file comes with a cloned repository. Until it is allowed it can neither move the store to a server nor send a
-variable of the environment there. A file is allowed by its path and the SHA-256 of its bytes: whoever changes it, it
-has to be allowed again.
+A project file comes with a cloned repository. Until it is allowed it can neither move data to a server, a folder or
+memory, nor send a variable of the environment there, nor shorten what is retained. A file is allowed by its path and
+the SHA-256 of its bytes: whoever changes it, it has to be allowed again.
 """
 
 import json
@@ -17,7 +17,8 @@ from typing import Any
 from holdproof import folders
 from holdproof.errors import FormatError
 
-_KEYS = frozenset({"connection"})
+# Where data goes (a server, a folder, memory, which forgets) and how long it stays.
+_KEYS = frozenset({"connection", "path", "type", "fallback", "retention", "images"})
 
 
 def digest(raw: bytes) -> str:
@@ -26,7 +27,7 @@ def digest(raw: bytes) -> str:
 
 
 def needs_trust(tree: Any, prefix: str = "") -> str | None:
-    """Return the first key of settings that only an allowed file may have: a server, or a variable; None if none."""
+    """Return the first key that only an allowed file may have: one of `_KEYS`, or a variable; None if there is none."""
     if isinstance(tree, Mapping):
         for name, value in tree.items():
             key = f"{prefix}{name}"

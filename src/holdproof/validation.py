@@ -187,3 +187,8 @@ def moment(what: str, text: Any) -> str:
 def _excerpt(value: Any) -> str:
     """As much of a value as an error can carry."""
     return str(value)[:_EXCERPT]
+
+
+def with_article(word: str) -> str:
+    """Return a word with its article: `an integer`, `a string`."""
+    return f"{'an' if word[:1].lower() in set('aeiou') else 'a'} {word}"

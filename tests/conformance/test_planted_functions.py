@@ -12,6 +12,7 @@ from psycopg.conninfo import make_conninfo
 from holdproof import errors, sync
 from holdproof.db import open_database
 from holdproof.db.sql import QUERIES
+from holdproof.db.tx import APPLICATION_SCHEMA
 from holdproof.executors import SyncExecutor
 from holdproof.storage.relational import Relational
 
@@ -93,7 +94,7 @@ def test_sql_of_applications_creates_nothing_outside_its_own_schema(
     application.execute("CREATE TABLE mine (x TEXT)")
     with psycopg.connect(postgres_url) as owner:
         row = owner.execute("SELECT schemaname FROM pg_tables WHERE tablename = 'mine'").fetchone()
-    assert row == ("application",)
+    assert row == (APPLICATION_SCHEMA,)
 
 
 def test_a_schema_in_which_others_may_create_is_refused(empty_postgres_url: str) -> None:

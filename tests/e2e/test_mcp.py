@@ -102,6 +102,20 @@ def test_a_missing_argument_is_named(tmp_path: Path) -> None:
     _talk(tmp_path, then=work)
 
 
+def test_a_tool_that_is_not_for_the_caller_is_forbidden_before_its_arguments_are_read(tmp_path: Path) -> None:
+    with sync.open(tmp_path) as store:
+        store.agents.register("bot", version="1.0")
+
+    async def work(session: Any) -> None:
+        tools = {tool.name for tool in (await session.list_tools()).tools}
+        assert "objects_put" not in tools
+        for arguments in ({}, {"id": 7, "unknown": True}, {"node": "http://127.0.0.1:9"}):
+            answer = json.loads((await session.call_tool("objects_put", arguments)).content[0].text)
+            assert answer["status"] == 403
+
+    _talk(tmp_path, "--agent", "bot", then=work)
+
+
 def test_what_fails_tells_a_model_what_to_do(tmp_path: Path) -> None:
     async def work(session: Any) -> None:
         missing = await session.call_tool("flows_get", {"flow_id": "nothing"})

@@ -17,11 +17,12 @@ from holdproof.errors import (
     AlreadyExistsError,
     ConfigError,
     HoldproofError,
+    InvalidInputError,
     NotFoundError,
     ReadOnlyError,
     UnavailableError,
 )
-from holdproof.urls import redact
+from holdproof.urls import redact, same_database
 
 PG = "postgresql://ada:s3cret@db.example/kernel"
 Write = Callable[[str], Path]
@@ -157,7 +158,7 @@ def test_creating_twice_changes_nothing_and_keeps_the_modes_of_existing_folders(
 def test_a_file_in_the_way_is_a_typed_error_that_names_it(tmp_path: Path) -> None:
     (tmp_path / "x").write_text("")
     with pytest.raises(UnavailableError, match=str(tmp_path / "x")):
-        Paths.find(tmp_path / "x", {}).create()
+        Paths.find(tmp_path / "x" / "below", {}).create()
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
@@ -376,6 +377,7 @@ def test_settings_cannot_be_changed_and_do_not_show_secrets(paths: Paths) -> Non
 def test_a_project_overrides_single_settings(paths: Paths, user: Write, project: Write) -> None:
     user("profile: mine\nproviders: {vector: {dimensions: 768, path: /v}, telemetry: {retention: {hot_days: 1}}}")
     inner = project("providers: {vector: {type: numpy, path: /p}, telemetry: {retention: {cold_days: 9}}}")
+    _allow(paths, inner)
     settings = load(paths, project=inner)
     vector = settings.providers["vector"]
     assert (settings.profile, vector.dimensions, vector.path) == ("mine", 768, "/p")
@@ -385,7 +387,9 @@ def test_a_project_overrides_single_settings(paths: Paths, user: Write, project:
 
 def test_a_project_naming_another_type_replaces_that_provider(paths: Paths, user: Write, project: Write) -> None:
     user(f"providers: {{relational: {{type: postgres, connection: '{PG}'}}, blob: {{path: /b}}}}")
-    settings = load(paths, project=project("providers: {relational: {type: sqlite}}"))
+    inner = project("providers: {relational: {type: sqlite}}")
+    _allow(paths, inner)
+    settings = load(paths, project=inner)
     assert settings.providers["relational"] == config.Provider("sqlite")
     assert (settings.database_url, settings.providers["blob"].path) == (None, "/b")
 
@@ -551,3 +555,52 @@ def test_a_project_names_no_server_and_no_variable_until_it_is_allowed(paths: Pa
 def test_a_project_without_servers_and_variables_needs_no_permission(paths: Paths, project: Write) -> None:
     inner = project("profile: tuned\nproviders: {vector: {dimensions: 3}}")
     assert load(paths, project=inner).profile == "tuned"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "providers: {blob: {path: /tmp/elsewhere}}",
+        "providers: {relational: {type: memory}}",
+        "providers: {relational: {fallback: [memory]}}",
+        "providers: {telemetry: {retention: {hot_days: 1}}}",
+        "images: {keep: 1}",
+    ],
+)
+def test_a_project_moves_no_data_and_shortens_no_retention_until_it_is_allowed(
+    paths: Paths, project: Write, text: str
+) -> None:
+    inner = project(text)
+    with pytest.raises(ConfigError, match="holdproof config allow"):
+        load(paths, project=inner)
+    _allow(paths, inner)
+    load(paths, project=inner)
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        "postgresql://db.example:5432/my%20shop",
+        "postgres://Ada:secret@DB.Example/my%20shop?sslmode=require",
+        "postgresql:///my shop?host=db.example&port=5432",
+        "host=db.example dbname='my shop' user=ada",
+        "dbname = my\\ shop host = DB.EXAMPLE port = 5432",
+    ],
+)
+def test_two_urls_of_one_database_are_the_same_however_they_are_written(other: str) -> None:
+    assert same_database("postgresql://kernel@db.example/my%20shop", other)
+    assert not same_database("postgresql://kernel@db.example:5433/my%20shop", other)
+    assert not same_database("postgresql://kernel@db.example/shop", other)
+
+
+def test_a_malformed_ipv6_url_is_a_typed_error() -> None:
+    with pytest.raises(InvalidInputError, match=r"\[::1\]:5432"):
+        same_database("postgresql://ada@[::1/shop", "postgresql://db/shop")
+    assert same_database("postgresql://ada@[::1]/shop", "postgresql://eve@[::1]:5432/shop")
+
+
+def test_a_home_that_is_a_file_is_a_typed_error_with_its_cure(tmp_path: Path) -> None:
+    file = tmp_path / "kernel.db"
+    file.touch()
+    with pytest.raises(ConfigError, match=r"is a file, not a folder; give --home"):
+        Paths.find(file)

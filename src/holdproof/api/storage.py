@@ -28,7 +28,7 @@ from holdproof.storage.blobs import Blobs
 from holdproof.storage.executors import AsyncStorageExecutor, SyncStorageExecutor
 from holdproof.storage.open_stores import OpenStores
 from holdproof.storage.projects import project_here
-from holdproof.storage.relational import IDLE_S, Relational
+from holdproof.storage.relational import IDLE_S, TOTAL_S, Relational
 from holdproof.storage.sessions import Sessions
 from holdproof.storage.telemetry import Telemetry
 
@@ -100,12 +100,12 @@ class LazyResource(Resource[Executor]):
 class LazyRelational(LazyResource[Executor]):
     """The relational store, which `transaction` opens too."""
 
-    def transaction(self, *, idle_s: float = IDLE_S) -> Any:
+    def transaction(self, *, idle_s: float = IDLE_S, total_s: float = TOTAL_S) -> Any:
         """Run several calls as one transaction: committed at the end of the block, rolled back by an exception."""
         self._refuse_namespace()
 
         def begin() -> Any:
-            return cast("Relational[Any]", self._open()).transaction(idle_s=idle_s)
+            return cast("Relational[Any]", self._open()).transaction(idle_s=idle_s, total_s=total_s)
 
         return _async_block(begin) if isinstance(self._executor, AsyncExecutor) else _sync_block(begin)
 

@@ -24,9 +24,9 @@ from pathlib import Path
 from types import NoneType, UnionType
 from typing import Any, Final, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
-from holdproof.crypto import cid as cids
-from holdproof.crypto.cid import CID
+from holdproof.crypto.cid import CID, parse_argument
 from holdproof.errors import InvalidInputError
+from holdproof.validation import with_article
 
 Schema = dict[str, Any]
 Named = dict[str, Schema]
@@ -81,10 +81,10 @@ def _dump(value: Any, levels: int) -> Any:
         raise InvalidInputError(f"nested too deeply to be sent: more than {DEEPEST} levels")
     if isinstance(value, Mapping):
         return _mapped(value, levels - 1)
+    if is_dataclass(value):  # before what can be iterated: a page can, too
+        return {each.name: _dump(getattr(value, each.name), levels - 1) for each in fields(value)}
     if isinstance(value, collections.abc.Iterable):
         return [_dump(item, levels - 1) for item in value]
-    if is_dataclass(value):
-        return {each.name: _dump(getattr(value, each.name), levels - 1) for each in fields(value)}
     if hasattr(value, "tolist"):  # a number out of an array
         return _dump(value.tolist(), levels)
     raise InvalidInputError(f"a {type(value).__name__} cannot be sent", type=type(value).__name__)
@@ -167,7 +167,7 @@ class _Plain(WireShape):
         try:
             return self.load(json.loads(text), at)
         except ValueError as error:  # also numbers of more digits than Python reads
-            raise _wrong(at, f"not a {self._word}") from error
+            raise _wrong(at, f"not {with_article(self._word)}") from error
 
     def load(self, data: Any, at: str) -> Any:
         """See WireShape."""
@@ -175,7 +175,7 @@ class _Plain(WireShape):
         if self._kind is float and type(data) is int:
             return _floating(data, at)
         if type(data) is not self._kind:
-            raise _wrong(at, f"not a {self._word}")
+            raise _wrong(at, f"not {with_article(self._word)}")
         return data
 
     def schema(self, named: Named) -> Schema:  # noqa: ARG002
@@ -212,7 +212,7 @@ class _Link(WireShape):
     def load(self, data: Any, at: str) -> CID:
         """See WireShape."""
         if isinstance(data, dict) and data.keys() == {_LINK} and isinstance(data[_LINK], str):
-            return cids.parse_argument(data[_LINK])
+            return parse_argument(data[_LINK])
         raise _wrong(at, f"a link is written {{{_LINK!r}: cid}}")
 
     def schema(self, named: Named) -> Schema:  # noqa: ARG002
@@ -355,10 +355,10 @@ class _Fields(WireShape):
     def load(self, data: Any, at: str) -> Any:
         """See WireShape."""
         if not isinstance(data, dict):
-            raise _wrong(at, f"not a {self._kind.__name__}")
+            raise _wrong(at, f"not {with_article(self._kind.__name__)}")
         shapes = self._shapes
         if unknown := data.keys() - shapes.keys():
-            raise _wrong(at, f"a {self._kind.__name__} has no {min(unknown)}")
+            raise _wrong(at, f"{with_article(self._kind.__name__)} has no {min(unknown)}")
         if missing := self._required - data.keys():
             raise _wrong(at, f"{min(missing)} is missing")
         return self._kind(**{name: shapes[name].load(item, f"{at}.{name}") for name, item in data.items()})

@@ -7,6 +7,7 @@ The tree of commands is lazy: names and help come from the index, and a command 
 `--version` and completion import neither the store nor any resource.
 """
 
+import difflib
 import importlib
 import io
 import os
@@ -43,6 +44,19 @@ class LazyGroup(click.Group):
         """Complete names from the index; click would make every command to ask whether it is hidden."""
         names = [CompletionItem(name) for name in self.entries if name.startswith(incomplete)]
         return names if incomplete[:1] != "-" else click.Command.shell_complete(self, ctx, incomplete)
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """See click.Group; a name that is close to an existing one is suggested, as click does for options."""
+        try:
+            return super().resolve_command(ctx, args)
+        except click.UsageError as error:
+            near = difflib.get_close_matches(args[0], self.list_commands(ctx))
+            if not near or args[0].startswith("-"):
+                raise
+            suggestion = f"Did you mean {' or '.join(map(repr, near))}?"
+            raise click.UsageError(f"{error.message} {suggestion}", ctx) from error
 
 
 class ResourceGroup(LazyGroup):

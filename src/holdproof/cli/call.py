@@ -212,6 +212,8 @@ def _parameter(parameter: inspect.Parameter) -> click.Parameter:
     kind, many = _kind(hint)
     if isinstance(about, Argument):
         metavar = about.metavar or parameter.name.upper()
+        # With a metavar of its own, click marks neither what is optional nor what may be repeated.
+        metavar = metavar if required or metavar.startswith("[") else f"[{metavar}]"
         settings |= {"metavar": metavar, "nargs": -1 if many else 1, "shell_complete": about.complete}
         return click.Argument([parameter.name], type=kind, **{"required": False, **settings})
     if hint is bool:

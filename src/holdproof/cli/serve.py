@@ -127,12 +127,17 @@ def mcp(  # noqa: PLR0917 (options by name)
         bool, Option("--operator", help="Act as the operator: the model may answer escalations itself.")
     ] = False,
     token: Annotated[
-        str | None, Option("--token", envvar="HOLDPROOF_TOKEN", help="Act as whoever this token says.")
+        str | None,
+        Option(
+            "--token",
+            envvar="HOLDPROOF_TOKEN",
+            help="Act as its holder (or HOLDPROOF_TOKEN); --agent and --operator must not contradict it.",
+        ),
     ] = None,
 ) -> None:
     """Offer the store as tools over standard input and output (Model Context Protocol), until the client goes away."""
-    if sum((agent is not None, token is not None, operator)) > 1:
-        raise InvalidInputError("--agent, --token and --operator exclude each other: name one caller")
+    if agent is not None and operator:
+        raise InvalidInputError("--agent and --operator exclude each other: name one caller")
     try:
         from holdproof.server import mcp as tools  # noqa: PLC0415 (an optional extra)
     except ImportError as error:

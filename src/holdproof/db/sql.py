@@ -12,6 +12,8 @@ from functools import lru_cache
 from operator import itemgetter
 from typing import Any, Final, Literal
 
+from holdproof.errors import ForbiddenSqlError, QueryError
+
 Dialect = Literal["sqlite", "postgres"]
 Kind = Literal["read", "write", "other"]
 
@@ -31,8 +33,19 @@ _ALLOWED = frozenset(
         " UPDATE VALUES WITH",
     )
 )
+# What else begins a statement in either database: refused, while any other word is a mistake in writing.
+_REFUSED = frozenset(
+    re.findall(
+        r"\w+",
+        "ABORT ATTACH BEGIN CALL CHECKPOINT CLOSE CLUSTER COMMIT COPY DEALLOCATE DECLARE DETACH DISCARD DO END EXECUTE"
+        " FETCH GRANT IMPORT LISTEN LOAD LOCK MOVE NOTIFY PREPARE REASSIGN REFRESH RELEASE RESET REVOKE ROLLBACK"
+        " SAVEPOINT SECURITY SET SHOW START UNLISTEN VACUUM",
+    )
+)
 _QUOTED = re.compile(r"'(?:[^']|'')*'")
 _TEMPORARY = re.compile(r"\b(CREATE(\s+OR\s+REPLACE|\s+LOCAL|\s+GLOBAL)*|INTO)\s+(TEMP|TEMPORARY)\b", re.IGNORECASE)
+# Roles belong to the whole server. A login may always change its own settings and password, so rights do not forbid it.
+_ROLES = re.compile(r"(ALTER|CREATE|DROP|COMMENT\s+ON)\s+(ROLE|USER|GROUP)\b", re.IGNORECASE)
 _WRITES = re.compile(r"\b(INSERT|UPDATE|DELETE)\b", re.IGNORECASE)
 _TABLES = re.compile(r"\b(?:FROM|JOIN|INTO|UPDATE)\s+(?!SET\b)([a-z]\w*)", re.IGNORECASE)
 
@@ -134,9 +147,18 @@ def first_word(text: str) -> str:
     return word[0].upper() if word else ""
 
 
-def is_allowed(statement: str) -> bool:
-    """Return whether SQL of an application may begin like this; what is not listed is refused."""
-    return first_word(statement) in _ALLOWED and not _TEMPORARY.search(_QUOTED.sub("''", statement))
+def refusal(statement: str) -> QueryError | None:
+    """Return why SQL of an application may not run: a misspelt first word, or what is not listed; None if it may."""
+    word = first_word(statement)
+    if word not in _ALLOWED | _REFUSED:
+        start = word or statement[:20]
+        return QueryError(f"syntax error at {start!r}: a statement begins with a keyword like SELECT or INSERT")
+    bare = _COMMENT.sub(" ", _QUOTED.sub("''", statement)).strip()
+    match = _TEMPORARY.search(bare) or _ROLES.match(bare)
+    if word in _ALLOWED and match is None:
+        return None
+    keywords = word if match is None else " ".join(match[0].upper().split())
+    return ForbiddenSqlError(f"{keywords} is not allowed in SQL of applications", statement=word)
 
 
 def kind_of(text: str) -> Kind:

@@ -15,8 +15,8 @@ from itertools import islice
 from typing import Any, ClassVar, Final, NamedTuple
 
 from holdproof.db.clock import Clock, Ids, Random
-from holdproof.db.sql import Dialect, Query, first_word, is_allowed
-from holdproof.errors import ForbiddenSqlError, HoldproofError, ReadLimitError
+from holdproof.db.sql import Dialect, Query, refusal
+from holdproof.errors import HoldproofError, ReadLimitError
 from holdproof.model.times import to_text
 
 Row = tuple[Any, ...]
@@ -40,6 +40,11 @@ MIGRATED_TABLES: Final = RESERVED_TABLES | {
     *("vector_facts", "vector_moves", "vectors"),
 }
 """Application tables that Holdproof's migrations created: SQL of applications can neither alter nor drop them."""
+APPLICATION_SCHEMA: Final = "holdproof_application"
+"""The schema of PostgreSQL in which SQL of applications creates its tables; Holdproof's own are in `membrane`.
+
+The prefix sets it apart from a schema that somebody else has in the same database.
+"""
 DERIVED_TABLES: Final = frozenset({"membrane_login", "vector_index", "vector_index_mark"})
 """Tables beside them that hold what belongs to one server, or follows from other rows: never transferred."""
 
@@ -145,9 +150,8 @@ class Tx(ABC):
         """
         result = SqlResult((), [], 0)
         for statement in self.split(text):
-            if not is_allowed(statement):
-                message = f"{first_word(statement) or statement[:20]} is not allowed in SQL of applications"
-                raise ForbiddenSqlError(message, statement=first_word(statement))
+            if (error := refusal(statement)) is not None:
+                raise error
             last = self.run_statement(statement, params)
             result = last._replace(touched=result.touched + last.touched)
         return result

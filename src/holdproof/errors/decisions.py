@@ -75,6 +75,12 @@ class TimeoutExpiredError(HoldproofError):
     exit_code = 4
 
 
+class FlowWaitingError(ConflictError):
+    """The flow waits for a person's decision: go on when its escalation is resolved (`escalations list`)."""
+
+    code = "flow.waiting"
+
+
 class LeaseLostError(ConflictError):
     """Another worker has the lease of this flow now: stop, and change nothing more."""
 

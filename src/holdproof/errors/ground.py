@@ -19,6 +19,7 @@ class QueryError(DatabaseError):
 
     code = "database.query"
     generic = True
+    status = 400
 
 
 class ForbiddenSqlError(QueryError):
@@ -107,6 +108,13 @@ class IdleTransactionError(DatabaseError):
     """The transaction was idle for too long and was rolled back: run it again, and do not wait inside it."""
 
     code = "database.idle_transaction"
+    status = 503
+
+
+class TransactionLimitError(DatabaseError):
+    """The transaction lasted longer than allowed and was rolled back: make it shorter, or give a higher `total_s`."""
+
+    code = "database.transaction_limit"
     status = 503
 
 

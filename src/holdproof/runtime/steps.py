@@ -28,6 +28,7 @@ from holdproof.crypto import canonical
 from holdproof.db import Call, Read, Refused, Tx, Work, Write, ask, lock_exclusive, sql
 from holdproof.errors import (
     FlowEndedError,
+    FlowWaitingError,
     InvalidInputError,
     LeaseLostError,
     NonDeterminismError,
@@ -247,6 +248,10 @@ def _begin(
     extend(tx, lease)
     if earlier is not None and earlier.value.state == "UNKNOWN":
         return earlier
+    if flow.status == "WAITING_ESCALATION":
+        raise FlowWaitingError(
+            f"flow {flow.flow_id} is waiting for a person's decision; no step begins before that", flow_id=flow.flow_id
+        )
     if flow.status != ("RUNNING" if spec.compensates is None else "COMPENSATING"):
         raise FlowEndedError(f"flow {flow.flow_id} is {flow.status}", flow_id=flow.flow_id, flow_status=flow.status)
     if earlier is None:

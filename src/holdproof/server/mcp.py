@@ -37,7 +37,7 @@ from holdproof.client import Holdproof
 from holdproof.errors import HoldproofError, InvalidInputError, NotFoundError
 from holdproof.model.agents import Agent
 from holdproof.server.api import complete, loaded
-from holdproof.server.permissions import Caller, may, permit, signed
+from holdproof.server.permissions import Caller, may, permit, require, signed
 from holdproof.server.problems import note, translated
 from holdproof.server.state import ScopedStores, caller_of, state_of
 from holdproof.store.opening import VERSION
@@ -80,7 +80,8 @@ class Offer:
         """Return the methods that are tools, by the name of the tool."""
         tools = {_name(entry): entry for entry in entries().values() if self.holds(entry)}
         if not tools:
-            raise InvalidInputError("no tool is left to offer", resources=sorted(self.resources or ()))
+            message = "no tool is left to offer: name other resources with --resource, or leave out --read-only"
+            raise InvalidInputError(message, resources=sorted(self.resources or ()))
         return tools
 
 
@@ -128,6 +129,8 @@ def server(finds: Finds, offer: Offer) -> Server[Any]:
             entry = tools.get(params.name)
             if entry is None:
                 raise NotFoundError(f"there is no tool {params.name}", tool=params.name)
+            # Before its arguments: whoever may not use it learns nothing of what it takes.
+            require(caller, entry.resource, entry.method)
             return _result(await _called(sees(entry.resource), caller, entry, params.arguments or {}, offer))
         except Exception as raised:
             error = translated(raised)
@@ -181,6 +184,12 @@ async def over_stdio(store: Holdproof, caller: Caller, offer: Offer) -> None:
     async def finds(_: ServerRequestContext[Any, Any]) -> tuple[Caller, Sees, Refuses]:
         return caller, lambda resource: scoped.of(caller, resource), _ignore_refusal
 
+    if not any(may(caller, each.resource, each.method) for each in offer.tools().values()):
+        raise InvalidInputError(
+            f"no tool is left that the {caller.role} {caller.name} may use: name other resources with --resource, or"
+            " act as somebody else with --operator, --agent or --token",
+            resources=sorted(offer.resources or ()),
+        )
     tool_server = server(finds, offer)
     async with stdio_server() as (reading, writing):
         await tool_server.run(reading, writing, tool_server.create_initialization_options())
@@ -193,9 +202,19 @@ async def _ignore_refusal(_: HoldproofError) -> None:
 async def caller_for(
     store: Holdproof, token: str | None, agent_id: str | None, offer: Offer, *, operator: bool = False
 ) -> Caller:
-    """Return the caller that a local client acts as: the holder of the token, an agent, or the operator."""
+    """Return the caller that a local client acts as: the holder of the token, an agent, or the operator.
+
+    A token decides; an agent or the operator beside it must be who holds it, else InvalidInputError.
+    """
     if token is not None:
-        return Caller.of_token(await store.tokens.authenticate(token))
+        caller = Caller.of_token(await store.tokens.authenticate(token))
+        if (agent_id is not None and caller.agent_id != agent_id) or (operator and caller.role != "operator"):
+            beside = "--operator" if agent_id is None else f"--agent {agent_id}"
+            raise InvalidInputError(
+                f"{beside} contradicts the token, which is that of the {caller.role} {caller.name}: leave out {beside},"
+                " or --token and HOLDPROOF_TOKEN"
+            )
+        return caller
     if agent_id is not None:
         return Caller.of_agent(await store.agents.get(agent_id))
     if operator:

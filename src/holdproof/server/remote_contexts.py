@@ -44,7 +44,7 @@ from holdproof.server.api import Granted, Guard, complete, loaded, streaming
 from holdproof.server.bodies import read_as, read_object
 from holdproof.server.exchange import Exchange, Exchanges, caller_error
 from holdproof.server.problems import problem_details
-from holdproof.storage.relational import IDLE_S
+from holdproof.storage.relational import IDLE_S, TOTAL_S
 
 _MOST: Final = 10_000
 """How many blocks are open at most."""
@@ -65,6 +65,7 @@ class _TransactionOptions:
     """How a transaction begins."""
 
     idle_s: float = IDLE_S
+    total_s: float = TOTAL_S
 
 
 @dataclass(frozen=True, slots=True)
@@ -311,7 +312,8 @@ class _Routes:
         """Several statements as one."""
         granted = await self._guard(request, self._specs["relational", "execute"], {"query": ""})
         options = wire.shape(_TransactionOptions).load(await read_object(request), "")
-        return await self._opened(granted, granted.store.relational.transaction(idle_s=options.idle_s), "transaction")
+        block = granted.store.relational.transaction(idle_s=options.idle_s, total_s=options.total_s)
+        return await self._opened(granted, block, "transaction")
 
     async def leave(self, request: Request, block: str) -> Response:
         """Leave a block; it stays open until that has begun."""

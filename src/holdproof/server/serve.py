@@ -118,7 +118,8 @@ async def serve(
             ready(listening)
         await running
     finally:
-        _log.info("stopped: requests are answered, the store is closed next")
+        if server.began.is_set():
+            _log.info("stopped: requests are answered, the store is closed next")
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
@@ -187,6 +188,11 @@ def _config(app: FastAPI, place: ListenAddress) -> uvicorn.Config:
     return config
 
 
+def _is_no_bind_error(record: logging.LogRecord) -> bool:
+    """Leave the port that cannot be had to the error that says what to do; uvicorn logs the system's words too."""
+    return not isinstance(record.msg, OSError)
+
+
 class _Server(uvicorn.Server):
     """A server that says when it listens, and that ends its streams before it waits for them."""
 
@@ -197,6 +203,8 @@ class _Server(uvicorn.Server):
 
     async def startup(self, sockets: list[socket] | None = None) -> None:
         """Listen; what cannot be listened on is an error of the configuration."""
+        logger = logging.getLogger("uvicorn.error")
+        logger.addFilter(_is_no_bind_error)
         try:
             await super().startup(sockets)
         # uvicorn exits the process when it cannot bind.
@@ -207,6 +215,8 @@ class _Server(uvicorn.Server):
                 host=self.config.host,
                 port=self.config.port,
             ) from error
+        finally:
+            logger.removeFilter(_is_no_bind_error)
         self.began.set()
 
     async def listening(self, running: "asyncio.Task[None]") -> bool:

@@ -6,11 +6,12 @@ Rules:
   returns 64 MiB at most, on SQLite no value of more than 16.
 - A block is one transaction of its own: it sees what it wrote, and once a statement of it has failed, all of it has.
 - A block that could not begin raises the reason at its first statement.
-- A block holds the writer. One without a statement for `IDLE_S` is rolled back, and raises at its next statement. The
-  limit is at most `MOST_IDLE_S`: other writers wait meanwhile.
+- A block holds the writer. One without a statement for `IDLE_S`, or one that lasts longer than `TOTAL_S` altogether, is
+  rolled back, and raises at its next statement. Both limits are at most `MOST_S`: other writers wait meanwhile.
 """
 
 import threading
+import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
@@ -21,14 +22,15 @@ from typing import Any, Final
 from holdproof import validation
 from holdproof.db import Call, Read, SqlResult, Tx, Work, Write, ask
 from holdproof.db.sql import kind_of, statements
-from holdproof.errors import ClosedError, HoldproofError, IdleTransactionError, InvalidInputError
+from holdproof.errors import ClosedError, HoldproofError, IdleTransactionError, InvalidInputError, TransactionLimitError
 from holdproof.executors import AsyncExecutor, Awaits, Executor, Resource, Runs, RunsWith, SyncExecutor, Writes
 
 Params = Mapping[str, Any]
 Record = dict[str, Any]
 
 IDLE_S: Final = 5.0
-MOST_IDLE_S: Final = 300.0
+TOTAL_S: Final = 60.0
+MOST_S: Final = 300.0
 
 
 def execute(tx: Tx, query: str, params: Params | None = None) -> int:
@@ -87,11 +89,15 @@ class Relational(Resource[Executor]):
         """The executor of its database."""
         return self._executor
 
-    def transaction(self, *, idle_s: float = IDLE_S) -> "Transaction[Executor]":
-        """Run several calls as one transaction: committed at the end of the block, rolled back by an exception."""
-        return Transaction(
-            self._executor, StatementFeed(validation.number("idle_s", idle_s, least=0.001, most=MOST_IDLE_S))
-        )
+    def transaction(self, *, idle_s: float = IDLE_S, total_s: float = TOTAL_S) -> "Transaction[Executor]":
+        """Run several calls as one transaction: committed at the end of the block, rolled back by an exception.
+
+        It is rolled back too after `idle_s` seconds without a call (IdleTransactionError), and after `total_s` seconds
+        altogether (TransactionLimitError).
+        """
+        idle_s = validation.number("idle_s", idle_s, least=0.001, most=MOST_S)
+        total_s = validation.number("total_s", total_s, least=0.001, most=MOST_S)
+        return Transaction(self._executor, StatementFeed(idle_s, total_s))
 
 
 class _UndoneError(Exception):
@@ -104,8 +110,9 @@ class StatementFeed:
     The block runs in its own thread or loop and waits for a future per statement; the writer waits for the next one.
     """
 
-    def __init__(self, idle_s: float) -> None:
+    def __init__(self, idle_s: float, total_s: float) -> None:
         self._idle_s = idle_s
+        self._total_s = total_s
         self._lock = threading.Lock()
         self._messages: SimpleQueue[tuple[Any, Future[Any]] | bool] = SimpleQueue()
         self._over: BaseException | None = None
@@ -121,8 +128,10 @@ class StatementFeed:
 
     def _serve(self, tx: Tx) -> None:
         failure: BaseException | None = None
+        # From here: time in which it waited for the writer is not its own.
+        deadline = time.monotonic() + self._total_s
         # A bool ends the block: True commits, False rolls back.
-        while not isinstance(message := self._next(), bool):
+        while not isinstance(message := self._next(deadline), bool):
             fn, future = message
             # The caller gave up waiting for this statement before it ran.
             if not future.set_running_or_notify_cancel():
@@ -138,12 +147,21 @@ class StatementFeed:
         if failure is not None or not message:
             raise failure or _UndoneError
 
-    def _next(self) -> tuple[Any, Future[Any]] | bool:
+    def _next(self, deadline: float) -> tuple[Any, Future[Any]] | bool:
+        remaining_s = deadline - time.monotonic()
         try:
-            return self._messages.get(timeout=self._idle_s)
+            message = self._messages.get(timeout=max(0.0, min(self._idle_s, remaining_s)))
+            # Every further call of a block that never pauses would hold the writer a little longer; its end would not.
+            if remaining_s > 0 or isinstance(message, bool):
+                return message
+            self._messages.put(message)  # `_end` answers it
         except Empty:
-            message = f"the transaction was idle for {self._idle_s:g} s and was rolled back"
-            raise IdleTransactionError(message, idle_s=self._idle_s) from None
+            pass
+        if time.monotonic() >= deadline:
+            text = f"the transaction lasted longer than {self._total_s:g} s and was rolled back"
+            raise TransactionLimitError(f"{text}; make it shorter, or give total_s", total_s=self._total_s)
+        text = f"the transaction was idle for {self._idle_s:g} s and was rolled back"
+        raise IdleTransactionError(text, idle_s=self._idle_s)
 
     def ended(self, ending: "Future[None]") -> None:
         """Fail statements that wait for an answer, when the transaction is over or never began."""

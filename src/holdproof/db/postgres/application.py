@@ -24,10 +24,9 @@ from holdproof.db.postgres.connection import Connector
 from holdproof.db.postgres.login import SERVED
 from holdproof.db.postgres.snapshot import PostgresSnapshot, read_table
 from holdproof.db.postgres.transfer import load_table, staged
-from holdproof.db.postgres.wire import APPLICATION_SCHEMA
 from holdproof.db.row_stream import ApplicationTables, RowStream
-from holdproof.db.tx import DERIVED_TABLES
-from holdproof.errors import ConfigError, CorruptError
+from holdproof.db.tx import APPLICATION_SCHEMA, DERIVED_TABLES
+from holdproof.errors import ConfigError, CorruptError, UnavailableError
 
 SCHEMA: Final = APPLICATION_SCHEMA
 _OURS: Final = [*DERIVED_TABLES]
@@ -53,7 +52,7 @@ class ApplicationSnapshot:
 @contextmanager
 def open_application(url: str, snapshot: PostgresSnapshot) -> Iterator[ApplicationSnapshot]:
     """Read the applications' tables in the moment of a snapshot, under their own login where they have one."""
-    with connect(url, **_login(snapshot.connection)) as connection, translated():
+    with _connect(url, snapshot) as connection, translated():
         connection.execute("SET idle_in_transaction_session_timeout = 0")
         connection.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
         connection.execute(text.SQL("SET TRANSACTION SNAPSHOT {}").format(snapshot.name))
@@ -61,6 +60,17 @@ def open_application(url: str, snapshot: PostgresSnapshot) -> Iterator[Applicati
         path = text.SQL(", ").join(map(text.Identifier, ("pg_catalog", SCHEMA, SERVED)))
         connection.execute(text.SQL("SET LOCAL search_path = {}").format(path))
         yield ApplicationSnapshot(connection)
+
+
+def _connect(url: str, snapshot: PostgresSnapshot) -> "psycopg.Connection[Any]":
+    credentials = _login(snapshot.connection)
+    try:
+        return connect(url, **credentials)
+    except UnavailableError:
+        if not credentials:
+            raise
+    # SQL of applications can have changed the password of its login.
+    return connect(url, **_renewed_login(url, SERVED, SCHEMA))
 
 
 def _login(owner: "psycopg.Connection[Any]") -> dict[str, str]:
@@ -79,12 +89,14 @@ _NOT_EXTENSION: Final = (
     " AND NOT EXISTS (SELECT 1 FROM pg_depend e WHERE e.classid = '{catalogue}'::regclass AND e.objid = {oid}"
     " AND e.deptype = 'e')"
 )
-_IN_SCHEMA: Final = " JOIN pg_namespace n ON n.oid = {space} AND n.nspname = 'application'"
+_IN_SCHEMA: Final = " JOIN pg_namespace n ON n.oid = {space} AND n.nspname = '@application'"
 
 
 def _query(body: LiteralString, catalogue: LiteralString, oid: LiteralString, space: LiteralString) -> str:
-    return body.replace("@schema", _IN_SCHEMA.format(space=space)).replace(
-        "@own", _NOT_EXTENSION.format(catalogue=catalogue, oid=oid)
+    return (
+        body.replace("@schema", _IN_SCHEMA.format(space=space))
+        .replace("@own", _NOT_EXTENSION.format(catalogue=catalogue, oid=oid))
+        .replace("@application", SCHEMA)
     )
 
 
@@ -116,7 +128,7 @@ _COMPOSITES = _relations(
     " AND a.attnum > 0 AND NOT a.attisdropped)) FROM pg_class c @schema WHERE c.relkind = 'c' @own"
 )
 _FUNCTIONS = _query(
-    "SELECT regexp_replace(pg_get_functiondef(p.oid), '^(CREATE OR REPLACE (FUNCTION|PROCEDURE) )application\\.',"
+    "SELECT regexp_replace(pg_get_functiondef(p.oid), '^(CREATE OR REPLACE (FUNCTION|PROCEDURE) )@application\\.',"
     " '\\1') FROM pg_proc p @schema WHERE p.prokind IN ('f', 'p') @own",
     "pg_proc",
     "p.oid",
@@ -199,7 +211,7 @@ _IDENTITIES = _relations(
 # Everything that lies in the schema, less what the statements above carry.
 _OUTSIDE: Final = (
     "SELECT o.type || ' ' || o.identity FROM pg_depend d JOIN pg_namespace n ON n.oid = d.refobjid"
-    " AND n.nspname = 'application' CROSS JOIN LATERAL pg_identify_object(d.classid, d.objid, 0) o"
+    " AND n.nspname = '@application' CROSS JOIN LATERAL pg_identify_object(d.classid, d.objid, 0) o"
     " WHERE d.refclassid = 'pg_namespace'::regclass AND d.deptype = 'n'"
     " AND NOT EXISTS (SELECT 1 FROM pg_depend e WHERE e.classid = d.classid AND e.objid = d.objid AND e.deptype = 'e')"
     " AND NOT EXISTS (SELECT 1 FROM pg_class c WHERE d.classid = 'pg_class'::regclass AND c.oid = d.objid"
@@ -208,11 +220,13 @@ _OUTSIDE: Final = (
     " WHERE d.classid = 'pg_proc'::regclass AND p.oid = d.objid AND p.prokind IN ('f', 'p'))"
     " AND d.classid <> 'pg_default_acl'::regclass AND NOT (o.type = 'extension' AND o.identity = 'vector')"
     " UNION ALL SELECT format('policy %%I on %%I', y.polname, c.relname) FROM pg_policy y"
-    " JOIN pg_class c ON c.oid = y.polrelid JOIN pg_namespace n ON n.oid = c.relnamespace AND n.nspname = 'application'"
+    " JOIN pg_class c ON c.oid = y.polrelid JOIN pg_namespace n ON n.oid = c.relnamespace"
+    " AND n.nspname = '@application'"
     " UNION ALL SELECT format('rule %%I on %%I', r.rulename, c.relname) FROM pg_rewrite r"
-    " JOIN pg_class c ON c.oid = r.ev_class JOIN pg_namespace n ON n.oid = c.relnamespace AND n.nspname = 'application'"
+    " JOIN pg_class c ON c.oid = r.ev_class JOIN pg_namespace n ON n.oid = c.relnamespace"
+    " AND n.nspname = '@application'"
     " WHERE r.rulename <> '_RETURN' ORDER BY 1"
-)
+).replace("@application", SCHEMA)
 
 
 def _describe(connection: "psycopg.Connection[Any]") -> ApplicationTables:
@@ -300,7 +314,11 @@ def load(url: str, application: ApplicationTables, rows: Callable[[str], RowStre
 
     CorruptError with the statement and the server's words if a definition cannot be run.
     """
-    with connect(url, **_new_login(url)) as connection, translated(), connection.transaction():
+    with (
+        connect(url, **_renewed_login(url, staged(SERVED), staged(SCHEMA))) as connection,
+        translated(),
+        connection.transaction(),
+    ):
         connection.execute(_path(connection))
         connection.execute("SET LOCAL check_function_bodies = off")
         _run(connection, application.before)
@@ -320,18 +338,21 @@ def _path(connection: "psycopg.Connection[Any]") -> text.Composed:
     return text.SQL("SET LOCAL search_path = {}").format(text.SQL(", ").join(map(text.Identifier, names)))
 
 
-def _new_login(url: str) -> dict[str, str]:
-    connector = Connector(url, staged(SERVED), connect_s=10, lock_s=10, read_s=600)
+def _renewed_login(url: str, membrane: str, application: str) -> dict[str, str]:
+    connector = Connector(url, membrane, connect_s=10, lock_s=10, read_s=600)
     wire = connector.wire("holdproof-copy", catalog_only=True)
     try:
-        credentials = login.ensure(wire, system_random, membrane=staged(SERVED), application=staged(SCHEMA))
+        credentials = login.ensure(wire, system_random, membrane=membrane, application=application)
+    except ConfigError:
+        # It asks for another URL in the settings, which a restore does not use.
+        credentials = None
     finally:
         wire.close()
     if credentials is None:
         # Under the URL's own login, functions of an application would run with the rights of the kernel's owner.
         raise ConfigError(
-            "the backup holds tables of applications, which are created again under a login of their own: restore with"
-            " a URL whose login may create roles (ALTER ROLE … CREATEROLE)"
+            "the backup holds tables of applications, which are created again under a login of their own: an"
+            " administrator must run ALTER ROLE … CREATEROLE for the login of the URL, at least until this has ended"
         )
     return dict(zip(("user", "password"), credentials, strict=True))
 

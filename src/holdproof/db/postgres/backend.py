@@ -3,19 +3,20 @@
 import socket
 import threading
 from collections.abc import Callable
+from functools import partial
 from typing import Any, TypeVar
 
 from holdproof.db.clock import Clock, Ids, Random
 from holdproof.db.group_commit import GroupWriter, Hooks
 from holdproof.db.postgres import login
 from holdproof.db.postgres.commit_marks import ProcessMarks
-from holdproof.db.postgres.connection import Connector, PostgresConnection, PostgresTx, ServerClock
+from holdproof.db.postgres.connection import CATALOG_PATH, Connector, PostgresConnection, PostgresTx, ServerClock
 from holdproof.db.postgres.login import SERVED
 from holdproof.db.postgres.reader import PostgresReader
-from holdproof.db.postgres.wire import Wire
+from holdproof.db.postgres.wire import POOLED, Wire
 from holdproof.db.sql import Dialect, sql_postgres, statements
 from holdproof.db.topics import Topics
-from holdproof.db.tx import NOT_RUN, NotRun, Tx
+from holdproof.db.tx import APPLICATION_SCHEMA, NOT_RUN, NotRun, Tx
 from holdproof.db.worker_pool import WorkerPool
 from holdproof.errors import (
     ConfigError,
@@ -131,10 +132,10 @@ _NAMES = sql_postgres(
     " AND c.relkind = 'r' ORDER BY c.relname",
 )
 _SIZE = sql_postgres(
-    "SELECT current_database(), coalesce(sum(pg_total_relation_size(c.oid)), 0) FROM pg_class c"
+    "SELECT current_database(), coalesce(sum(pg_total_relation_size(c.oid)), 0) FROM pg_class c"  # noqa: S608
     # What applications created counts for the space that they use.
     " JOIN pg_namespace n ON n.oid = c.relnamespace WHERE (n.nspname = :space"
-    " OR (n.nspname = 'application' AND :space::text = 'membrane'))"
+    f" OR (n.nspname = '{APPLICATION_SCHEMA}' AND :space::text = '{SERVED}'))"
     " AND c.relkind IN ('r', 'v', 'm', 'p', 'f')",
 )
 
@@ -165,11 +166,13 @@ def open_postgres(
     server_clock = ServerClock()
     wire = connector.wire("holdproof-open", patience_s=2, catalog_only=True)
     try:
+        _refuse_pooler(wire)
         server_clock.measure(wire)
         # A store that is only read takes no advisory lock, so that it needs no seed for their keys.
         new, seed = (False, 0) if readonly else _prepare(wire, space, random)
         if not owner:
-            connector = connector.for_applications(login.ensure(wire, random))
+            renew = partial(_renew_login, connector, random)
+            connector = connector.for_applications(login.ensure(wire, random), renew)
     finally:
         wire.close()
     used_clock = clock or server_clock
@@ -189,6 +192,26 @@ def open_postgres(
     reader = WorkerPool("reader", reading, batch=128)
     listener = Listener(connector, topics)
     return PostgresBackend(connector, writer=writer, reader=reader, listener=listener), new, used_clock
+
+
+_PATH = sql_postgres("SELECT pg_catalog.current_setting('search_path')")
+
+
+def _refuse_pooler(wire: Wire) -> None:
+    """Raise ConfigError where the settings of a new connection did not reach the server."""
+    wire.send(_PATH, {})
+    [(path,)] = wire.sync()
+    if path != CATALOG_PATH:
+        raise ConfigError(POOLED)
+
+
+def _renew_login(owner: Connector, random: Random) -> tuple[str, str] | None:
+    """Undo what the login of applications changed about itself, while a store is open."""
+    wire = owner.wire("holdproof-login", patience_s=0, catalog_only=True)
+    try:
+        return login.ensure(wire, random)
+    finally:
+        wire.close()
 
 
 _TABLES = sql_postgres(
@@ -300,15 +323,16 @@ _SCHEMA = """
 CREATE SCHEMA IF NOT EXISTS {space};
 REVOKE ALL ON SCHEMA {space} FROM PUBLIC;
 CREATE TABLE {space}.commit_marks (worker TEXT PRIMARY KEY, mark TEXT NOT NULL, at TIMESTAMPTZ NOT NULL);
--- A role for each space, to be granted to logins; without the right to make roles the schema's owner works alone.
+-- A role for each space, to be granted to logins; without the right to make roles
+-- those that an administrator made get their rights, else the schema's owner works alone.
 DO $$ BEGIN
   BEGIN
     CREATE ROLE holdproof_{space} NOLOGIN;
-  EXCEPTION WHEN duplicate_object OR unique_violation THEN NULL;
+  EXCEPTION WHEN duplicate_object OR unique_violation OR insufficient_privilege THEN NULL;
   END;
   GRANT USAGE ON SCHEMA {space} TO holdproof_{space};
   GRANT SELECT, INSERT, UPDATE, DELETE ON {space}.commit_marks TO holdproof_{space};
   ALTER DEFAULT PRIVILEGES IN SCHEMA {space} GRANT SELECT, INSERT, UPDATE, DELETE ON TABLES TO holdproof_{space};
-EXCEPTION WHEN insufficient_privilege THEN NULL;
+EXCEPTION WHEN insufficient_privilege OR undefined_object THEN NULL;
 END $$
 """

@@ -1,10 +1,10 @@
 """Transactions on PostgreSQL, connecting, the server's time, and the writing connection of a worker."""
 
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from copy import copy
 from functools import partial
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Final
 
 from psycopg.conninfo import make_conninfo
 
@@ -120,6 +120,20 @@ class ServerClock:
         self._measured = after / 1e6
 
 
+# A login may change its own defaults; what is said while connecting counts before them, and `RESET ALL` returns to it.
+_APPLICATION_SETTINGS: Final = {
+    "default_transaction_read_only": "off",
+    "default_transaction_deferrable": "off",
+    "idle_session_timeout": "0",
+    "standard_conforming_strings": "on",
+    "row_security": "on",
+}
+
+
+CATALOG_PATH: Final = "pg_catalog,pg_temp"
+"""The search path of statements of the owner around opening."""
+
+
 class Connector:
     """Opens connections to one database: the same settings, the same schema, bounded waits."""
 
@@ -144,15 +158,25 @@ class Connector:
         }
         self._read_s = read_s
         self._base = conninfo.parse(url)
+        self._renew: Callable[[], tuple[str, str] | None] | None = None
 
-    def for_applications(self, credentials: tuple[str, str] | None) -> "Connector":
-        """Return a connector whose statements all have a timeout, with another login unless that is None."""
+    def for_applications(
+        self, credentials: tuple[str, str] | None, renew: Callable[[], tuple[str, str] | None]
+    ) -> "Connector":
+        """Return a connector whose statements all have a timeout, with another login unless that is None.
+
+        `renew` sets that login's password again and removes settings that SQL of applications gave it.
+        """
         other = copy(self)
         if credentials is not None:
-            name, password = credentials
-            other._base = {**self._base, "user": name, "password": password}
-        other._settings = {**self._settings, "statement_timeout": f"{self._read_s}s"}
+            other._use(credentials)
+            other._renew = renew
+        other._settings = {**self._settings, **_APPLICATION_SETTINGS, "statement_timeout": f"{self._read_s}s"}
         return other
+
+    def _use(self, credentials: tuple[str, str]) -> None:
+        name, password = credentials
+        self._base = {**self._base, "user": name, "password": password}
 
     def wire(
         self, name: str, *, reads: bool = False, patience_s: float | None = None, catalog_only: bool = False
@@ -164,27 +188,59 @@ class Connector:
         """
         settings = dict(self._settings)
         if catalog_only:
-            settings["search_path"] = "pg_catalog,pg_temp"
+            settings["search_path"] = CATALOG_PATH
         if reads:
             # Read-only is said by each BEGIN: as a setting of the session, a server would look like a standby to
             # libpq, and a URL with target_session_attrs=read-write would find no server.
             settings["statement_timeout"] = f"{self._read_s}s"
         options = " ".join(f"-c {key}={value}" for key, value in settings.items())
-        url_options = self._base.get("options")
-        parts: dict[str, Any] = {**self._base, "client_encoding": "UTF8"}
-        parts |= {"application_name": name, "options": f"{url_options} {options}" if url_options else options}
-        address = make_conninfo(**parts)
         silence_s = liveness.SILENCE_S if self._silence_s is None else self._silence_s
         deadline = time.monotonic() + (self._connect_s if patience_s is None else patience_s)
         pause = 0.02
+        renewed = self._renew is None
         while True:
+            wire = None
+            address = self._address(name, options)
             try:
-                return Wire(address, silence_s=silence_s, is_active=partial(liveness.backend_is_active, address))
+                wire = Wire(address, silence_s=silence_s, is_active=partial(liveness.backend_is_active, address))
+                if renewed or not _has_role_settings(wire):
+                    return wire
+                wire.close()
             except UnavailableError:
+                # A changed password looks like any other refusal here: libpq gives no code for it.
                 if time.monotonic() + pause > deadline:
                     raise
-            time.sleep(pause)
-            pause = min(1.0, pause * 2)
+                time.sleep(pause)
+                pause = min(1.0, pause * 2)
+            if not renewed:
+                # Where only settings remain, those above count before them: the second connection is used as it is.
+                renewed = self._renew_login() or wire is not None
+
+    def _address(self, name: str, options: str) -> str:
+        url_options = self._base.get("options")
+        parts: dict[str, Any] = {**self._base, "client_encoding": "UTF8"}
+        parts |= {"application_name": name, "options": f"{url_options} {options}" if url_options else options}
+        return make_conninfo(**parts)
+
+    def _renew_login(self) -> bool:
+        """Undo what the login changed about itself; returns whether that was possible: the server may be down."""
+        assert self._renew is not None
+        try:
+            credentials = self._renew()
+        except HoldproofError:
+            return False
+        if credentials is not None:
+            self._use(credentials)
+        return True
+
+
+def _has_role_settings(wire: Wire) -> bool:
+    """Return whether defaults of the login are in effect: only SQL of applications can have set them."""
+    wire.send(_ROLE_SETTINGS, {})
+    return bool(wire.sync())
+
+
+_ROLE_SETTINGS = sql_postgres("SELECT 1 FROM pg_catalog.pg_settings WHERE source IN ('user', 'database user') LIMIT 1")
 
 
 _NOW = sql_postgres("SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint")

@@ -2,10 +2,11 @@
 
 Rules:
 - It has the rights of the role `holdproof_membrane` and no others; neither SET ROLE nor a search path adds any.
-- It creates tables, functions and types in the schema `application` only. In `membrane` it can create nothing: the
-  owner's statements run there, and would call a function that is planted under a name they use.
+- It creates tables, functions and types in the schema `holdproof_application` only. In `membrane` it can create
+  nothing: the owner's statements run there, and would call a function that is planted under a name they use.
 - Its password is random, stored in a table that only the schema's owner may read; the server gets its SCRAM hash. A
-  role can change its own password, so each opening sets it again, and removes settings that the role was given.
+  role can change its own password and settings: each opening, and each connection that is refused or finds settings
+  of the role, sets the one again and removes the others.
 - A URL whose login may not create roles is used as it is, unless it could read the kernel: then it is refused.
 """
 
@@ -13,10 +14,10 @@ from functools import lru_cache
 from typing import Final, NamedTuple
 
 from holdproof.db.clock import Random
-from holdproof.db.postgres.wire import APPLICATION_SCHEMA, Wire
+from holdproof.db.postgres.wire import Wire
 from holdproof.db.sql import Query, sql_postgres
-from holdproof.db.tx import RESERVED_TABLES
-from holdproof.errors import ConfigError
+from holdproof.db.tx import APPLICATION_SCHEMA, RESERVED_TABLES
+from holdproof.errors import ConfigError, MissingPrivilegeError
 
 SERVED: Final = "membrane"
 """The space that is used under this login."""
@@ -24,7 +25,7 @@ SERVED: Final = "membrane"
 _POWERS = sql_postgres(
     "SELECT r.rolsuper OR r.rolcreaterole,"
     " r.rolsuper OR coalesce((SELECT has_schema_privilege(n.oid, 'USAGE') FROM pg_namespace n"
-    " WHERE n.nspname = 'kernel'), false) FROM pg_roles r WHERE r.rolname = current_user"
+    " WHERE n.nspname = 'kernel'), false), quote_ident(r.rolname) FROM pg_roles r WHERE r.rolname = current_user"
 )
 _TABLES: Final = ", ".join(f"{{membrane}}.{table}" for table in sorted(RESERVED_TABLES))
 _RIGHTS = f"""
@@ -78,6 +79,11 @@ def _queries(membrane: str) -> _Queries:
     )
 
 
+def rights(membrane: str, application: str) -> list[str]:
+    """Return the statements that give the role of services its rights in these schemas, and no others."""
+    return _RIGHTS.format(membrane=membrane, application=application).strip().split(";\n")
+
+
 def ensure(
     wire: Wire, random: Random, *, membrane: str = SERVED, application: str = APPLICATION_SCHEMA
 ) -> tuple[str, str] | None:
@@ -85,9 +91,8 @@ def ensure(
 
     A restore gives the names of the schemas that it stages.
     """
-    names = {"membrane": membrane, "application": application}
     wire.send(_POWERS, {})
-    [(can_create_roles, reaches_kernel)] = wire.sync()
+    [(can_create_roles, reaches_kernel, owner)] = wire.sync()
     if not can_create_roles and reaches_kernel:
         raise ConfigError(
             "this login can read the kernel and may not create roles; give the provider a URL with a separate login"
@@ -95,14 +100,25 @@ def ensure(
         )
     if not can_create_roles:
         # The owner of `membrane` without the right to make roles works alone, and needs the schema as well.
-        wire.text(_ALONE.format(**names))
+        wire.text(_ALONE.format(application=application))
         wire.sync()
         return None
+    try:
+        return _ensure(wire, random, membrane, application)
+    except MissingPrivilegeError as error:
+        # Since PostgreSQL 16 a login manages the roles that it made or was given with the right to grant them.
+        raise MissingPrivilegeError(
+            f"{error.message}; use the owner of the schema {membrane}; if it is that, an administrator must run:"
+            f" GRANT holdproof_membrane TO {owner} WITH ADMIN OPTION"
+        ) from error
+
+
+def _ensure(wire: Wire, random: Random, membrane: str, application: str) -> tuple[str, str]:
     wire.text("BEGIN")
     wire.text(f"LOCK TABLE {membrane}.commit_marks IN SHARE UPDATE EXCLUSIVE MODE")
-    for statement in _RIGHTS.format(**names).strip().split(";\n"):
+    for statement in rights(membrane, application):
         wire.text(statement)
-    wire.text(_EXTENSION.format(**names))
+    wire.text(_EXTENSION.format(membrane=membrane))
     queries = _queries(membrane)
     wire.send(queries.find, {})
     logins = wire.sync()
@@ -116,6 +132,8 @@ def _reset(wire: Wire, name: str, password: str) -> tuple[str, str]:
     """Undo what the role may have changed about itself."""
     wire.text(f"ALTER ROLE {name} LOGIN PASSWORD '{wire.scrambled(name, password)}'")
     wire.text(f"ALTER ROLE {name} RESET ALL")
+    # Settings for one database are others, and count before those of the role.
+    wire.text(f"DO $$ BEGIN EXECUTE format('ALTER ROLE {name} IN DATABASE %I RESET ALL', current_database()); END $$")
     return name, password
 
 

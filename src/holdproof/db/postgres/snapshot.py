@@ -29,9 +29,8 @@ from holdproof.db.postgres.catalogue import (
 from holdproof.db.postgres.connection import Connector, PostgresTx, ServerClock
 from holdproof.db.postgres.login import SERVED
 from holdproof.db.postgres.text import loader
-from holdproof.db.postgres.wire import APPLICATION_SCHEMA
 from holdproof.db.row_stream import RowStream
-from holdproof.db.tx import DERIVED_TABLES, Row, Tx
+from holdproof.db.tx import APPLICATION_SCHEMA, DERIVED_TABLES, Row, Tx
 from holdproof.errors import BusyError
 
 MOVING: Final = "moving-holdproof"  # does not start with "holdproof", so `in_use` does not count it

@@ -15,11 +15,12 @@ import psycopg
 from psycopg import sql as text
 
 from holdproof.db.migrate import MOVE_IN_PROGRESS
+from holdproof.db.postgres import login
 from holdproof.db.postgres.catalogue import COMMIT_MARKS, columns, connect, has, lock_schema, ordered, translated
 from holdproof.db.postgres.login import SERVED
 from holdproof.db.postgres.snapshot import MOVING, read_table
-from holdproof.db.postgres.wire import APPLICATION_SCHEMA
 from holdproof.db.row_stream import RowStream
+from holdproof.db.tx import APPLICATION_SCHEMA
 from holdproof.errors import AlreadyExistsError, CorruptError, HoldproofError, InvalidInputError
 
 SPACES: Final = ("kernel", "membrane", "telemetry")
@@ -181,6 +182,9 @@ def grant(url: str, space: str) -> None:
     """Give the role of a space its rights in the staged schema, as a new schema would have them."""
     with connect(url) as connection, translated(), connection.transaction():
         connection.execute(_GRANTS.format(space=space, schema=staged(space)).encode())
+        if space == SERVED:
+            statements = login.rights(staged(SERVED), staged(APPLICATION_SCHEMA))
+            connection.execute(_IF_ROLES.format(statements=";".join(statements)).encode())
 
 
 def exchange(url: str, spaces: Sequence[str], aside: str) -> None:
@@ -208,16 +212,24 @@ def _schemas(spaces: Sequence[str]) -> list[str]:
     return [*spaces, *([APPLICATION_SCHEMA] if SERVED in spaces else [])]
 
 
-# Without the right to make roles the schema's owner works alone.
+# Without the right to make roles, those that exist get their rights all the same: the login of services depends on
+# them. Where there are none the schema's owner works alone.
 _GRANTS: Final = """
 DO $$ BEGIN
   BEGIN
     CREATE ROLE holdproof_{space} NOLOGIN;
-  EXCEPTION WHEN duplicate_object OR unique_violation THEN NULL;
+  EXCEPTION WHEN duplicate_object OR unique_violation OR insufficient_privilege THEN NULL;
   END;
   GRANT USAGE ON SCHEMA {schema} TO holdproof_{space};
   GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA {schema} TO holdproof_{space};
   ALTER DEFAULT PRIVILEGES IN SCHEMA {schema} GRANT SELECT, INSERT, UPDATE, DELETE ON TABLES TO holdproof_{space};
+EXCEPTION WHEN insufficient_privilege OR undefined_object THEN NULL;
+END $$
+"""
+
+_IF_ROLES: Final = """
+DO $$ BEGIN
+  {statements};
 EXCEPTION WHEN insufficient_privilege OR undefined_object THEN NULL;
 END $$
 """

@@ -11,7 +11,7 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from holdproof.db.postgres.text import dump, loader
 from holdproof.db.sql import Query
-from holdproof.db.tx import Refusal, Row
+from holdproof.db.tx import APPLICATION_SCHEMA, Refusal, Row
 from holdproof.errors import (
     BusyError,
     ConfigError,
@@ -36,9 +36,13 @@ _CONNECT_TIMEOUT_S: Final = 5.0
 _SHORTEST_TIMEOUT_S: Final = 2.0
 _POLL_EVENTS: Final = {pq.PollingStatus.READING: select.POLLIN, pq.PollingStatus.WRITING: select.POLLOUT}
 _OLDEST = 140000
-APPLICATION_SCHEMA: Final = "application"
-"""The schema in which SQL of applications creates its tables; Holdproof's own are in `membrane`."""
 _GRACE_MS = 1000
+_NO_OPTIONS: Final = "unsupported startup parameter: options"
+POOLED: Final = (
+    "a connection pooler such as PgBouncer stands before the server and drops the settings of connections, which rows"
+    " and durability depend on; name the server itself in the database URL"
+)
+"""The reason why a connection through a pooler is refused."""
 _MOST_PARAMETERS = 65_535
 
 # By SQLSTATE, the longest prefix that fits.
@@ -299,6 +303,8 @@ def connect(conninfo: str) -> pq.abc.PGconn:
             connection.finish()
         except Error as error:
             reason = str(error)
+    if _NO_OPTIONS in words(reason):
+        raise ConfigError(POOLED)
     raise UnavailableError(f"cannot connect to PostgreSQL: {words(reason)}")
 
 
@@ -335,7 +341,9 @@ def _typed(result: Any, query: Query | None) -> HoldproofError:
     if state in _LOST:
         return ConnectionLostError(f"the server closed the connection: {message}", sqlstate=state)
     kind = next((_TYPED[state[:n]] for n in range(5, 1, -1) if state[:n] in _TYPED), DatabaseError)
-    return kind(f"{message} ({query or 'statement'})", sqlstate=state, tables=query.tables if query else ())
+    # Whoever wrote SQL of an application has it before them; of Holdproof's own the place is what helps to find it.
+    place = f" ({query})" if query is not None and query.number >= 0 else ""
+    return kind(f"{message}{place}", sqlstate=state, tables=query.tables if query else ())
 
 
 def words(error: object) -> str:

@@ -56,24 +56,32 @@ FULL: Final = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 """System errors that mean no space: on the disk, in the user's quota, or for the size of a file."""
 
 
+APPLICATION_SQL: Final = ""
+"""Where an error is, for SQL of applications: whoever wrote the statement has it before them."""
+
+
+def _place(where: object) -> str:
+    return f" ({where})" if where else ""
+
+
 def typed(error: apsw.Error, where: object, connection: apsw.Connection | None = None) -> HoldproofError:
     """Return Holdproof's error for one of apsw's; damage is reported by table, since users do not know the query.
 
     SQLite reports an exceeded quota as a general I/O error; the connection knows the system's own error number.
     """
     if connection is not None and isinstance(error, apsw.IOError) and connection.system_errno in FULL:
-        return DiskFullError(f"no space left on the disk ({where})", sqlite=type(error).__name__)
+        return DiskFullError(f"no space left on the disk{_place(where)}", sqlite=type(error).__name__)
     if str(error).startswith("not authorized") or str(error).endswith(
         "is prohibited"
     ):  # apsw raises these as SQL errors
-        return ForbiddenSqlError(f"{error} ({where})")
+        return ForbiddenSqlError(f"{error}{_place(where)}")
     tables = where.tables if isinstance(where, Query) else ()
     if getattr(error, "extendedresult", 0) == apsw.SQLITE_IOERR_DATA:
         what = "a page of the database is damaged, or another SQLite program wrote it"
-        return CorruptError(f"{what} ({', '.join(tables) or where})", tables=tables)
+        return CorruptError(f"{what}{_place(', '.join(tables) or where)}", tables=tables)
     kind = next((kind for theirs, kind in _TYPED if isinstance(error, theirs)), DatabaseError)
     place = ", ".join(tables) or where if kind is CorruptError else where
-    return kind(f"{error} ({place})", sqlite=type(error).__name__, tables=tables)
+    return kind(f"{error}{_place(place)}", sqlite=type(error).__name__, tables=tables)
 
 
 _SQL_LIMIT_S = 30.0
@@ -86,7 +94,7 @@ _UNFIT = (TypeError, OverflowError, UnicodeEncodeError)
 
 def unfit(error: Exception, where: object) -> HoldproofError:
     """Return the error for a parameter that no column can store."""
-    return InvalidInputError(f"a parameter does not fit a column: {error} ({where})")
+    return InvalidInputError(f"a parameter does not fit a column: {error}{_place(where)}")
 
 
 class SqliteTx(Tx):
@@ -210,11 +218,11 @@ class SqliteTx(Tx):
             columns = _columns(cursor)
             rows = bounded_rows(cursor)
         except apsw.Error as error:
-            raise self._translate(error, "statement") from error
+            raise self._translate(error, APPLICATION_SQL) from error
         except ReadLimitError as error:
             raise self._break(error) from None
         except (*_UNFIT, KeyError) as error:
-            raise self._break(unfit(error, "statement")) from error
+            raise self._break(unfit(error, APPLICATION_SQL)) from error
         return SqlResult(columns, rows, 0 if self._connection.total_changes() == before else self._changes())
 
     def _translate(self, error: apsw.Error, where: object) -> HoldproofError:

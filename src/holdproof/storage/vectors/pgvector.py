@@ -1,9 +1,9 @@
 """Search in the server: the extension `vector` of PostgreSQL has an HNSW index beside the rows.
 
 Rules:
-- The index is on a table of its own, `vector_index` in the schema `application`, that follows the rows like a matrix
-  does: `vector_index_mark` says up to which change, and of which key. Writers need not know of it; a search brings it
-  up to date first.
+- The index is on a table of its own, `vector_index` in the schema `holdproof_application`, that follows the rows like a
+  matrix does: `vector_index_mark` says up to which change, and of which key. Writers need not know of it; a search
+  brings it up to date first.
 - It only proposes rows; distances are computed from them.
 - With a filter, or for more results than the index gives, the server compares all vectors instead.
 """
@@ -16,6 +16,7 @@ import numpy as np
 
 from holdproof.db import Query, Read, Tx, Work, Write, ask, lock_exclusive
 from holdproof.db.sql import sql_postgres
+from holdproof.db.tx import APPLICATION_SCHEMA
 from holdproof.errors import ConfigError, HoldproofError, UnavailableError
 from holdproof.model.storage import SearchResult
 from holdproof.storage.vectors import ranking, vector_rows
@@ -28,6 +29,8 @@ _PAGE: Final = 500
 _MORE: Final = 32
 _MOST_BY_INDEX: Final = 400
 _WIDEST: Final = 2000  # numbers that the server's index takes
+_INDEX_TABLE: Final = f"{APPLICATION_SCHEMA}.vector_index"
+_MARK_TABLE: Final = f"{APPLICATION_SCHEMA}.vector_index_mark"
 
 
 class _Texts(NamedTuple):
@@ -44,16 +47,16 @@ class _Texts(NamedTuple):
 @lru_cache(maxsize=16)
 def _texts(schema: str) -> _Texts:
     return _Texts(
-        mark=sql_postgres("SELECT key, mark FROM application.vector_index_mark"),
-        lock=sql_postgres("SELECT key, mark FROM application.vector_index_mark FOR UPDATE"),
-        follow=sql_postgres("UPDATE application.vector_index_mark SET mark = :mark"),
+        mark=sql_postgres(f"SELECT key, mark FROM {_MARK_TABLE}"),  # noqa: S608 (names of ours)
+        lock=sql_postgres(f"SELECT key, mark FROM {_MARK_TABLE} FOR UPDATE"),  # noqa: S608
+        follow=sql_postgres(f"UPDATE {_MARK_TABLE} SET mark = :mark"),  # noqa: S608
         put=sql_postgres(
-            f"INSERT INTO application.vector_index (id, embedding) VALUES (:id, :vector::text::{schema}.vector)"  # noqa: S608
+            f"INSERT INTO {_INDEX_TABLE} (id, embedding) VALUES (:id, :vector::text::{schema}.vector)"  # noqa: S608
             " ON CONFLICT (id) DO UPDATE SET embedding = excluded.embedding"
         ),
-        drop=sql_postgres("DELETE FROM application.vector_index WHERE id = :id"),
+        drop=sql_postgres(f"DELETE FROM {_INDEX_TABLE} WHERE id = :id"),  # noqa: S608
         nearest=sql_postgres(
-            f"SELECT id FROM application.vector_index ORDER BY embedding OPERATOR({schema}.<=>)"  # noqa: S608
+            f"SELECT id FROM {_INDEX_TABLE} ORDER BY embedding OPERATOR({schema}.<=>)"  # noqa: S608
             f" :vector::text::{schema}.vector LIMIT :limit OFFSET :offset"
         ),
     )
@@ -63,16 +66,16 @@ _SCHEMA = sql_postgres(
     "SELECT quote_ident(n.nspname) FROM pg_extension e JOIN pg_namespace n ON n.oid = e.extnamespace"
     " WHERE e.extname = 'vector'"
 )
-_TABLES = """
-CREATE TABLE IF NOT EXISTS application.vector_index_mark (key TEXT NOT NULL, mark BIGINT NOT NULL);
-DELETE FROM application.vector_index_mark;
-INSERT INTO application.vector_index_mark (key, mark) VALUES ('{key}', 0);
-DROP TABLE IF EXISTS application.vector_index;
-CREATE TABLE application.vector_index
-  (id TEXT COLLATE "C" PRIMARY KEY, embedding {schema}.vector({dimensions}) NOT NULL)
-"""
-_INDEX = "CREATE INDEX vector_index_near ON application.vector_index USING hnsw (embedding {schema}.vector_cosine_ops)"
-_MADE = sql_postgres("SELECT 1 WHERE to_regclass('application.vector_index_mark') IS NOT NULL")
+_TABLES = f"""
+CREATE TABLE IF NOT EXISTS {_MARK_TABLE} (key TEXT NOT NULL, mark BIGINT NOT NULL);
+DELETE FROM {_MARK_TABLE};
+INSERT INTO {_MARK_TABLE} (key, mark) VALUES ('{{key}}', 0);
+DROP TABLE IF EXISTS {_INDEX_TABLE};
+CREATE TABLE {_INDEX_TABLE}
+  (id TEXT COLLATE "C" PRIMARY KEY, embedding {{schema}}.vector({{dimensions}}) NOT NULL)
+"""  # noqa: S608
+_INDEX = f"CREATE INDEX vector_index_near ON {_INDEX_TABLE} USING hnsw (embedding {{schema}}.vector_cosine_ops)"
+_MADE = sql_postgres(f"SELECT 1 WHERE to_regclass('{_MARK_TABLE}') IS NOT NULL")
 
 
 def ensure_extension(tx: Tx) -> str:
