@@ -1,10 +1,18 @@
 """Several machines on one PostgreSQL, each with a home of its own."""
 
+import re
+import shlex
 import shutil
 from pathlib import Path
 
+import pytest
+from click.testing import CliRunner
+
 from holdproof import sync
+from holdproof.cli.app import app
 from holdproof.model.verdicts import Verdict
+
+_GUIDE = Path(__file__).resolve().parents[2] / "docs" / "operate" / "several-machines.md"
 
 
 def share(first: Path, second: Path) -> None:
@@ -39,3 +47,16 @@ def test_a_body_on_the_disk_of_another_machine_is_missing_here_and_does_not_lock
     assert (report.verdict, report.locked) == (Verdict.MISSING_HERE, None), report.to_dict()
     assert [(each.table, each.row) for each in report.findings] == [("blobs", "large")]
     assert sync.verify(first, postgres_url, full=True).verdict is Verdict.VALID
+
+
+def test_the_commands_of_the_guide_succeed(tmp_path: Path, postgres_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HOLDPROOF_DATABASE_URL", postgres_url)
+    for line in re.findall(r"^\$ (.+)$", _GUIDE.read_text(encoding="utf-8"), re.MULTILINE):
+        program, *words = shlex.split(line, comments=True)
+        if program == "rm":
+            Path(*words).unlink()
+        elif program == "holdproof":
+            done = CliRunner().invoke(app, words)
+            expected = re.search(r"# exits with (\d+)", line)
+            assert done.exit_code == int(expected[1] if expected else 0), f"{line}\n{done.output}"
