@@ -100,6 +100,12 @@ class Lab:
         self._drop(place.url)
         self._server.sql(f"CREATE DATABASE {_name(place.url)} TEMPLATE {_name(self.template.url)}")
 
+    def empty(self, place: Place) -> None:
+        """Put an empty database in the place of a server's."""
+        assert self._server is not None
+        self._drop(place.url)
+        self._server.sql(f"CREATE DATABASE {_name(place.url)}")
+
     def another_database(self) -> str:
         """The URL of an empty database on the same server, for a store of the attacker's own."""
         return self._new()

@@ -44,6 +44,8 @@ def attacks(lab: Lab) -> Iterator[Attack]:
     """All exchanges that this database allows."""
     yield Attack(AREA, "another store laid in place", ROWS, partial(_replace, lab, False), _GRAVE)
     yield Attack(AREA, "another store laid in place under the same name", ROWS, partial(_replace, lab, True), _GRAVE)
+    yield Attack(AREA, "the kernel deleted, and the application started again", ROWS, partial(_delete, lab), locks=None)
+    yield Attack(AREA, "the database of a copy laid over the original", ROWS, partial(_lay_copy, lab), ("ROLLED_BACK",))
     yield Attack(AREA, "a restore made up that gives up every kept head", ROWS, _give_up, _GRAVE, names="restores")
     yield Attack(
         AREA, "a witness that has seen another history is asked", ROWS, _contradicted, ("FORKED",), locks=False
@@ -86,6 +88,36 @@ def _replace(lab: Lab, same_name: bool, place: Place) -> None:
         submit(store, "forged", 0.9)
         settled(store)
     lab.lay(place, forged, url)
+
+
+def _delete(lab: Lab, place: Place) -> Got:
+    """Delete the database; whoever opens the store next must not get a new one that verifies."""
+    if place.url is None:
+        for file in place.home.glob("kernel.db*"):
+            file.unlink()
+    else:
+        lab.empty(place)
+    try:
+        with place.open() as store:
+            submit(store, "after the deletion", 0.5)
+    except errors.StoreGoneError:
+        pass
+    report = sync.verify(place.home, place.url, full=True)
+    return Got(report.verdict.word, report.verdict.exit_code, False, PLAIN, gravest(report))
+
+
+def _lay_copy(lab: Lab, place: Place) -> None:
+    """Copy the store, go on with it, and put the database of the copy in its place: its last entries are gone."""
+    copy = place.folder / "copy"
+    url = lab.another_database() if place.url is not None else None
+    if place.url is None or url is None:
+        sync.copy(place.home, copy)
+    else:
+        sync.copy(place.url, url, place.home, to_home=copy)
+    with place.open() as store:
+        submit(store, "after the copy", 0.5)
+        settled(store)
+    lab.lay(place, copy, url)
 
 
 def _give_up(place: Place) -> None:

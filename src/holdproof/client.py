@@ -31,6 +31,7 @@ __all__ = [
     "open",
     "move",
     "restore",
+    "start_over",
     "storage",
     "verify",
 ]
@@ -121,4 +122,5 @@ migrate_legacy = _in_thread(maintenance.migrate_legacy)
 move = _in_thread(maintenance.move)
 reseal = _in_thread(maintenance.reseal)
 restore = _in_thread(maintenance.restore)
+start_over = _in_thread(maintenance.start_over)
 verify = _in_thread(maintenance.verify)

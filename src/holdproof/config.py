@@ -97,6 +97,7 @@ class Paths:
     config_file = _Under("config", "config.yaml")
     keys = _Under("config", "keys")
     heads = _Under("state", "heads.jsonl")
+    former_heads = _Under("state", "former-heads")
     lockdown = _Under("state", "lockdown.json")
     degraded = _Under("state", "degraded.json")
     allowed_projects = _Under("config", "allowed_projects.json")

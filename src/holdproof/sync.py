@@ -24,6 +24,7 @@ __all__ = [
     "open",
     "move",
     "restore",
+    "start_over",
     "storage",
     "verify",
 ]
@@ -99,4 +100,5 @@ migrate_legacy = maintenance.migrate_legacy
 move = maintenance.move
 reseal = maintenance.reseal
 restore = maintenance.restore
+start_over = maintenance.start_over
 verify = maintenance.verify

@@ -273,7 +273,7 @@ def test_the_command_line_backs_up_lists_checks_and_restores(place: StoreLocatio
     assert holdproof_cli(place, "backup", "check", one, "--key", made["signer"])["root"] == made["root"]
     assert holdproof_cli(place, "restore", one, "--dry-run")["dry_run"] is True
     done = holdproof_cli(place, "restore", str(tmp_path / "all"), "--to-index", str(made["size"]))
-    assert done["origin"].endswith("/1")
+    assert "/1-" in done["origin"]
     assert holdproof_cli(place, "backup", one, code=4)["error"]["code"] == "conflict.exists"
     place.sound()
 

@@ -1,9 +1,11 @@
 """The log key where several processes, or several homes, have one store open; on SQLite and PostgreSQL."""
 
+import shutil
 import subprocess
 import sys
 import time
 from contextlib import suppress
+from pathlib import Path
 
 import pytest
 
@@ -108,6 +110,38 @@ class LogKeySuite(StoreOnSqlite):
                 assert signer(other) == theirs.load("log").keyid
                 sound(other)
 
+    def test_a_lost_log_key_is_replaced_by_one_that_root_admits(self, tmp_path: Path) -> None:
+        with self.open() as store:
+            submit(store, "b")
+            settled(store)
+            [lost] = store.keys.list(role="log").items
+        (self.home / "config" / "keys" / "log.pem").unlink()
+        with self.open() as store:
+            with pytest.raises(errors.UnknownKeyError, match="keys rotate log"):
+                store.backup.create(tmp_path / "backup")
+            new = store.keys.rotate("log")
+            assert new.keyid != lost.keyid
+            stated, _ = statements.parse(new.statement)
+            assert (stated.action, stated.previous) == ("admit", lost.keyid)
+            submit(store, "c")
+            assert signer(store) == new.keyid
+            store.backup.create(tmp_path / "backup")
+            sound(store)
+        with self.open() as store:
+            submit(store, "d")
+            sound(store)
+
+    def test_a_lost_log_key_is_not_replaced_without_root(self) -> None:
+        with self.open() as store:
+            submit(store, "b")
+            settled(store)
+        for name in ("log.pem", "root.pem"):
+            (self.home / "config" / "keys" / name).unlink()
+        with self.open() as store:
+            with pytest.raises(errors.UnknownKeyError, match="needs the root key"):
+                store.keys.rotate("log")
+            assert len(store.keys.list(role="log").items) == 1
+
 
 def admit(store: sync.Holdproof, key: Signer) -> None:
     """Root brings a log key of another home in."""
@@ -121,4 +155,41 @@ class TestOnSqlite(LogKeySuite):
 
 
 class TestOnPostgres(StoreOnPostgres, LogKeySuite):
-    pass
+    def test_a_log_key_rotated_on_one_machine_is_vouched_for_on_another(self, tmp_path: Path) -> None:
+        with self.open() as store:
+            submit(store, "b")
+            settled(store)
+        other = tmp_path / "other"
+        shutil.copytree(self.home / "config" / "keys", other / "config" / "keys")
+        with sync.open(other, self.url) as store:
+            submit(store, "c")
+            settled(store)
+        with self.open() as store:
+            for number in range(2):  # a chain of statements, not only one
+                store.keys.rotate("log")
+                submit(store, f"d{number}")
+            sound(store)
+        report = sync.verify(other, self.url, full=True)
+        assert [each for each in report.findings if each.verdict.locks] == [], report.to_dict()
+        with sync.open(other, self.url) as store:
+            submit(store, "e")
+            settled(store)
+
+    def test_a_further_machine_reads_without_keys_and_joins_with_the_recovery_of_root(self, tmp_path: Path) -> None:
+        with self.open() as store:
+            submit(store, "b")
+            recovery = store.keys.export_root().recovery
+            settled(store)
+            ring_before = store.keys.list().items
+        with sync.open(tmp_path / "other", self.url) as store:
+            assert not store.context.log.signs
+            assert store.keys.list().items == ring_before, "reading admits no key"
+            joined = store.keys.join(recovery=recovery)
+            assert [key.role for key in joined] == ["log", "judge", "memory"]
+            assert store.keys.join(recovery=recovery).items == store.keys.join(recovery=recovery).items
+            submit(store, "c")
+            settled(store)
+            assert not (tmp_path / "other" / "config" / "keys" / "root.pem").exists()
+        for home in (self.home, tmp_path / "other"):
+            report = sync.verify(home, self.url, full=True)
+            assert [each for each in report.findings if each.verdict.locks] == [], report.to_dict()

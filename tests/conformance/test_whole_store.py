@@ -392,7 +392,7 @@ def test_a_copy_leaves_the_source_alone_and_both_go_on_under_origins_of_their_ow
     with source.open():  # a copy is made while the store is in use
         to_home = copy.home if copy.url else None
         done = sync.copy(source.url or source.home, copy.url or copy.home, source.home, to_home=to_home)
-    assert (done.verdict, done.origin.endswith("/1")) == ("VALID", True)
+    assert (done.verdict, "/1-" in done.origin) == ("VALID", True)
     assert content(source) == before
     assert content(copy) == before
     for each in (source, copy):

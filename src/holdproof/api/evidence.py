@@ -160,7 +160,10 @@ class KeysResource(Resource[Executor]):
     readmission = Reads(keys.readmission, document="text")
     statement = RunsWith(keys.statement, document="text")
     import_statement = Writes(keys.import_statement, files=("text",), creates=True)
-    # The root key and its recovery never cross a wire: these two work on files of the store's machine.
+    # The root key and its recovery never cross a wire: these three work on files of the store's machine.
+    join = RunsWith(
+        keys.join, local=True, files=("recovery",), columns=("keyid", "role", "alg", "index", "added_at"), creates=True
+    )
     recover_root = RunsWith(trust.recover_root, local=True, files=("recovery",), creates=True)
     export_root = RunsWith(trust.export_root, local=True)
     trust = RunsWith(trust.trust, document="text")

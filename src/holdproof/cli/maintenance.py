@@ -15,7 +15,7 @@ from holdproof.cli.files import read_bytes
 from holdproof.cli.render import warn_outside, words
 from holdproof.crypto import keys
 from holdproof.errors import NotFoundError
-from holdproof.model.backup import Restored
+from holdproof.model.backup import Restored, StartedOver
 from holdproof.model.doctor import HealthReport
 from holdproof.model.legacy import LegacyReport
 from holdproof.model.status import Check, Migrated, Resealed, Status
@@ -149,6 +149,24 @@ def restore(
         )
     warn_outside(restored.outside)
     return restored
+
+
+@command(
+    COMMANDS,
+    "start-over",
+    example='holdproof start-over --reason "the test data was deleted on purpose"',
+    group="Operate",
+)
+def start_over(
+    call: CommandContext,
+    *,
+    reason: Annotated[str, Option("--reason", help="Why the store that was here is given up; the log keeps it.")],
+    yes: Annotated[bool, Option("--yes", help="Do not ask.")] = False,
+) -> StartedOver:
+    """Accept the store that is here, or begin a new one, in place of the one whose heads this home keeps."""
+    if not yes:
+        ask_or_refuse("The heads kept here will no longer prove what the store was before. Start over?")
+    return sync.start_over(call.home, call.url, reason=reason)
 
 
 @command(

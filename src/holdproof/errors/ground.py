@@ -75,6 +75,12 @@ class CorruptError(DatabaseError):
     exit_code = 8
 
 
+class StoreGoneError(CorruptError):
+    """Restore a backup of the store that was here; for a new one on purpose, `holdproof start-over --reason TEXT`."""
+
+    code = "database.gone"
+
+
 class SerializationError(DatabaseError):
     """Concurrent transactions conflicted on every retry; try again later."""
 

@@ -7,10 +7,11 @@ Rules:
 - It walks in pages; no snapshot is held longer than one page takes, memory is bounded, writers are not blocked.
 - Leaves appended during the walk are audited too: the last page and the state are read in one snapshot.
 - Every head kept elsewhere must be a head of this very tree: one that is larger says ROLLED_BACK, another root FORKED.
+  Only a restore that this home made gives up heads (restores.py).
 - Findings are values, the first hundred of them; nothing raises because the log is wrong.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from functools import partial
 from typing import NamedTuple
 
@@ -36,8 +37,14 @@ def audit(context: Context, *, full: bool = False, progress: Progress | None = N
     """Check the log against itself and the heads kept elsewhere; `full` recomputes all of it from the leaves."""
     # Both take the same arguments, so that callers differ only in cost.
     run = walk if full else glance
-    heads: list[SignedCheckpoint] = yield from ask(Call(context.head_file.kept if context.head_file else list))
-    return (yield from ask(Call(partial(run, context.database, heads, progress))))
+    from_file: tuple[list[SignedCheckpoint], frozenset[str]] = yield from ask(Call(partial(_kept_heads, context)))
+    heads, restored_here = from_file
+    return (yield from ask(Call(partial(run, context.database, heads, progress, restored_here=restored_here))))
+
+
+def _kept_heads(context: Context) -> tuple[list[SignedCheckpoint], frozenset[str]]:
+    head_file = context.head_file
+    return ([], frozenset()) if head_file is None else (head_file.kept(), head_file.restored_here())
 
 
 class _LogSnapshot(NamedTuple):
@@ -62,7 +69,7 @@ _STRAY = sql(
 )
 
 
-def _read(tx: Tx, heads: Sequence[SignedCheckpoint]) -> _LogSnapshot:
+def _read(tx: Tx, heads: Sequence[SignedCheckpoint], restored_here: Collection[str]) -> _LogSnapshot:
     state = tree.state(tx)
     try:
         head = checkpoint.parse(state.head.encode())
@@ -71,13 +78,19 @@ def _read(tx: Tx, heads: Sequence[SignedCheckpoint]) -> _LogSnapshot:
     # Keys count by the size and origin that the head itself claims: the state beside it may be what was edited.
     signed = head.checkpoint if head else None
     names = {"size": signed.size, "origin": signed.origin} if signed else {}
-    counted = log.relevances(tx, heads)
+    counted = log.relevances(tx, heads, restored_here)
     stuck = [index for (index,) in tx.all(_STUCK)] if tx.dialect == "postgres" else []
     stray = [index for (index,) in tx.all(_STRAY, size=state.size)]
     return _LogSnapshot(state, head, log.verifiers(tx, **names), counted, log.pending(tx), stuck, stray)  # type: ignore[arg-type]
 
 
-def glance(database: Database, heads: Sequence[SignedCheckpoint], progress: Progress | None = None) -> Audited:
+def glance(
+    database: Database,
+    heads: Sequence[SignedCheckpoint],
+    progress: Progress | None = None,
+    *,
+    restored_here: Collection[str] = (),
+) -> Audited:
     """Compare state, frontier, head and signature with each other, and the log with every kept head.
 
     Reads a few rows for each head: a leaf that was edited together with its tile is found by `walk`.
@@ -85,7 +98,7 @@ def glance(database: Database, heads: Sequence[SignedCheckpoint], progress: Prog
     del progress  # the signature is that of `walk`
 
     def look(tx: Tx) -> tuple[_LogSnapshot, list[Verdict]]:
-        return _read(tx, heads), log.continuities(tx, heads)
+        return _read(tx, heads, restored_here), log.continuities(tx, heads, restored_here)
 
     state, verdicts = database.read(look).result()
     flaws = Flaws()
@@ -96,11 +109,17 @@ def glance(database: Database, heads: Sequence[SignedCheckpoint], progress: Prog
     return flaws.outcome(full=False, size=state.state.size, pending=state.pending, heads=len(heads))
 
 
-def walk(database: Database, heads: Sequence[SignedCheckpoint], progress: Progress | None = None) -> Audited:
+def walk(
+    database: Database,
+    heads: Sequence[SignedCheckpoint],
+    progress: Progress | None = None,
+    *,
+    restored_here: Collection[str] = (),
+) -> Audited:
     """Recompute the whole tree from its leaves and compare it with everything that is stored or kept."""
     flaws = Flaws()
     walked = Walk(database, flaws, [head.checkpoint.size for head in heads], most=_most(database))
-    now = walked.run(partial(_read, heads=heads), progress)
+    now = walked.run(partial(_read, heads=heads, restored_here=restored_here), progress)
     state = now.state
     tree_now = walked.replay.frontier()
     whole = state.frontier == tree_now.to_bytes()
@@ -143,7 +162,7 @@ _COUNT = sql("SELECT count(*) FROM log_leaves")
 def _most(database: Database) -> int:
     """Return how many leaves to walk at most: counted, where the recorded size itself is in doubt."""
     flaws = Flaws()
-    _check_state(database.read(partial(_read, heads=[])).result(), flaws)
+    _check_state(database.read(partial(_read, heads=[], restored_here=())).result(), flaws)
     return int(database.read(lambda tx: tx.all(_COUNT)[0][0]).result()) if flaws.found else MAX_SIZE
 
 

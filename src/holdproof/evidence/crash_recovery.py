@@ -1,7 +1,8 @@
 """Finish what a crash left undone, when a store is opened and once more when it is closed.
 
 Rules:
-- A key rotation whose leaf is in the log is finished by renaming its file; a log key without a leaf is registered.
+- A key rotation whose leaf is in the log is finished by renaming its file.
+- No key is admitted: whoever only reads must not become a signer (`holdproof keys join` admits, as a decision).
 - A row whose DBOM file is missing gets it.
 - A store whose files cannot be repaired opens all the same and logs a warning: the rows are what counts. On close the
   failure is logged at INFO: it was already reported when the write failed.
@@ -20,12 +21,9 @@ _log = logging.getLogger("holdproof")
 
 
 def at_opening(context: Context) -> None:
-    """Finish rotations, register the log key, and write missing DBOM files; failures are logged, not raised."""
+    """Finish rotations and write missing DBOM files; failures are logged, not raised."""
     _try(context, keys.finish_rotations(context), "a key rotation could not be finished")
-    # A key that introduced itself to a store which was put in the place of another would sign for it from then on.
-    if context.log.familiar:
-        _try(context, keys.use(context, "log"), "the log key of this machine is not in the keyring")
-    else:
+    if not context.log.familiar:
         _log.warning("nothing in this home vouches for the store's log: run `holdproof verify`")
     _try(context, dbom.repair(context), "DBOM files could not be repaired")
 

@@ -8,6 +8,9 @@ Rules:
   bit must not pass for a fork; a line without one, added by hand, counts as it is. The signature is not checked here:
   the keyring is in the database, which is what this file guards against.
 - Each line says for which database of this home it was kept (`at`): one laid in the place of another is noticed.
+- A line `restored` names an origin that this home restored the log to. It is written before the restored database goes
+  live: only such a restore gives up heads that were kept here, one that was made elsewhere does not.
+- The heads of a store that another one replaced on purpose go to a folder beside the file (`set_aside`).
 - The largest head of every log stays; of the others, once the file has grown, a thinned selection.
 - Any number of processes may append to it, and thin it, at once.
 """
@@ -28,11 +31,20 @@ from holdproof.crypto import checkpoint
 from holdproof.crypto.canonical import sha256_hex
 from holdproof.crypto.checkpoint import SignedCheckpoint
 from holdproof.errors import DiskFullError, FormatError, UnavailableError
+from holdproof.evidence.restores import generation
+from holdproof.urls import redact
 
 _EVERY_S = 1.0
 _MOST_BYTES = 512 << 10
 _RECENT = 256
 _OLDER = 256
+_RESTORED = "restored"
+
+
+def name_of(target: str | Path) -> str:
+    """Return a short name for a database, for the head file: of a URL only a digest, since it may hold a password."""
+    # The file of a home is always the same one: a home that was moved keeps its heads.
+    return "file" if isinstance(target, Path) else sha256_hex(redact(target).encode())[:16]
 
 
 class HeadFile:
@@ -60,57 +72,100 @@ class HeadFile:
     def _flush(self) -> None:
         if not self._waiting:
             return
-        fields = {"head": self._waiting, "sha256": sha256_hex(self._waiting.encode())}
+        with self._opened() as file:
+            end = self._append(file, "head", self._waiting)
+            self._waiting = ""
+            self._written = time.monotonic()
+            if end > _MOST_BYTES:
+                self._thin()
+
+    def _append(self, file: int, kind: str, text: str) -> int:
+        """Append a line, durable when it returns; return how long the file was before."""
+        fields = {kind: text, "sha256": sha256_hex(text.encode())}
         line = json.dumps({**fields, "at": self._at} if self._at else fields) + "\n"
-        try:
-            folders.make(self.path.parent)
-            with self._opened() as file:
-                end = os.fstat(file).st_size
-                # A crash in the middle of an append leaves a line without its end.
-                if end and os.pread(file, 1, end - 1) != b"\n":
-                    line = "\n" + line  # a torn line is ended, or it would swallow this one
-                _write(file, line.encode())
-                os.fsync(file)
-                if not end:
-                    folders.sync(self.path.parent)  # or the file itself may be gone after a power cut
-                self._waiting = ""
-                self._written = time.monotonic()
-                if end > _MOST_BYTES:
-                    self._thin()
-        except OSError as error:
-            kind = DiskFullError if error.errno in disk.FULL else UnavailableError
-            raise kind(f"cannot keep the log head in {self.path}: {error.strerror}") from error
+        end = os.fstat(file).st_size
+        # A crash in the middle of an append leaves a line without its end.
+        if end and os.pread(file, 1, end - 1) != b"\n":
+            line = "\n" + line  # a torn line is ended, or it would swallow this one
+        _write(file, line.encode())
+        os.fsync(file)
+        if not end:
+            folders.sync(self.path.parent)  # or the file itself may be gone after a power cut
+        return end
+
+    def record_restore(self, origin: str) -> None:
+        """Write down that this home restores the log to a new origin; to be called before that log goes live."""
+        with self._lock, self._opened() as file:
+            self._append(file, _RESTORED, origin)
+
+    def restored_here(self) -> frozenset[str]:
+        """Return the origins that this home restored a log to."""
+        return frozenset(origin for line in self._lines() if (origin := _restored(line)))
+
+    def stores_here(self) -> frozenset[str]:
+        """Return the names of the stores whose heads were kept for just this database; by hand-made lines of none."""
+        return frozenset(_store(head) for line in self._lines() if (head := _parse(line)) and _at(line) == self._at)
+
+    def replaced(self, store: str) -> list[str]:
+        """Return a line for each other store than this one whose heads were kept for this database."""
+        former_stores = sorted(self.stores_here() - {store})
+        return [
+            f"the log is that of {store}; heads of {each} were kept here: another store was put in place"
+            for each in former_stores
+        ]
+
+    def set_aside(self, store: str, folder: Path) -> Path | None:
+        """Move the heads that were kept for this database, but of another store than this one, to a file in a folder.
+
+        Returns the file; None if there are no such heads. They are durable there before they go here.
+        """
+        with self._lock, self._opened():
+            lines = self._lines()
+            others = [line for line in lines if self._is_other(line, store)]
+            if not others:
+                return None
+            folders.make(folder)
+            # Named by what is in it: moving the same heads again after a crash makes no second file.
+            digest = sha256_hex("\n".join(others).encode())[:16]
+            aside = folder / f"{self.path.stem}-{digest}{self.path.suffix}"
+            _replace(aside, others)
+            _replace(self.path, [line for line in lines if line not in others])
+            return aside
+
+    def _is_other(self, line: str, store: str) -> bool:
+        head = _parse(line)
+        return head is not None and _at(line) == self._at and _store(head) != store
 
     @contextmanager
     def _opened(self) -> Iterator[int]:
         """Open the file for appending and lock it; opened again if it was replaced while we waited."""
-        while True:
-            file = os.open(self.path, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o600)
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX)
-                if _is_at(file, self.path):
-                    yield file
-                    return
-            finally:
-                os.close(file)
+        try:
+            folders.make(self.path.parent)
+            while True:
+                file = os.open(self.path, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o600)
+                try:
+                    fcntl.flock(file, fcntl.LOCK_EX)
+                    if _is_at(file, self.path):
+                        yield file
+                        return
+                finally:
+                    os.close(file)
+        except OSError as error:
+            kind = DiskFullError if error.errno in disk.FULL else UnavailableError
+            raise kind(f"cannot keep the log head in {self.path}: {error.strerror}") from error
 
     def _thin(self) -> None:
         """Rewrite the file without most of its older heads; called with the file locked."""
-        # Kept: the largest head of each origin, the newest lines, and an even selection of the older ones.
+        # Kept: the largest head of each origin, restores, the newest lines, and an even selection of the older ones.
         lines = self._lines()
         largest = {line for _, line in _largest(lines).values()}
         older = lines[:-_RECENT]
         recent = lines[-_RECENT:]
         step = max(1, -(-len(older) // _OLDER))
-        selection = [line for number, line in enumerate(older) if number % step == 0 or line in largest] + recent
-        spare = self.path.with_name(f".{self.path.name}.new")  # one name: nobody else is here, and a crash leaves one
-        with open(spare, "w", encoding="utf-8", opener=disk.private) as file:
-            file.write("".join(f"{line}\n" for line in selection))
-            file.flush()
-            os.fsync(file.fileno())
-        # Other processes notice the new file by its inode, see _opened.
-        os.replace(spare, self.path)
-        folders.sync(self.path.parent)
+        selection = [
+            line for number, line in enumerate(older) if number % step == 0 or line in largest or _restored(line)
+        ]
+        _replace(self.path, [*selection, *recent])
 
     def kept(self) -> list[SignedCheckpoint]:
         """Return every head in the file, oldest first; damaged lines are left out."""
@@ -121,8 +176,8 @@ class HeadFile:
         return [head for line in self._lines() if (head := _parse(line)) is not None and _at(line) in ("", self._at)]
 
     def unreadable(self) -> int:
-        """Return how many lines are no head: torn by a crash or damaged."""
-        return sum(line != "" and _parse(line) is None for line in self._lines())
+        """Return how many lines say nothing: torn by a crash or damaged."""
+        return sum(line != "" and _parse(line) is None and not _restored(line) for line in self._lines())
 
     def largest(self) -> dict[str, SignedCheckpoint]:
         """Return the largest head of each log, by its origin."""
@@ -137,6 +192,18 @@ class HeadFile:
             return []
         except OSError as error:
             raise UnavailableError(f"cannot read {self.path}: {error}") from error
+
+
+def _replace(path: Path, lines: list[str]) -> None:
+    """Write a file of these lines, whole and durable, in place of the one that is there."""
+    spare = path.with_name(f".{path.name}.new")  # one name: nobody else is here, and a crash leaves one
+    with open(spare, "w", encoding="utf-8", opener=disk.private) as file:
+        file.write("".join(f"{line}\n" for line in lines))
+        file.flush()
+        os.fsync(file.fileno())
+    # Other processes notice the new file by its inode, see _opened.
+    os.replace(spare, path)
+    folders.sync(path.parent)
 
 
 def _is_at(file: int, path: Path) -> bool:
@@ -174,6 +241,21 @@ def _largest(lines: list[str]) -> dict[str, tuple[int, str]]:
 
 def _at(line: str) -> str:
     return str(json.loads(line).get("at", ""))
+
+
+def _store(head: SignedCheckpoint) -> str:
+    return generation(head.checkpoint.origin)[0]
+
+
+def _restored(line: str) -> str:
+    """Return the origin that a line says this home restored to; empty for any other line."""
+    try:
+        fields = json.loads(line)
+        origin = str(fields[_RESTORED])
+        # Unlike a head it is not signed, so a line without its digest says nothing.
+        return origin if fields.get("sha256") == sha256_hex(origin.encode()) else ""
+    except (ValueError, KeyError, TypeError):
+        return ""
 
 
 def _parse(line: str) -> SignedCheckpoint | None:

@@ -9,6 +9,7 @@ Rules:
   and a revocation can be moved earlier, never later or taken back.
 - No revocation leaves a key without a valid admission, such as the successor that the revoked key admitted after that
   leaf: root first re-admits it, or revokes it from its own leaf on.
+- A lost log key is replaced by one that root admits, and that signs the head above its own leaf: nothing else could.
 - A key belongs to one role.
 - A revoked key signs nothing new.
 """
@@ -44,6 +45,8 @@ from holdproof.model.page import Page
 from holdproof.store.context import Context
 
 _PREFIX_DIGITS: Final = 8
+DAILY_ROLES: Final[tuple[Role, ...]] = ("log", "judge", "memory")
+"""The roles that sign in daily work."""
 
 _ALL = sql(
     "SELECT k.keyid, k.role, k.alg, k.public, k.statement, k.revoked_from, k.added_at, k.leaf_id, k.leaf_ver, l.idx"
@@ -170,13 +173,71 @@ def introduce(context: Context, role: Role, signer: Signer) -> Work[Key]:
         return known_key
 
 
+def join(context: Context, *, recovery: str | None = None) -> Work[Page[Key]]:
+    """Admit this machine's own keys to the store, signed by root; returns them, also those that were admitted before.
+
+    For a further machine on the same server, whose home has keys of its own. Root is the key in this home, or that of
+    the recovery code, which is not stored here; in a store without a root key, keys introduce themselves. Reading needs
+    no key, and never admits one.
+    """
+    root = None if recovery is None else statements.from_recovery(recovery)
+    has_root: bool = yield from ask(Read(lambda tx: bool(keyring(tx, role="root"))))
+    admitted = []
+    for role in DAILY_ROLES:
+        signer: Signer = yield from ask(Call(partial(context.keys.ensure, role)))
+        is_admitted = yield from ask(Read(partial(is_registered, keyid=signer.keyid, role=role)))
+        if not is_admitted and has_root:
+            yield from _admit_by_root(context, role, signer, root)
+        elif not is_admitted:
+            yield from introduce(context, role, signer)
+        admitted.append((yield from ask(Read(partial(get, keyid=signer.keyid)))))
+    return Page(admitted, None)
+
+
+def _admit_by_root(
+    context: Context, role: Role, signer: Signer, root: Signer | None, *, previous: str | None = None
+) -> Work[Key]:
+    """Admit a key by root's statement; a log key signs the head above its own leaf where this home has no other."""
+    by = root or (yield from _root(context, signer.keyid))
+    is_lost = role == "log" and not context.log.signs
+    # A key that introduced itself could do the same: only root's word replaces a lost key.
+    if not (yield from ask(Read(lambda tx: bool(keyring(tx, role="root"))))):
+        raise UnknownKeyError(
+            "the store has no root key, so nothing can admit this one: put back the key that is lost, or restore a"
+            " backup made with --keys",
+            keyid=signer.keyid,
+        )
+    if is_lost:
+        context.log.sign_own_admission(signer.keyid)
+    stated = yield from ask(Read(partial(_say, action="admit", role=role, key=signer.public, previous=previous)))
+    text: str = yield from ask(Call(lambda: statements.sign(stated.encode(), by)))
+    key = yield from ask(Write(partial(import_statement, text=text)))
+    # On PostgreSQL the leaf waits for a sequencer, which may be this process.
+    if is_lost:
+        context.log.use(signer)
+    return key
+
+
+def _replace_lost(context: Context, signer: Signer) -> Work[Key]:
+    """Let root admit a new log key in place of the one that this home has lost; the statement names that one."""
+    ring: builtins.list[Key] = yield from ask(Read(partial(keyring, role="log")))
+    lost = [each.keyid for each in ring if each.revoked_from is None]
+    yield from _admit_by_root(context, "log", signer, None, previous=lost[-1] if lost else None)
+    return (yield from ask(Read(partial(get, keyid=signer.keyid))))
+
+
 def rotate(context: Context, role: Role) -> Work[Key]:
-    """Replace the key of a role: the old one admits the new one and is kept aside; if it is revoked, root admits."""
+    """Replace the key of a role: the old one admits the new one and is kept aside; if it is revoked, root admits.
+
+    Where the log key of this home is lost, root admits a new one in its place.
+    """
     _check_role(role)
     # A role that has signed nothing yet has no key: it gets its first one, and that is replaced.
     first_use = context.keys.load if role == "root" else context.keys.ensure
     old: Signer = yield from ask(Call(partial(first_use, role)))
     current = yield from ask(Read(partial(find, keyid=old.keyid)))
+    if current is None and role == "log":
+        return (yield from _replace_lost(context, old))
     if current is None:
         current = yield from introduce(context, role, old)
     new: Signer = yield from ask(Call(partial(context.keys.prepare, role)))

@@ -12,7 +12,7 @@ Rules:
   was promoted without the end of the log, or a tail that was cut, would otherwise become a second history.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import suppress
 from typing import Final
 
@@ -29,11 +29,13 @@ from holdproof.errors import BadKeyError, FormatError, HistoryLostError, NotFoun
 from holdproof.evidence import leaves, restores
 from holdproof.evidence import tree as trees
 from holdproof.evidence.key_files import Keys
+from holdproof.evidence.restores import Reach
 from holdproof.evidence.tree import LogState, TreeWriter
 from holdproof.model.verdicts import Verdict
 
 HEAD: Final = "head"
 verifiers = trees.verifiers
+generation = restores.generation
 
 _HELD = sql("SELECT keyid, revoked_from, leaf_id FROM keyring WHERE role = 'log'")
 
@@ -78,6 +80,9 @@ class Log:
         """Stops the background sequencer; called before the database closes."""
         self.on_lost: Callable[[HistoryLostError], None] = lambda _: None
         """Called before every refusal of a log that does not continue the newest head seen here."""
+        self.restored_here: Collection[str] = ()
+        """The origins that this home restored the log to: only their restores give up heads that were seen here."""
+        self._self_signed = ""
         self.familiar = True
         """Whether this home vouches for the log; the heads of any other are kept only if they were signed here."""
         self._seen = ""
@@ -94,16 +99,23 @@ class Log:
     def look(self, tx: Tx) -> None:
         """If the keyring has changed, choose this home's newest key that counts there as the signer, or none.
 
-        A key admitted by a leaf under this very head does not sign it, unless it is the first key of the log: a head
-        must be signed by a key that was trusted before it.
+        A key admitted by a leaf under this very head does not sign it, unless it is the first key of the log or root
+        admits it in place of keys that are lost: a head must be signed by a key that was trusted before it.
         """
         if self._keys is None or (now := log_keys_in_ring(tx)) == self._keyring:
             return
         fresh = {handle for handle, ver, _ in tx.notes.get(leaves.TOPIC, ()) if ver == 1}
-        older = {keyid: key for keyid, key in now.items() if key[1] not in fresh} or now
+        older = {keyid: key for keyid, key in now.items() if key[1] not in fresh or keyid == self._self_signed} or now
         signers = [*_newest(self._keys), *([self._signer] if self._signer else [])]
         self._signer = next((key for key in signers if older.get(key.keyid, (0,))[0] is None), None)
         self._keyring = now if older == now else {}  # else they are looked at again
+
+    def sign_own_admission(self, keyid: str) -> None:
+        """Let a key sign the head above its own leaf, where this home holds no other: root's statement vouches for it.
+
+        To be called before root admits the key; one that is not in the keyring still signs nothing.
+        """
+        self._self_signed = keyid
 
     def sign(self, head: LogCheckpoint) -> str:
         """Return a head as a signed note: equal to `checkpoint.sign`, with the key's id computed once."""
@@ -112,7 +124,8 @@ class Log:
         if signer is None:
             raise BadKeyError(
                 "this home holds no log key of this store, so nothing can be logged here",
-                remedy="Put config/keys back from the home that has them, or from a backup made with --keys.",
+                remedy="Put config/keys back from the home that has them, or from a backup made with --keys; where they"
+                " are lost, root admits a new one: `holdproof keys rotate log`; on a further machine `keys join`.",
             )
         # The key id is a hash over name and key: recomputed only when one of them changes.
         if name is None or name.name != head.origin or name.public != signer.public:
@@ -147,7 +160,7 @@ class Log:
         if not self._seen or now.head == self._seen:
             return
         last_head = checkpoint.parse(self._seen.encode())
-        verdict = continuity(tx, last_head)
+        verdict = continuity(tx, last_head, self.restored_here)
         if not verdict.sound:
             size = last_head.checkpoint.size
             what = f"the log has {now.size} entries and does not continue the head of size {size} that was seen here"
@@ -175,7 +188,9 @@ class Log:
         if not self._seen:
             return False
         last_head = checkpoint.parse(self._seen.encode())
-        return last_head.checkpoint.origin != trees.state(tx).origin and continuity(tx, last_head).sound
+        # Whoever made them: an opening decides whether this home accepts them.
+        origins = {each.origin for each in restores.history(tx)}
+        return last_head.checkpoint.origin != trees.state(tx).origin and continuity(tx, last_head, origins).sound
 
 
 def verifier_keys(tx: Tx) -> list[str]:
@@ -282,24 +297,24 @@ def tile(tx: Tx, path: str) -> bytes:
     return tiles.encode_bundle(trees.entries(tx, named)) if isinstance(named, EntryBundle) else trees.fetch(tx, named)
 
 
-def continuity(tx: Tx, kept_head: SignedCheckpoint) -> Verdict:
+def continuity(tx: Tx, kept_head: SignedCheckpoint, restored_here: Collection[str] = ()) -> Verdict:
     """Check whether this log continues a head that was kept outside the database, by size and tiles only.
 
     ROLLED_BACK if it is shorter or does not contain a later restore, FORKED if it is intact and had another root at
-    that size, TAMPERED if it is not even intact. A head of another log, or of a history that a restore abandoned,
-    proves nothing: VALID.
+    that size, TAMPERED if it is not even intact. A head of another log, or of a history that a restore to one of the
+    origins `restored_here` abandoned, proves nothing: VALID.
     """
-    [verdict] = continuities(tx, [kept_head])
+    [verdict] = continuities(tx, [kept_head], restored_here)
     return verdict
 
 
-def continuities(tx: Tx, kept_heads: Sequence[SignedCheckpoint]) -> list[Verdict]:
+def continuities(tx: Tx, kept_heads: Sequence[SignedCheckpoint], restored_here: Collection[str] = ()) -> list[Verdict]:
     """Check the same for many heads; each tile is read once."""
     if not trees.exists(tx):
         return [Verdict.VALID] * len(kept_heads)
     now = trees.state(tx)
     root_at = trees.roots(tx)
-    pairs = zip(kept_heads, relevances(tx, kept_heads), strict=True)
+    pairs = zip(kept_heads, relevances(tx, kept_heads, restored_here), strict=True)
     return [_continuity(head, counts, now, root_at) for head, counts in pairs]
 
 
@@ -320,29 +335,21 @@ def _continuity(
     return Verdict.FORKED if whole else Verdict.TAMPERED
 
 
-def relevance(tx: Tx, kept_head: SignedCheckpoint) -> Verdict | None:
-    """Return VALID if a kept head must be one of this tree, None if it proves nothing, ROLLED_BACK by its origin."""
-    [verdict] = relevances(tx, [kept_head])
-    return verdict
+def relevances(
+    tx: Tx, kept_heads: Sequence[SignedCheckpoint], restored_here: Collection[str] = ()
+) -> list[Verdict | None]:
+    """Return for each kept head VALID if it must be one of this tree, None if it proves nothing, else ROLLED_BACK."""
+    reach = restores.reach(tx, restored_here)
+    store, _ = generation(trees.state(tx).origin)
+    return [_relevance(head.checkpoint, reach, store) for head in kept_heads]
 
 
-def relevances(tx: Tx, kept_heads: Sequence[SignedCheckpoint]) -> list[Verdict | None]:
-    """Return the same for many heads."""
-    reach = restores.reach(tx)
-    store, restored = generation(trees.state(tx).origin)
-    return [_relevance(head.checkpoint, reach, store, restored) for head in kept_heads]
-
-
-def _relevance(then: LogCheckpoint, reach: Mapping[str, int | None], store: str, restored: int) -> Verdict | None:
-    if then.origin in reach:
-        end = reach[then.origin]
-        return Verdict.VALID if end is None or then.size <= end else None
-    # Not an origin of this log. One with a larger number was made by a restore that this database does not contain.
-    theirs, number = generation(then.origin)
-    return Verdict.ROLLED_BACK if theirs == store and number > restored else None
-
-
-def generation(origin: str) -> tuple[str, int]:
-    """Split an origin into the store's name and how many restores came before."""
-    *store, last = origin.split("/")
-    return ("/".join(store), int(last)) if len(store) > 1 and last.isdecimal() else (origin, 0)
+def _relevance(then: LogCheckpoint, reach: Reach, store: str) -> Verdict | None:
+    if then.origin in reach.sizes:
+        end = reach.sizes[then.origin]
+        if end is None or then.size <= end:
+            return Verdict.VALID
+    elif generation(then.origin)[0] != store:
+        return None
+    # A head of this store that is not in its log: of a history that this home gave up, or lost.
+    return None if reach.gives_up(then.origin) else Verdict.ROLLED_BACK

@@ -17,10 +17,10 @@ from holdproof.errors import CorruptError, FormatError, HistoryLostError, NotFou
 from holdproof.evidence import erasures, leaves, logged_tables, statements, tree
 from holdproof.evidence.key_files import KeyFolder, Keys
 from holdproof.evidence.leaves import Projection
-from holdproof.evidence.log import HEAD, Log, continuity, generation, log_keys_in_ring
+from holdproof.evidence.log import HEAD, Log, continuities, generation, log_keys_in_ring
 from holdproof.evidence.sequencer import Sequencer
 from holdproof.evidence.statements import KeyStatement
-from holdproof.model.verdicts import worst
+from holdproof.model.verdicts import Verdict, worst
 
 _log = logging.getLogger("holdproof.evidence")
 
@@ -47,17 +47,20 @@ def start(
     listeners: Sequence[Callable[[str], None]],
     heads: Collection[SignedCheckpoint] = (),
     *,
+    restored_here: Collection[str] = (),
     is_familiar: Callable[[Database], bool] = lambda _: True,
 ) -> Log:
     """Register the log's hooks; a new store's first leaves are its log key, its root key and its schema.
 
     `heads` are those that this home kept: if the log does not continue them, nothing is written and `continuity` says
-    so. A log that is gone altogether is a CorruptError: begun anew under its old name it would be a second history.
+    so; `restored_here` are the origins that this home restored the log to. A log that is gone altogether is a
+    CorruptError: begun anew under its old name it would be a second history.
     `is_familiar` tells whether this home knows the log; it is asked where the home has no key that signs for it.
     """
     signer = keys.ensure("log")
     origin = f"holdproof/{store_id}"
     log = Log(signer, listeners, keys)
+    log.restored_here = restored_here
     log.on_lost = partial(_report_lost, database)
     own_heads = [each.checkpoint for each in heads if generation(each.checkpoint.origin)[0] == origin]
     if own_heads and not database.read(tree.exists).result():
@@ -68,7 +71,7 @@ def start(
         database.hooks.before_commit.append(log.integrate)
     # Heads are published only after the commit that made them durable.
     database.hooks.after_commit.append(log.publish)
-    log.continuity = database.read(lambda tx: worst(continuity(tx, head) for head in heads)).result()
+    log.continuity = _continuity(database, heads, restored_here)
     # The caller locks the store; nothing may be appended to a log that is in doubt.
     if not log.continuity.sound:
         return log
@@ -77,7 +80,10 @@ def start(
     if root is not None:
         _drop_unused_root(database, keys, root)
     if not log.signs:
-        _log.warning("the log key of this home is not in the store's keyring: this process signs no heads")
+        _log.warning(
+            "the log key of this home is not in the store's keyring: this process signs no heads; `holdproof keys join`"
+            " on a further machine, `holdproof keys rotate log` where the key was lost"
+        )
     head = database.read(log.observe).result()
     # The head of a strange log is not kept beside those of the one that was here: it would look familiar next time.
     log.familiar = log.signs or is_familiar(database)
@@ -96,10 +102,14 @@ def _report_lost(database: Database, error: HistoryLostError) -> None:
         hook(error)
 
 
-def read_only(database: Database, heads: Collection[SignedCheckpoint]) -> Log:
+def _continuity(database: Database, heads: Collection[SignedCheckpoint], restored_here: Collection[str]) -> Verdict:
+    return worst(database.read(lambda tx: continuities(tx, [*heads], restored_here)).result())
+
+
+def read_only(database: Database, heads: Collection[SignedCheckpoint], restored_here: Collection[str]) -> Log:
     """Return the log of a store that is only read: it signs nothing, and knows whether it continues the kept heads."""
     log = Log(None, ())
-    log.continuity = database.read(lambda tx: worst(continuity(tx, head) for head in heads)).result()
+    log.continuity = _continuity(database, heads, restored_here)
     return log
 
 

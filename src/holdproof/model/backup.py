@@ -99,3 +99,19 @@ class Restored:
     def to_dict(self) -> dict[str, Any]:
         """The outcome as every client prints it."""
         return asdict(self)
+
+
+@dataclass(frozen=True, slots=True)
+class StartedOver:
+    """The store that took the place of another: its log's new origin, and the newest head that was given up."""
+
+    store_id: str
+    origin: str
+    given_up: str
+    former_heads: str | None
+    """The file to which the heads of another store were moved."""
+    reason: str
+
+    def to_dict(self) -> dict[str, Any]:
+        """The outcome as every client prints it."""
+        return asdict(self)

@@ -24,6 +24,7 @@ from holdproof import folders
 from holdproof.config import Paths, Provider, Settings
 from holdproof.content.kubo import Kubo
 from holdproof.db import MEMORY, Database, Query, Tx, open_database, sql
+from holdproof.db.backends import is_url
 from holdproof.errors import (
     ClosedError,
     ConfigError,
@@ -37,7 +38,7 @@ from holdproof.errors import (
 from holdproof.executors import SyncExecutor
 from holdproof.model.storage import StorageStatus, StoreStatus
 from holdproof.storage import degraded, telemetry
-from holdproof.storage.blobs import Blobs, BlobStoreConfig, open_backend
+from holdproof.storage.blobs import INLINE, Blobs, BlobStoreConfig, open_backend
 from holdproof.storage.executors import (
     AsyncStorageExecutor,
     OperationTracker,
@@ -53,6 +54,8 @@ _log = logging.getLogger("holdproof.storage")
 
 KINDS: Final = ("relational", "vector", "blob", "telemetry")
 """The stores as the settings and the seed call them."""
+_SHARED_INLINE: Final = 16 << 20
+"""Up to here a body lies in its row on a server by default; a larger one would need as much memory to be stored."""
 _KIND_OF_RESOURCE: Final = {"vectors": "vector", "blobs": "blob"}
 _MEMORY: Final = "memory"
 _CAUSES_FALLBACK = (UnavailableError, ForeignFileError, CorruptError, UnreachableError, MissingExtraError, OSError)
@@ -246,8 +249,14 @@ class OpenStores:
             return Blobs(self._run_on(MEMORY, "membrane"), BlobStoreConfig()), MEMORY
         address = self._blob_address(name, provider)
         _probe(name, address)
-        executor = self._run_on(self._membrane(), "membrane")
-        config = BlobStoreConfig(open_backend(address))
+        target = self._membrane()
+        executor = self._run_on(target, "membrane")
+        is_shared = is_url(target)
+        # Files in a home can be read by one machine only: beside rows on a server they are for what a row cannot hold.
+        is_own_folder = name == "filesystem" and provider.path is None
+        inline = _SHARED_INLINE if is_shared and is_own_folder else INLINE
+        config = BlobStoreConfig(open_backend(address), inline=inline)
+        config.is_shared = is_shared
         self._closers.append(config.close)
         return Blobs(executor, config), redact(address)
 

@@ -20,12 +20,13 @@ from holdproof.errors import (
     MovedError,
     NoStoreError,
     NotFoundError,
+    StoreGoneError,
     UnavailableError,
 )
 from holdproof.evidence import statements
 from holdproof.executors import SyncExecutor
 from holdproof.importers import kgents
-from holdproof.model.backup import Restored
+from holdproof.model.backup import Restored, StartedOver
 from holdproof.model.doctor import HealthCheck, HealthReport
 from holdproof.model.legacy import LegacyReport
 from holdproof.model.progress import Progress
@@ -37,17 +38,21 @@ from holdproof.storage.open_stores import OpenStores
 from holdproof.store.opening import (
     Location,
     has_kernel,
+    has_store,
+    head_file_of,
     locate,
     open_at,
     open_located,
     open_store,
     refuse_absent,
+    refuse_gone,
     require_store,
 )
 from holdproof.upkeep import doctor as examination
 from holdproof.upkeep.backups import copy as copying
 from holdproof.upkeep.backups import move as moving
 from holdproof.upkeep.backups import restore as restoring
+from holdproof.upkeep.backups import start_over as starting_over
 from holdproof.upkeep.backups import swap
 from holdproof.upkeep.backups.backup_list import no_progress
 from holdproof.upkeep.backups.staging import RestoreRequest
@@ -105,10 +110,11 @@ def verify(
     # The kernel itself: the application stores may still be there when it is gone, and opening would create another.
     if not has_kernel(location):
         # A head that was kept here proves that there was a store: then its absence is the finding.
-        if not location.paths.heads.exists() or not isinstance(location.target, Path):
-            refuse_absent(location)
-        error = CorruptError(f"the database is gone; heads of its log were kept in {location.paths.heads}")
-        return verification.damaged(error, location.paths, location.target, lock=lock)
+        try:
+            refuse_gone(location)
+        except StoreGoneError as error:
+            return verification.damaged(error, location.paths, location.target, lock=lock)
+        refuse_absent(location)
     try:
         with closing(open_store(where, url, home=home, readonly=readonly)) as store:
             work = verification.run(store.context, full=full, lock=lock, progress=progress)
@@ -248,6 +254,33 @@ def _root(recovery: Path) -> PrivateKey:
     except (OSError, UnicodeDecodeError) as error:
         raise UnavailableError(f"cannot read {recovery}: {error}", path=str(recovery)) from error
     return statements.from_recovery(text)
+
+
+def start_over(
+    where: str | Path | None = None, url: str | None = None, *, home: str | Path | None = None, reason: str
+) -> StartedOver:
+    """Accept the store that is here, or begin a new one, in place of the one whose heads this home keeps.
+
+    For a database that was deleted or replaced on purpose, and for a store that another machine restored. The log says
+    so, with the reason; heads of another store are moved to `state/former-heads`. ConflictError where the heads are
+    those of this very store: then a backup is to be restored.
+    """
+    if not reason.strip():
+        raise InvalidInputError("say why the store that was here is given up", field="reason")
+    location = locate(where, url, home=home)
+    if location.target == MEMORY:
+        raise InvalidInputError("a store in memory keeps no heads, so there is nothing to start over from")
+    head_file = head_file_of(location)
+    if not head_file.stores_here():
+        refuse_absent(location)
+    swap.finish(location.paths)
+    if not has_store(location):
+        open_located(location, replacing=True).close()
+    store_lock = swap.StoreLock(location.paths, exclusive=True, timeout_s=0)
+    try:
+        return starting_over.start_over(location.paths, location.target, head_file, reason=reason.strip())
+    finally:
+        store_lock.release()
 
 
 def copy(

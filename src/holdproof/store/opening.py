@@ -2,27 +2,34 @@
 
 Rules:
 - Nothing falls back and nothing is guessed: what is configured is opened, or a typed error says why not.
-- The first run says where data lives.
+- The first run says where data lives. Where a store was before, as the heads that this home kept show, no new one is
+  created in silence: its database was deleted, and a new log would verify for ever.
 - An opening that fails at any step leaves nothing open behind.
 """
 
 import logging
 import os
-from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import ExitStack, closing, contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any, Final, NamedTuple, NoReturn, TypedDict
 
 from holdproof import config
-from holdproof.crypto.canonical import sha256_hex
-from holdproof.crypto.checkpoint import SignedCheckpoint
 from holdproof.db import MEMORY, Database, Hooks, Migration, Tx, migrate, open_database, sql
 from holdproof.db.backends import is_there
 from holdproof.db.clock import Clock, Random
-from holdproof.errors import BusyError, CorruptError, HoldproofError, InvalidInputError, MigrationError, NoStoreError
+from holdproof.errors import (
+    BusyError,
+    CorruptError,
+    HoldproofError,
+    InvalidInputError,
+    MigrationError,
+    NoStoreError,
+    StoreGoneError,
+)
 from holdproof.evidence import crash_recovery, lockdown, startup, tree
-from holdproof.evidence.heads import HeadFile
+from holdproof.evidence.heads import HeadFile, name_of
 from holdproof.evidence.key_files import KeyFolder, Keys, MemoryKeys, own_keys
 from holdproof.runtime import sagas
 from holdproof.store.context import Context, Embedder
@@ -40,11 +47,14 @@ __all__ = [
     "OpenOptions",
     "Store",
     "has_kernel",
+    "has_store",
+    "head_file_of",
     "is_present",
     "locate",
     "open_at",
     "open_store",
     "refuse_absent",
+    "refuse_gone",
     "refuse_unknown",
     "require_store",
 ]
@@ -180,14 +190,14 @@ def _open_readonly(
         # A lock is taken where there is one to take: media that cannot be written are not being restored either.
         if (store_lock := swap.look(paths)) is not None:
             undo.callback(store_lock.release)
-        head_file = HeadFile(paths.heads, _name_of(target))
+        head_file = HeadFile(paths.heads, name_of(target))
         database = open_database(target, hooks=Hooks(), readonly=True, migrate=False, **options)
         undo.callback(database.close)
         if pending := migrate.pending(database, migrate.shipped("kernel")):
             names = ", ".join(step.name for step in pending)
             raise MigrationError(f"{names} must be applied first: open the store once without readonly")
         with _corruption():
-            log = startup.read_only(database, [*head_file.largest().values()])
+            log = startup.read_only(database, [*head_file.largest().values()], head_file.restored_here())
             keys = keys or KeyFolder(paths.keys)
             context = Context(paths, settings, database, keys, log, head_file, embedder, dimensions)
             lockdown.start(database, paths.lockdown)
@@ -203,13 +213,53 @@ def open_at(paths: config.Paths, target: str | Path) -> Store:
     return open_located(Location(paths, settings, target))
 
 
-def open_located(location: Location) -> Store:
-    """Open the store at a location, with the settings it names."""
-    return _open(location, keys=None, embedder=None, dimensions=None)
+def open_located(location: Location, *, replacing: bool = False) -> Store:
+    """Open the store at a location, with the settings it names; `replacing` creates one where another was before."""
+    return _open(location, keys=None, embedder=None, dimensions=None, replacing=replacing)
+
+
+def head_file_of(location: Location) -> HeadFile:
+    """Return the head file of a home, for the database at this location."""
+    return HeadFile(location.paths.heads, name_of(location.target))
+
+
+def refuse_gone(location: Location) -> None:
+    """Raise StoreGoneError if heads were kept for a database that holds no store; creates nothing."""
+    former_stores = head_file_of(location).stores_here()
+    if former_stores and _is_empty(location):
+        raise _gone(location, former_stores)
+
+
+def _is_empty(location: Location) -> bool:
+    if not has_kernel(location):
+        return True
+    # An empty file is what a deleted database becomes when another program opens it.
+    return isinstance(location.target, Path) and not location.target.stat().st_size
+
+
+def has_store(location: Location) -> bool:
+    """Return whether there is a database with a store in it, of whatever name."""
+    if _is_empty(location):
+        return False
+    with closing(open_database(location.target)) as database:
+        return database.read(lambda tx: tx.one(_STORE_ID)).result() is not None
+
+
+def _gone(location: Location, former_stores: Collection[str]) -> StoreGoneError:
+    place = redact(str(location.target))
+    names = ", ".join(sorted(former_stores))
+    what = f"the database {place} is gone or empty: heads of {names} were kept in {location.paths.heads}"
+    return StoreGoneError(what, place=place, stores=sorted(former_stores))
 
 
 def _open(
-    location: Location, *, keys: Keys | None, embedder: Embedder | None, dimensions: int | None, **options: Any
+    location: Location,
+    *,
+    keys: Keys | None,
+    embedder: Embedder | None,
+    dimensions: int | None,
+    replacing: bool = False,
+    **options: Any,
 ) -> Store:
     """Take the lock of the home, open the database, and start everything over it; undone in reverse on any error."""
     on_disk = location.target != MEMORY
@@ -217,7 +267,10 @@ def _open(
         store_lock = swap.enter(location.paths) if on_disk else None
         if store_lock is not None:
             undo.callback(store_lock.release)
-        head_file = HeadFile(location.paths.heads, _name_of(location.target)) if on_disk else None
+        head_file = head_file_of(location) if on_disk else None
+        # A server is asked by its store's name in `_start`: looking first would cost every opening a connection.
+        if isinstance(location.target, Path) and not replacing:
+            refuse_gone(location)
         webhook = head_webhook.configured(os.environ) if on_disk else None
         database = open_database(location.target, hooks=Hooks(), **options)
         undo.callback(database.close)
@@ -229,6 +282,7 @@ def _open(
             webhook=webhook,
             embedder=embedder,
             dimensions=dimensions,
+            replacing=replacing,
         )
         undo.pop_all()
     return Store(context, store_lock, webhook)
@@ -245,12 +299,6 @@ def _is_familiar(keys: Keys, head_file: HeadFile | None, database: Database) -> 
         return False
 
 
-def _name_of(target: str | Path) -> str:
-    """Return a short name for the database, for the head file: of a URL only a digest, since it may hold a password."""
-    # The file of a home is always the same one: a home that was moved keeps its heads.
-    return "file" if isinstance(target, Path) else sha256_hex(redact(target).encode())[:16]
-
-
 def _start(
     location: Location,
     database: Database,
@@ -260,17 +308,25 @@ def _start(
     webhook: HeadWebhook | None,
     embedder: Embedder | None,
     dimensions: int | None,
+    replacing: bool,
 ) -> Context:
     """Start the log, the lockdown gate and the repairs over an open database; stops the log again if one fails."""
     paths, settings, target = location
-    store_id = database.write(_name_store).result()
+    former_stores = head_file.stores_here() if head_file and not replacing else ()
+    store_id = database.write(partial(_name_store, location=location, former_stores=former_stores)).result()
     # Read before the log starts: they are what the log must continue.
     heads = [*head_file.largest().values()] if head_file else []
     with _corruption():
         # The webhook only queues a head; the file comes second because it may raise on a full disk.
         listeners = [each.publish for each in (webhook, head_file) if each is not None]
         log = startup.start(
-            database, keys, store_id, listeners, heads, is_familiar=partial(_is_familiar, keys, head_file)
+            database,
+            keys,
+            store_id,
+            listeners,
+            heads,
+            restored_here=head_file.restored_here() if head_file else (),
+            is_familiar=partial(_is_familiar, keys, head_file),
         )
         try:
             context = Context(paths, settings, database, keys, log, head_file, embedder, dimensions)
@@ -280,7 +336,7 @@ def _start(
             database.hooks.history_lost.append(partial(response.history_lost, context))
             alarm.tell_of_expiries(database, store_id)
             if database.first_run and head_file is not None:
-                _announce(target, heads)
+                _log.info("a new store was created; its data lives in %s", redact(str(target)))
             # In this order: a log that was tampered with locks the store before any repair could write over it.
             response.at_opening(context)
             crash_recovery.at_opening(context)
@@ -301,18 +357,17 @@ def _corruption() -> Iterator[None]:
         raise CorruptError(f"the store holds what Holdproof never writes: {error}") from error
 
 
-def _announce(target: str | Path, heads: list[SignedCheckpoint]) -> None:
-    _log.info("a new store was created; its data lives in %s", redact(str(target)))
-    if heads:
-        names = ", ".join(each.checkpoint.origin for each in heads)
-        _log.warning("another store was here before: heads of %s were kept", names)
-
-
+_STORE_ID = sql("SELECT 1 FROM store_facts WHERE key = 'store_id'")
 _ONCE = sql("INSERT INTO store_facts (key, value, updated_at) VALUES (:key, :value, :now) ON CONFLICT (key) DO NOTHING")
 
 
-def _name_store(tx: Tx) -> str:
-    """Give a new store its id, once, and return it; of two processes that open it at once the first one's stays."""
+def _name_store(tx: Tx, location: Location, former_stores: Collection[str]) -> str:
+    """Give a new store its id, once, and return it; of two processes that open it at once the first one's stays.
+
+    Raises StoreGoneError for a database without a store, where this home keeps heads of one.
+    """
+    if former_stores and tx.one(_STORE_ID) is None:
+        raise _gone(location, former_stores)
     tx.execute(_ONCE, key="store_id", value=tx.new_id(), now=tx.now)
     tx.execute(_ONCE, key="created_at", value=tx.now, now=tx.now)
     return facts(tx)["store_id"]

@@ -6,7 +6,8 @@ from typing import Any, Final
 
 from holdproof.db import MEMORY, Tx, migrate, sql
 from holdproof.errors import ClosedError, HoldproofError
-from holdproof.evidence import crash_recovery, trust, witness_disputes
+from holdproof.evidence import crash_recovery, tree, trust, witness_disputes
+from holdproof.evidence.restores import generation
 from holdproof.evidence.witness_client import level_of
 from holdproof.memory.images import image
 from holdproof.model.status import Check, Status
@@ -93,6 +94,7 @@ class Store:
         warnings = list(self.settings.warnings)
         warnings += lockdown.warnings(self.context)
         warnings += map(str, self.database.read(witness_disputes.open_disputes).result())
+        warnings += self._replaced()
         warnings += degraded.warnings(degraded.read(self.paths)).values()
         warnings += image.warnings(self.paths)
         warnings += head_webhook.warnings(self._webhook, os.environ)
@@ -104,6 +106,14 @@ class Store:
         if where.get("path") == MEMORY:
             warnings.append("the store is in memory: nothing survives the end of this process")
         return warnings
+
+    def _replaced(self) -> list[str]:
+        """Return a line for each other store whose heads this home keeps for this database."""
+        head_file = self.context.head_file
+        if head_file is None:
+            return []
+        name, _ = generation(self.database.read(tree.state).result().origin)
+        return [f"{line}; see `holdproof verify`" for line in head_file.replaced(name)]
 
     def check(self) -> Check:
         """Run the database's own integrity check, and compare its migrations with those of this version."""

@@ -27,6 +27,8 @@ class BlobStoreConfig:
         self.inline: float = math.inf if backend is None else inline
         # Rows name a backend by its kind: blobs of an earlier configuration stay readable while it is among these.
         self.backends: dict[str, BlobBackend] = {each.kind: each for each in (backend, *others) if each is not None}
+        self.is_shared = False
+        """Whether the rows are on a server, so that a body in a folder may lie on the disk of another machine."""
         self.endings: deque[str] = deque()
         """Unused endings for names of new objects; read from the database many at a time."""
 

@@ -12,9 +12,14 @@ from holdproof.model.verdicts import Verdict
 from holdproof.model.verify import Finding
 from holdproof.storage.blobs import blob_rows
 from holdproof.storage.blobs.blob_config import BlobStoreConfig
+from holdproof.storage.blobs.files import Files
 from holdproof.storage.blobs.verified import VerifiedReader, corrupt
 
 _PAGE: Final = 100
+_ELSEWHERE: Final = (
+    "verify on the machine that has the file; to read it everywhere, put it again there with bodies in the database,"
+    " in S3 or in a shared folder (providers.blob)"
+)
 _REMEDY: Final = "copy what is there for an investigation, then put the blob again or restore a backup"
 
 
@@ -65,4 +70,8 @@ def _finding(config: BlobStoreConfig, blob: Blob, error: HoldproofError) -> Find
             file = config.where(blob.key, blob.place, blob.address)
     verdict = Verdict.TAMPERED if altered else Verdict.PENDING
     remedy = _REMEDY if altered else error.remedy
+    # A folder belongs to one machine, the rows of a server to all: the file may lie on the disk of another.
+    if config.is_shared and error.fields.get("what") == "missing" and blob.place == Files.kind:
+        verdict = Verdict.MISSING_HERE
+        remedy = _ELSEWHERE
     return Finding(verdict, error.message, remedy, file, "blobs", blob.key, outside=True)

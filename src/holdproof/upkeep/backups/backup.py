@@ -29,11 +29,13 @@ from typing import TYPE_CHECKING, NamedTuple
 from holdproof import folders, paging
 from holdproof.content import disk, encryption
 from holdproof.crypto import checkpoint
+from holdproof.crypto.keys import Signer
 from holdproof.db import Call, Tx, Work, ask, call, migrate, sql
 from holdproof.db.sqlite import snapshot
 from holdproof.db.tx import MIGRATED_TABLES
-from holdproof.errors import AlreadyExistsError, BusyError, InvalidInputError
+from holdproof.errors import AlreadyExistsError, BusyError, InvalidInputError, UnknownKeyError
 from holdproof.evidence import dbom_files
+from holdproof.evidence import keys as ring
 from holdproof.model.backup import Backup, Entry, Manifest
 from holdproof.model.page import Page
 from holdproof.model.progress import Progress
@@ -86,7 +88,7 @@ def make(context: Context, dest: Path, *, keys: bool, configuration: bool, tell:
     # lexists, because a dangling link is somebody's name too.
     if os.path.lexists(target):
         raise AlreadyExistsError(f"{target}: exists already", path=str(target))
-    signer = context.keys.load("log")
+    signer = _signer(context)
     with disk.translated(target), _partial_folder(target) as folder:
         manifest = _fill(context, folder, keys=keys, configuration=configuration, tell=tell)
         data = manifests.encode(manifest)
@@ -97,6 +99,18 @@ def make(context: Context, dest: Path, *, keys: bool, configuration: bool, tell:
         folder.rename(target)
         folders.sync(target.parent)
     return backup_list.backup_of(target, manifest, signer=signer.keyid, trust="made here")
+
+
+def _signer(context: Context) -> Signer:
+    """Return the log key that signs the manifest; UnknownKeyError for one that nobody could check the backup with."""
+    signer = context.keys.load("log")
+    if not context.database.read(lambda tx: ring.is_registered(tx, signer.keyid, "log")).result():
+        raise UnknownKeyError(
+            "the log key of this home is not one of this store, so a backup that it signs could not be restored: put"
+            " the store's log key back, or let root admit this one (`holdproof keys rotate log`)",
+            keyid=signer.keyid,
+        )
+    return signer
 
 
 @contextmanager

@@ -8,6 +8,8 @@ Rules:
 - A backup of SQLite restores into PostgreSQL and the other way round, row by row, unless applications created tables of
   their own: their types may mean something else there.
 - The log continues under a new origin whose first leaf, of type `restore`, cites the last trusted head (restores.py).
+  This home writes the origin into its head file before the swap: only so the heads after the backup are given up here.
+  Heads of another store that `other` replaces go to a folder of their own.
 - Erasures that the store made after the backup are applied again before it goes live.
 - Keys of subjects that the backup leaves out are taken from the store it replaces, where that can be read.
 - A backup of another store, or one signed by a key this store does not know, is refused unless that is asked for. The
@@ -30,6 +32,7 @@ from types import ModuleType
 
 from holdproof.config import Paths
 from holdproof.content import disk, encryption
+from holdproof.crypto import checkpoint
 from holdproof.db import MEMORY, Database, Tx, open_database, transfer
 from holdproof.db.migrate import MOVED
 from holdproof.db.sqlite import snapshot
@@ -45,7 +48,7 @@ from holdproof.errors import (
 )
 from holdproof.evidence import erasures as erased
 from holdproof.evidence import log
-from holdproof.evidence.heads import HeadFile
+from holdproof.evidence.heads import HeadFile, name_of
 from holdproof.evidence.key_files import KeyFolder
 from holdproof.model.backup import Restored, RestoreRecord
 from holdproof.model.erasure import Erasure
@@ -116,7 +119,8 @@ def _into_files(paths: Paths, source: Path, backup: OpenedBackup | None, request
     if snapshot.in_use(paths.kernel_db):
         raise BusyError(f"{paths.kernel_db} is open elsewhere: close it first", path=str(paths.kernel_db))
     folder = swap.staging(paths)
-    current = _current(paths)
+    head_file = HeadFile(paths.heads, name_of(paths.kernel_db))
+    current = _current(paths, head_file)
     with disk.translated(folder):
         staged = staging.stage(source, folder, backup, current, request)
     # Opening the copy also applies migrations that are newer than the backup.
@@ -142,42 +146,50 @@ def _into_files(paths: Paths, source: Path, backup: OpenedBackup | None, request
     snapshot.flatten(folder / KERNEL)
     aside = _aside(paths, outcome.record)
     if not request.dry_run:
+        head_file.record_restore(outcome.record.origin)
         swap.commit(paths, aside=aside, out=_replaced_names(folder))
-        _publish(paths, outcome.head)
+        _publish(paths, head_file, outcome.head, other=request.other)
     moved_to = None if request.dry_run else str(paths.data / aside)
     return _restored(source, backup, staged, outcome, current=current, aside=moved_to)
 
 
-def _current(paths: Paths) -> ReplacedStore:
+def _current(paths: Paths, head_file: HeadFile) -> ReplacedStore:
     """Read what can be read of the store that is replaced; damage is noted, not raised."""
     current = ReplacedStore()
     if not paths.kernel_db.exists():
-        return current
+        return with_heads(head_file, current)
     try:
         with snapshot.view(paths.kernel_db) as tx:
             parts = log_check.parts(tx)
             current.store_id = parts.store_id
             current.head = parts.state.head
-            current.keys = _trusted_keys(paths, tx)
+            current.keys = _trusted_keys(paths, head_file, tx)
             current.sealed = encryption.keys(tx)
             current.erasures = erased.history(tx)
     except HoldproofError as error:
         current.notes.append(f"the store that is replaced could not be read in full: {error.message}")
-    return _with_head_file(paths, current)
+    return _with_home(paths, head_file, current)
 
 
-def _with_head_file(paths: Paths, current: ReplacedStore) -> ReplacedStore:
-    heads = HeadFile(paths.heads).kept()
+def with_heads(head_file: HeadFile, current: ReplacedStore) -> ReplacedStore:
+    """Add what the heads that were kept here tell of the store that is replaced."""
+    heads = head_file.kept_here()
     # The database could not be read: the newest kept head is what the log entry cites as abandoned.
     if not current.head and heads:
         current.head = heads[-1].encode().decode()
-    current.local_keys = {key.keyid for key in KeyFolder(paths.keys).every("log")}
-    current.head_origins = {log.generation(head.checkpoint.origin)[0] for head in heads}
+    current.stores_here = head_file.stores_here()
+    current.restores = max((log.generation(head.checkpoint.origin)[1] for head in heads), default=0)
     return current
 
 
-def _trusted_keys(paths: Paths, tx: Tx) -> list[LogKey]:
-    return trusted_keys.log_keys(tx, KeyFolder(paths.keys), HeadFile(paths.heads).kept())
+def _with_home(paths: Paths, head_file: HeadFile, current: ReplacedStore) -> ReplacedStore:
+    current.local_keys = {key.keyid for key in KeyFolder(paths.keys).every("log")}
+    current.head_origins = {log.generation(head.checkpoint.origin)[0] for head in head_file.kept()}
+    return with_heads(head_file, current)
+
+
+def _trusted_keys(paths: Paths, head_file: HeadFile, tx: Tx) -> list[LogKey]:
+    return trusted_keys.log_keys(tx, KeyFolder(paths.keys), head_file.kept())
 
 
 def _replaced_names(folder: Path) -> list[str]:
@@ -194,9 +206,11 @@ def _replaced_names(folder: Path) -> list[str]:
 def _into_server(
     paths: Paths, url: str, source: Path, backup: OpenedBackup | None, request: RestoreRequest
 ) -> Restored:
-    server_restore = _server()
+    server_restore = server()
     folder = swap.staging(paths)
-    current = _with_head_file(paths, server_restore.current(url, partial(_trusted_keys, paths)))
+    head_file = HeadFile(paths.heads, name_of(url))
+    replaced = server_restore.current(url, partial(_trusted_keys, paths, head_file))
+    current = _with_home(paths, head_file, replaced)
     with (
         _snapshot(source, folder, backup, current, request) as (snapshot, spaces),
         server_restore.loaded(url, snapshot, spaces, request.tell) as database,
@@ -222,10 +236,11 @@ def _into_server(
             for name in _IN_SERVER:
                 (folder / name).unlink(missing_ok=True)
             # Plan, exchange of schemas, files: `swap.settle` finishes or discards the files after a kill in between.
+            head_file.record_restore(outcome.record.origin)
             swap.prepare(paths, aside=aside, out=out, origin=outcome.record.origin, url=url)
             server_restore.exchange(url, spaces, schema)
             swap.settle(paths, outcome.record.origin, url)
-            _publish(paths, outcome.head)
+            _publish(paths, head_file, outcome.head, other=request.other)
     moved_to = None if request.dry_run else f"schema {schema}"
     return _restored(source, backup, staged, outcome, current=current, aside=moved_to)
 
@@ -254,7 +269,8 @@ def _snapshot(
         yield files, files.spaces
 
 
-def _server() -> ModuleType:
+def server() -> ModuleType:
+    """Return the module for PostgreSQL; MissingExtraError without its driver."""
     try:
         from holdproof.upkeep.backups import server_restore  # noqa: PLC0415 (an optional extra)
     except ImportError as error:
@@ -299,10 +315,13 @@ def _aside(paths: Paths, record: RestoreRecord) -> str:
     return next(name for name in names if not os.path.lexists(paths.data / name))
 
 
-def _publish(paths: Paths, head: str) -> None:
-    head_file = HeadFile(paths.heads)
+def _publish(paths: Paths, head_file: HeadFile, head: str, *, other: bool) -> None:
+    """Keep the first head of the restored log; heads of another store, which it replaced on purpose, go aside."""
     head_file.publish(head)
     head_file.flush()
+    if other:
+        store, _ = log.generation(checkpoint.parse(head.encode()).checkpoint.origin)
+        head_file.set_aside(store, paths.former_heads)
 
 
 def _restored(

@@ -32,8 +32,6 @@ from holdproof.upkeep import erase
 from holdproof.upkeep.verification.log_check import LogKey
 
 _LOG: Final[tuple[Role, ...]] = ("log",)
-_ROLES: Final[tuple[Role, ...]] = ("log", "judge", "memory")
-"""Every role that signs in daily work."""
 
 
 @dataclass(slots=True)
@@ -48,6 +46,10 @@ class ReplacedStore:
     """The ids of the log keys in the key folder."""
     head_origins: set[str] = field(default_factory=set)
     """The origins of the heads in this home's head file."""
+    stores_here: frozenset[str] = frozenset()
+    """The names of the stores whose heads were kept for the database that is replaced."""
+    restores: int = 0
+    """The largest number of a restore under whose origin this home kept a head."""
     sealed: encryption.SubjectKeys = field(default_factory=partial(encryption.SubjectKeys, None, []))
     erasures: list[Erasure] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
@@ -82,15 +84,17 @@ def record_restore(
     erasures: Iterable[Erasure],
     root: PrivateKey | None = None,
     pending: Sequence[Leaf] = (),
+    before_commit: Callable[[RestoreRecord], None] = lambda _: None,
 ) -> RestoreOutcome:
     """Record the restore in an open copy whose log nobody else writes to; return what was recorded.
 
     `root` is the store's root key, from its recovery code; it vouches for this home's keys of every role. `pending` are
-    entries that no head covered in a server's copy; on SQLite they enter the tree here.
+    entries that no head covered in a server's copy; on SQLite they enter the tree here. `before_commit` gets the record
+    before it is committed, perhaps more than once.
     """
     signer = keys.ensure("log")
     # Durable before the transaction that admits them, like every key.
-    signers: dict[Role, Signer] = {role: keys.ensure(role) for role in (_ROLES if root is not None else _LOG)}
+    signers: dict[Role, Signer] = {role: keys.ensure(role) for role in (ring.DAILY_ROLES if root is not None else _LOG)}
     heads: list[str] = []
     tree_writer = TreeWriter(moves=True)
     log = Log(signer, [heads.append], tree_writer=tree_writer)
@@ -99,7 +103,9 @@ def record_restore(
     database.hooks.after_commit.append(log.publish)
 
     def act(tx: Tx) -> tuple[RestoreRecord, list[Erasure], int]:
-        record = restores.record(tx, staged.store_id, abandoned=current.head, source=staged.source)
+        record = restores.record(
+            tx, staged.store_id, abandoned=current.head, source=staged.source, above=current.restores
+        )
         if tx.dialect == "postgres":
             _log_restore_first(tx, log, tree_writer)
         for leaf in pending:
@@ -108,6 +114,7 @@ def record_restore(
             _admit(tx, role, key, root or partial(keys.load, "root"), record.origin)
         encryption.take_over(tx, current.sealed)
         erased = erase.reapply(tx, erasures)
+        before_commit(record)
         return record, erased, encryption.keyless(tx)
 
     record, erased, keyless = database.write(act, ungated=True).result()

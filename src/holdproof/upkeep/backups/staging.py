@@ -164,11 +164,14 @@ def _trusted(parts: StoreParts, current: ReplacedStore, request: RestoreRequest)
     size = parts.state.size
     own = log_check.active_keys(parts.keys, size)
     here = log_check.active_keys(current.keys, size)
-    if current.store_id not in (None, store_id) and not request.other:
+    # A database that is gone cannot tell what it was; the heads that were kept of it do.
+    here_ids = {name.removeprefix("holdproof/") for name in current.stores_here} or {store_id}
+    expected_ids = here_ids if current.store_id is None else {current.store_id}
+    if store_id not in expected_ids and not request.other:
         raise ConflictError(
             "the backup is of another store than the one here; pass --other to replace it all the same",
             found=store_id,
-            here=current.store_id,
+            here=", ".join(sorted(expected_ids)),
         )
     if request.key is not None:
         named = [key for key in (*own, *here) if key.keyid == request.key]

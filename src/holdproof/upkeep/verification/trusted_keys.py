@@ -4,24 +4,31 @@ Rules:
 - A key in the key folder counts by itself.
 - Any other key counts if its row matches its leaf, and the leaf is under a head that the log key of this home signed,
   the newest or a kept one: a key that somebody inserted into the keyring proves nothing.
+- For the newest head a chain of statements counts as well: a key that a key of this home or a proven root key admitted,
+  or one that these admitted. So a log key that was rotated on another machine is known here.
 """
 
 from collections.abc import Sequence
 from contextlib import suppress
+from typing import Final
 
-from holdproof.crypto import checkpoint, merkle
+from holdproof.crypto import checkpoint, dsse, merkle
 from holdproof.crypto.checkpoint import LogCheckpoint, SignedCheckpoint
 from holdproof.crypto.keys import PublicKey
+from holdproof.crypto.statement import PAYLOAD_TYPE
 from holdproof.crypto.vkey import ED25519, VerifierKey
 from holdproof.db import Tx
 from holdproof.errors import FormatError, InvalidInputError, NotFoundError
 from holdproof.evidence import keys as ring
-from holdproof.evidence import log, logged_tables, tree
+from holdproof.evidence import log, logged_tables, statements, tree
 from holdproof.evidence.key_files import KeyFolder
+from holdproof.model.keys import Key
 from holdproof.upkeep import kernel_tables
 from holdproof.upkeep.verification import log_check
 from holdproof.upkeep.verification.log_check import LogKey
 from holdproof.upkeep.verification.row_check import judge
+
+_ADMISSIONS: Final = ("admit", "rotate", "readmit")
 
 
 def log_keys(tx: Tx, folder: KeyFolder, heads: Sequence[SignedCheckpoint]) -> list[LogKey]:
@@ -70,7 +77,39 @@ def vouches(tx: Tx, own: Sequence[PublicKey], heads: Sequence[SignedCheckpoint])
     anchors = [*own, *(signer_of(tx, oldest) if oldest is not None else ())]
     anchor_ids = {key.keyid for key in anchors}
     signers = signer_of(tx, log.head(tx))
-    return any(key.keyid in anchor_ids or is_proven(tx, key.keyid, anchors, heads) for key in signers)
+    if any(key.keyid in anchor_ids or is_proven(tx, key.keyid, anchors, heads) for key in signers):
+        return True
+    return bool(_admitted(tx, anchors, heads) & {key.keyid for key in signers})
+
+
+def _admitted(tx: Tx, anchors: Sequence[PublicKey], heads: Sequence[SignedCheckpoint]) -> set[str]:
+    """Return the ids of the keys that a chain of signed statements leads to, from our own keys and proven roots."""
+    flawed = ring.flaws(tx)
+    keyring = [key for key in ring.keyring(tx) if key.keyid not in flawed and key.role in ("log", "root")]
+    log_signers = {each.keyid: each for each in anchors}
+    roots = [key for key in keyring if key.role == "root" and is_proven(tx, key.keyid, anchors, heads)]
+    root_signers = {key.keyid: ring.public(key) for key in roots}
+    # A statement is checked against keys admitted before it, so each round can lead one step further.
+    while True:
+        # A root key follows another root key only; a log key a log key or root.
+        signers = {"root": [*root_signers.values()], "log": [*root_signers.values(), *log_signers.values()]}
+        others = [each for each in keyring if each.keyid not in log_signers | root_signers]
+        added = [each for each in others if _is_admitted(each, signers[each.role])]
+        if not added:
+            return {*log_signers}
+        log_signers |= {key.keyid: ring.public(key) for key in added if key.role == "log"}
+        root_signers |= {key.keyid: ring.public(key) for key in added if key.role == "root"}
+
+
+def _is_admitted(key: Key, signers: Sequence[PublicKey]) -> bool:
+    """Whether one of these keys signed the statement that admitted, or re-admitted, a key."""
+    for line in key.statement.split("\n"):
+        with suppress(FormatError):  # the first log key has no statement; ProofError is a kind of it
+            stated, envelope = statements.parse(line)
+            if stated.action in _ADMISSIONS and stated.public.keyid == key.keyid:
+                dsse.verify(envelope, signers, payload_type=PAYLOAD_TYPE)
+                return True
+    return False
 
 
 def _own_heads(tx: Tx, own: Sequence[PublicKey], heads: Sequence[SignedCheckpoint]) -> list[LogCheckpoint]:

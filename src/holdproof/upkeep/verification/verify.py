@@ -225,31 +225,50 @@ def _trust(context: Context, findings: Findings) -> Work[None]:
     name, is_ours = yield from read(
         context, lambda tx: (log.generation(tree.state(tx).origin)[0], trusted_keys.vouches(tx, own, heads))
     )
-    if is_ours:
-        return
-    names = sorted({log.generation(each.checkpoint.origin)[0] for each in heads})
-    if name in names:
+    # Whoever signed it: the keys of this home also sign for a new store in the place of one that was deleted.
+    for what in (yield from call(head_file.replaced, name)):
+        findings.add(Finding(Verdict.TAMPERED, what, _SUBSTITUTED, table=lockdown.LOG))
+    if not is_ours and heads:
         what = f"the log of {name} is signed with a key that nothing in this home vouches for"
-    elif names:
-        what = (
-            f"the log is that of {name}; the heads kept here are of {', '.join(names)}: another store was put in place"
-        )
-    else:
+        findings.add(Finding(Verdict.TAMPERED, what, _SUBSTITUTED, table=lockdown.LOG))
+    elif not is_ours:
         findings.skip("whether the log's keys are the right ones: this home sees the store for the first time")
-        return
-    findings.add(Finding(Verdict.TAMPERED, what, _SUBSTITUTED, table=lockdown.LOG))
+    yield from _check_restores(context, head_file, findings)
 
 
-_SUBSTITUTED: Final = "keep both; find out who replaced the database; restore a backup of the store that was here"
+def _check_restores(context: Context, head_file: HeadFile, findings: Findings) -> Work[None]:
+    """Report restores that gave up heads of this home, and that it did not make."""
+    heads, restored_here = yield from call(lambda: (head_file.largest(), head_file.restored_here()))
+    reach = yield from read(context, lambda tx: restores.reach(tx, restored_here))
+    for origin, size in reach.sizes.items():
+        head = heads.get(origin)
+        if size is None or head is None or head.checkpoint.size <= size or reach.gives_up(origin):
+            continue
+        what = f"a restore gave up the heads of {origin} after {size} that were kept here, and was not made here"
+        findings.add(Finding(Verdict.ROLLED_BACK, what, _RESTORED, table="restores", row=str(reach.left_by[origin])))
+
+
+_RESTORED: Final = (
+    "find out who replaced the database by one that was copied or restored elsewhere, and restore the newest backup; if"
+    " the restore was made on another machine of this store, `holdproof start-over --reason TEXT`"
+)
+_SUBSTITUTED: Final = (
+    "keep both; find out who replaced the database; restore a backup of the store that was here; if it was replaced on"
+    " purpose, `holdproof start-over --reason TEXT`"
+)
 
 
 def _check_head_file(context: Context, head_file: HeadFile, findings: Findings, named: str) -> Work[None]:
     """Report what is in the head file that this run could not compare."""
-    heads, unreadable = yield from call(lambda: (head_file.largest(), head_file.unreadable()))
+    heads, restored_here, unreadable = yield from call(
+        lambda: (head_file.largest(), head_file.restored_here(), head_file.unreadable())
+    )
     if others := sorted({log.generation(origin)[0] for origin in heads} - {named}):
         findings.skip(f"heads of other stores were kept here too ({', '.join(others)}): theirs is another database")
-    given_up = yield from read(context, lambda tx: [each for each in heads.values() if log.relevance(tx, each) is None])
-    for head in (each.checkpoint for each in given_up if log.generation(each.checkpoint.origin)[0] == named):
+    largest = [*heads.values()]
+    relevances = yield from read(context, lambda tx: log.relevances(tx, largest, restored_here))
+    given_up = [each.checkpoint for each, counts in zip(largest, relevances, strict=True) if counts is None]
+    for head in (each for each in given_up if log.generation(each.origin)[0] == named):
         findings.skip(f"heads of {head.origin} up to {head.size} leaves were kept, whose end a restore gave up")
     if unreadable:
         findings.skip(f"heads kept in {head_file.path}: {unreadable} of its lines torn or damaged")
