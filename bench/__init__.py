@@ -15,4 +15,5 @@ BENCHMARKS: dict[str, str] = {
     "sessions": "bench.sessions",
     "telemetry": "bench.telemetry",
     "vectors": "bench.vectors",
+    "workflows": "bench.workflows",
 }

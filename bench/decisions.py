@@ -10,9 +10,11 @@ and when it has ended, each time with a leaf. `logged units` in that race set on
 `growth` runs whole decisions in stores that have up to a million flows, and compares what they cost.
 """
 
+from collections.abc import Sequence
 from functools import partial
 
-from bench import decision_unit, durable_steps, growth, own_contestants, peers_dbos, peers_postgres, peers_sqlite
+from bench import decision_unit, engines, growth, own_contestants, peers_postgres, peers_sqlite, workflows
+from bench.engines import Engine
 from bench.fresh_stores import Place, in_a_folder, on_a_server
 from bench.goals import Goal
 from bench.measurement import Options, Race, Result, run_race
@@ -28,13 +30,13 @@ def run(options: Options) -> list[Result]:
     if options.wants("sqlite"):
         results += run_race(_logged(options), options)
         results += run_race(_whole(options), options)
-        results += run_race(_steps(STEPS_SQLITE, in_a_folder, peers_dbos.on_sqlite(), options), options)
+        results += run_race(_steps(STEPS_SQLITE, in_a_folder, engines.on_sqlite(), options), options)
         if options.race in GROWTH:
             results += _growth(options)
     if options.wants("postgres") and options.race in STEPS_POSTGRES:
         with peers_postgres.server() as running:
-            place, peers = partial(on_a_server, running), peers_dbos.on_postgres(running)
-            results += run_race(_steps(STEPS_POSTGRES, place, peers, options), options)
+            place = partial(on_a_server, running)
+            results += run_race(_steps(STEPS_POSTGRES, place, engines.on_postgres(running), options), options)
     return results
 
 
@@ -59,14 +61,12 @@ def _growth(options: Options) -> list[Result]:
         return run_race(race, options)
 
 
-def _steps(title: str, place: Place, peers: list[tuple[str, peers_dbos.Url]], options: Options) -> Race:
+def _steps(title: str, place: Place, all_engines: Sequence[Engine], options: Options) -> Race:
     callers = options.crowd
-    known = [peers_dbos.steps(name, callers, url) for name, url in peers] if peers_dbos.present() else []
-    own = [
-        durable_steps.steps(callers, place),
-        own_contestants.asynchronous("logged", callers, partial(own_contestants.on_store, place), UNITS),
-    ]
-    return Race(title, [*known, *own], [contestant.label for contestant in known])
+    contestants = [workflows.steps(engine, callers) for engine in all_engines]
+    units = own_contestants.asynchronous("logged", callers, partial(own_contestants.on_store, place), UNITS)
+    references = [each.label for each in contestants if each.name.startswith("dbos")]
+    return Race(title, [*contestants, units], references)
 
 
 def goals(options: Options) -> list[Goal]:

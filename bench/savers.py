@@ -9,8 +9,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import psycopg
-
+from bench.fresh_stores import database_bytes, stored_bytes
 from bench.peers_postgres import Server
 from holdproof import sync
 
@@ -70,11 +69,7 @@ def postgres_saver(url: str) -> Iterator[Any]:
 def in_a_folder(make: Callable[[str], AbstractContextManager[Any]]) -> Iterator[Place]:
     """A place on disk."""
     with tempfile.TemporaryDirectory(prefix="bench-") as folder:
-        yield Place(lambda: make(folder), lambda: _bytes(folder))
-
-
-def _bytes(folder: str) -> int:
-    return sum(file.stat().st_size for file in Path(folder).rglob("*") if file.is_file())
+        yield Place(lambda: make(folder), lambda: stored_bytes((folder, None)))
 
 
 def _home(url: str) -> Path:
@@ -85,15 +80,8 @@ def _home(url: str) -> Path:
 def on_a_server(running: Server, make: Callable[[str], AbstractContextManager[Any]]) -> Iterator[Place]:
     """A database on a server."""
     with running.fresh() as url:
-
-        def size() -> int:
-            with psycopg.connect(url, autocommit=True) as connection:
-                found = connection.execute("SELECT pg_database_size(current_database())").fetchone()
-                assert found is not None
-                return int(found[0])
-
         try:
-            yield Place(lambda: make(url), size)
+            yield Place(lambda: make(url), lambda: database_bytes(url))
         finally:
             shutil.rmtree(_home(url), ignore_errors=True)
 

@@ -9,7 +9,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from bench import BENCHMARKS, decision_unit, growth, page, plot, report
+from bench import BENCHMARKS, decision_unit, growth, long_agent, page, plot, report
 from bench.__main__ import main, parser
 from bench.goals import Goal, judge
 from bench.measurement import Contestant, Meter, Options, Race, Result, Sample, Spread, compare, rate, run_race
@@ -228,3 +228,10 @@ def test_peers_get_the_same_tables() -> None:
         assert "@" not in plain(dialect)
         assert plain(dialect).count("CREATE") == SCHEMA.count("CREATE")
     assert positional("a = :a AND b = :b", "%s") == "a = %s AND b = %s"
+
+
+def test_the_long_conversation_is_as_large_as_it_is_said_to_be_and_mostly_of_small_messages() -> None:
+    sizes = [len(message["content"]) for message in long_agent.conversation()]
+    assert sum(sizes) / 3.9 == pytest.approx(long_agent.TOKENS, rel=0.01)
+    assert sum(size < 4096 for size in sizes) > len(sizes) / 2
+    assert long_agent.conversation() == long_agent.conversation()
