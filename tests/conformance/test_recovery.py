@@ -74,7 +74,7 @@ class Recovery(OnStore):
         [flow] = store.flows.list().items
         assert (flow.flow_type, flow.flow_version, flow.agent_id) == ("rebalance", "2.1", "trader")
         assert (flow.status, flow.priority) == ("COMPLETED", 3)
-        written = store.read(lambda tx: calls.find(tx, flow.flow_id))
+        written = store.read(lambda tx: calls.find(tx, flow.flow_id, ns="main"))
         assert written == FunctionCall("rebalance", "2.1", '{"args":["a"],"kwargs":{"second":"b"}}')
 
     def test_a_decision_looks_like_its_function_without_the_flow(self, store: sync.Holdproof) -> None:

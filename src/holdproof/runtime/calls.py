@@ -60,10 +60,10 @@ def record(tx: Tx, flow_id: str, call: FunctionCall, *, ns: str) -> None:
     )
 
 
-_FIND = sql("SELECT name, version, arguments, agent_id FROM flow_calls WHERE dfid = :dfid")
+_FIND = sql("SELECT name, version, arguments, agent_id FROM flow_calls WHERE dfid = :dfid AND ns = :ns")
 
 
-def find(tx: Tx, flow_id: str) -> FunctionCall | None:
+def find(tx: Tx, flow_id: str, *, ns: str) -> FunctionCall | None:
     """Return the call of a flow; None for a flow that is a plain block of code."""
-    row = tx.one(_FIND, dfid=flow_id)
+    row = tx.one(_FIND, dfid=flow_id, ns=ns)
     return None if row is None else FunctionCall(*row)

@@ -111,7 +111,7 @@ def lease_orphan(tx: Tx, function: FunctionSpec, worker: str | None, ns: str) ->
         ns=ns,
     )
     for lease in leased:
-        written = calls.find(tx, lease.flow_id)
+        written = calls.find(tx, lease.flow_id, ns=ns)
         assert written is not None, "the orphan was selected by its call"
         return FlowRun(WorkerLease(lease.flow_id, lease.token, function.lease_s, ns)), written
     return None

@@ -23,11 +23,11 @@ _CANDIDATES: Final = 100
 # "No row" is the refusal: the lease of another worker has not expired.
 _CLAIM = sql(
     "INSERT INTO flow_leases (dfid, worker, token, heartbeat_at, expires_at, ns)"
-    " VALUES (:dfid, :worker, 1, :now, :until, :ns) ON CONFLICT (dfid) DO UPDATE SET worker = excluded.worker,"
+    " VALUES (:dfid, :worker, 1, :now, :until, :ns) ON CONFLICT (dfid, ns) DO UPDATE SET worker = excluded.worker,"
     " token = flow_leases.token + 1, heartbeat_at = excluded.heartbeat_at, expires_at = excluded.expires_at"
     " WHERE flow_leases.expires_at <= excluded.heartbeat_at RETURNING token"
 )
-_HOLDER = sql("SELECT worker FROM flow_leases WHERE dfid = :dfid")
+_HOLDER = sql("SELECT worker FROM flow_leases WHERE dfid = :dfid AND ns = :ns")
 
 
 def lease(tx: Tx, flow_id: str, worker: str, *, lease_s: float = LEASE_S, ns: str = MAIN) -> Lease:
@@ -37,7 +37,7 @@ def lease(tx: Tx, flow_id: str, worker: str, *, lease_s: float = LEASE_S, ns: st
         raise FlowEndedError("an ended flow needs no worker", flow_id=flow_id)
     lease = _claim(tx, flow_id, worker, lease_s, ns)
     if lease is None:
-        (holder,) = tx.one(_HOLDER, dfid=flow_id) or (None,)
+        (holder,) = tx.one(_HOLDER, dfid=flow_id, ns=ns) or (None,)
         raise ConflictError(f"flow {flow_id} is leased to another worker", flow_id=flow_id, holder=holder)
     return lease
 
@@ -103,7 +103,8 @@ def release(tx: Tx, flow_id: str, token: int, *, ns: str = MAIN) -> bool:
 
 _ORPHANS = sql(
     "SELECT l.dfid, l.worker, l.expires_at, c.name, c.version, c.agent_id FROM decision_flows f"
-    " JOIN flow_leases l ON l.dfid = f.dfid LEFT JOIN flow_calls c ON c.dfid = f.dfid"
+    " JOIN flow_leases l ON l.dfid = f.dfid AND l.ns = f.ns"
+    " LEFT JOIN flow_calls c ON c.dfid = f.dfid AND c.ns = f.ns"
     " WHERE f.status IN ('RUNNING', 'COMPENSATING') AND f.ns = :ns AND l.expires_at <= :now"
     " ORDER BY l.dfid LIMIT :limit"
 )
@@ -115,7 +116,8 @@ def orphans(tx: Tx, *, ns: str = MAIN, limit: int = 1_000) -> tuple[Orphan, ...]
 
 
 _ORPHANS_OF = sql(
-    "SELECT l.dfid FROM decision_flows f JOIN flow_leases l ON l.dfid = f.dfid JOIN flow_calls c ON c.dfid = f.dfid"
+    "SELECT l.dfid FROM decision_flows f JOIN flow_leases l ON l.dfid = f.dfid AND l.ns = f.ns"
+    " JOIN flow_calls c ON c.dfid = f.dfid AND c.ns = f.ns"
     " WHERE f.status IN ('RUNNING', 'COMPENSATING') AND f.ns = :ns AND l.expires_at <= :now"
     " AND c.name = :name AND c.version = :version AND (c.agent_id IS NULL OR c.agent_id = :agent_id)"
     " ORDER BY l.dfid LIMIT :limit"

@@ -108,7 +108,7 @@ def _execute(lease: WorkerLease, current: Step, fn: Callable[[], Any]) -> Work[A
 
 # --- transactions ------------------------------------------------------------------------------------------------
 
-_FIND = sql(STEPS.select("WHERE dfid = :dfid AND name = :name AND n = :n", leaf=True))
+_FIND = sql(STEPS.select("WHERE dfid = :dfid AND ns = :ns AND name = :name AND n = :n", leaf=True))
 _ADD = sql(STEPS.insert())
 _CHANGE = sql(
     STEPS.update(
@@ -118,8 +118,8 @@ _CHANGE = sql(
 )
 
 
-def _find(tx: Tx, flow_id: str, name: str, n: int) -> StoredRecord[Step] | None:
-    row = tx.one(_FIND, dfid=flow_id, name=name, n=n)
+def _find(tx: Tx, lease: WorkerLease, name: str, n: int) -> StoredRecord[Step] | None:
+    row = tx.one(_FIND, dfid=lease.flow_id, ns=lease.ns, name=name, n=n)
     return None if row is None else STEPS.record(row)
 
 
@@ -128,7 +128,7 @@ def _begin(tx: Tx, lease: WorkerLease, spec: StepSpec) -> Step | Refused:
     # Starting a step is a heartbeat, and proves in the same transaction that the worker still has the lease.
     flow = flows.lock(tx, lease.flow_id, ns=lease.ns)
     extend(tx, lease)
-    record = _find(tx, lease.flow_id, spec.name, spec.n)
+    record = _find(tx, lease, spec.name, spec.n)
     if record is not None and record.value.state != "STARTED":
         return record.value
     if flow.status != ("RUNNING" if spec.compensates is None else "COMPENSATING"):
@@ -174,7 +174,7 @@ def _end(
     """StoredRecord how a step ended, if this worker still has the lease."""
     lock_exclusive(tx, f"flow:{lease.flow_id}")
     extend(tx, lease)
-    record = _find(tx, step.flow_id, step.name, step.n)
+    record = _find(tx, lease, step.name, step.n)
     if record is None or record.value.state != "STARTED":
         raise LeaseLostError(f"step {step.name} was settled by somebody else", flow_id=step.flow_id, step=step.name)
     _change(tx, record, {"state": state, "result": result, "error": error, "finished_at": tx.now})
@@ -210,7 +210,7 @@ def _extend_pending(tx: Tx, lease: WorkerLease, number: int) -> None:
 
 def _settle(tx: Tx, *, lease: WorkerLease, spec: StepSpec, answer: Escalation) -> Step:
     lock_exclusive(tx, f"flow:{lease.flow_id}")
-    record = _find(tx, lease.flow_id, spec.name, spec.n)
+    record = _find(tx, lease, spec.name, spec.n)
     assert record is not None, "steps are not removed"
     if record.value.state != "UNKNOWN":
         raise LeaseLostError(f"step {spec.name} was settled by somebody else", flow_id=lease.flow_id, step=spec.name)
