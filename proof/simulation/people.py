@@ -27,7 +27,7 @@ from holdproof.runtime import (
     sagas,
     sweeps,
 )
-from holdproof.runtime.functions import FunctionSpec
+from holdproof.runtime.functions import FunctionSpec, LeasedCall
 from proof.simulation.acts import KEY_TTL_S, Scene
 from proof.simulation.engine import HOUR, WEEK, Script
 from proof.simulation.flows import FUNCTION, conduct, within
@@ -61,10 +61,12 @@ def keeper(scene: Scene, worker: str) -> Script:
             engine.counts["orphans"] += 1
             if orphan.name is None or engine.rng.random() < 0.2:
                 scene.conduct(orphan.flow_id)
-        while taken := (yield from ask(Write(lambda tx: functions.lease_orphan(tx, kind, worker, "main")))):
-            run, _ = taken
+        while taken := (
+            yield from ask(Write(lambda tx: functions.lease_orphan(tx, kind, worker, "main", suspends=False)))
+        ):
+            assert isinstance(taken, LeasedCall), "nobody edits records here"
             engine.counts["recovered"] += 1
-            engine.spawn(worker, within(scene, run), flow_id=run.lease.flow_id)
+            engine.spawn(worker, within(scene, taken.run), flow_id=taken.run.lease.flow_id)
         waiting = yield from ask(Read(lambda tx: flow_queries.list(tx, status="CREATED", limit=20)))
         for flow in waiting.items:
             scene.conduct(flow.flow_id)

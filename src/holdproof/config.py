@@ -283,7 +283,8 @@ class _Reading:
             problem = "is no URL like postgresql://…" if value.strip() else "is set but empty"
             self.refuse(f"{name} {problem}", variable=name)
         ours = (relational.connection or "").startswith(_POSTGRES)
-        if ours != (relational.type == "postgres"):
+        # The connection of a SQLite file is its path, as D-gent writes it.
+        if ours != (relational.type == "postgres") or (not ours and "://" in (relational.connection or "")):
             # Either way the kernel would end up in a new, empty SQLite file that nobody asked for.
             key = "providers.relational.connection"
             self.refuse(f"{key} must be a URL like postgresql://… for the type postgres, and only for it", key=key)
@@ -478,7 +479,7 @@ def project_hash(path: str | Path) -> str:
 
 
 def init_project(folder: str | Path) -> list[Path]:
-    """Create `.holdproof/config.yaml` and `catalog.json`, both or neither; AlreadyExistsError for a project."""
+    """Create `.holdproof/config.yaml`, with a `.gitignore`; AlreadyExistsError for a project."""
     target = Path(os.path.realpath(folder), ".holdproof")
     if not target.parent.is_dir():
         raise errors.NotFoundError(f"{target.parent}: no such folder", path=str(target.parent))
@@ -490,12 +491,11 @@ def init_project(folder: str | Path) -> list[Path]:
             staged = Path(aside, "new")
             staged.mkdir(mode=0o700)
             folders.write_new(staged / "config.yaml", _TEMPLATE)
-            folders.write_new(staged / "catalog.json", '{"version": "1.0", "entries": []}\n')
             # Settings are for everybody who works on the project; a store in this folder, with its keys, is not.
-            folders.write_new(staged / ".gitignore", "*\n!.gitignore\n!catalog.json\n!config.yaml\n")
+            folders.write_new(staged / ".gitignore", "*\n!.gitignore\n!config.yaml\n")
             staged.rename(target)
     except OSError as error:
         if error.errno in (errno.ENOTEMPTY, errno.EEXIST, errno.ENOTDIR):
             raise errors.AlreadyExistsError(f"{target}: exists already", path=str(target)) from error
         _raise_disk(error, target)
-    return [target / "config.yaml", target / "catalog.json"]
+    return [target / "config.yaml"]

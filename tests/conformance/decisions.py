@@ -55,7 +55,7 @@ def proven(tx: Tx) -> int:
 def sound(store: sync.Holdproof) -> None:
     """The store is proven, its flows follow from their transitions, and the database is whole."""
     store.read(proven)
-    after: str | None = ""
+    after: checks.FlowKey | None = ("", "")
     while after is not None:
         findings, after = store.read(lambda tx, after=after: checks.flows(tx, after=after))  # type: ignore[misc]
         assert findings == []

@@ -78,9 +78,11 @@ class Agents(OnStore):
                 look()
         with pytest.raises(errors.AuthenticationError):
             store.agents.authenticate("b", token)
-        with pytest.raises(errors.AlreadyExistsError):
-            store.agents.register("b", version="1.0.0")
-        assert store.agents.authenticate("b", token, ns="other").ns == "other"
+        own = store.agents.register("b", version="2.0.0", supported="2.x").token
+        assert store.agents.authenticate("b", token, ns="other").agent_version == "1.0.0"
+        assert store.agents.authenticate("b", own).agent_version == "2.0.0"
+        with pytest.raises(errors.AuthenticationError):
+            store.agents.authenticate("b", own, ns="other")
 
     def test_lists_go_on_where_the_page_before_ended(self, store: sync.Holdproof) -> None:
         for number in range(4):

@@ -177,14 +177,15 @@ class Dir(OnStore):
         together(8, lambda number: running.decision_audit.record("d", f"E{number}", agent_id="a", root_dfid="r"))
         assert len(running.decision_audit.events_for_dfid("d")) == 8
 
-    def test_another_namespace_sees_nothing_and_takes_no_names(self, stores: Bundle) -> None:
+    def test_another_namespace_sees_nothing_and_has_names_of_its_own(self, stores: Bundle) -> None:
         other = bundle(stores.store, ns="other")
         stores.context.set_session("d", "{}", agent_id="a")
         assert other.context.get_session("d") is None
-        with pytest.raises(errors.AlreadyExistsError):
-            other.context.set_session("d", "{}")
-        with pytest.raises(errors.AlreadyExistsError):
-            other.context.set_state("a", "{}")
+        other.context.set_session("d", '{"other":1}')
+        other.context.set_state("a", '{"other":1}')
+        assert stores.context.get_session("d") == "{}"
+        assert stores.context.get_state("a") is None
+        assert other.context.get_session("d") == '{"other":1}'
 
     # --- audit and ledger --------------------------------------------------------------------------------------------
 

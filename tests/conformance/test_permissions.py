@@ -1,6 +1,5 @@
 """Whatever Holdproof makes is for its owner only: files 0600, folders 0700, even where the umask forbids nothing."""
 
-import json
 import os
 import stat
 from collections.abc import Iterator
@@ -165,7 +164,7 @@ def test_what_the_command_line_writes_is_for_the_owner_only(tmp_path: Path) -> N
         done = run.invoke(app, ["--home", home, *line])
         assert done.exit_code == 0, (line, done.output)
     assert open_to_others(tmp_path, ours=frozenset({given, intent})) == {}
-    assert json.loads((work / ".holdproof" / "catalog.json").read_text())["entries"] == []
+    assert (work / ".holdproof" / "config.yaml").exists()
 
 
 def test_the_demonstration_leaves_nothing_to_others(tmp_path: Path) -> None:

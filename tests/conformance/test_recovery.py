@@ -233,10 +233,11 @@ class Recovery(OnStore):
         near, broker = sync.Holdproof(store.core), Broker()
         store.agents.register("scout", version="1.0.0")
         call = calls.call_of("rebalance", "1.0", ["a", "b"], {})
-        begun = {
-            agent: near.run(runs.enter_call(agent, replace(call, agent_id=agent), lease_s=10)).lease.flow_id
-            for agent in ("scout", "trader")
-        }
+        begun: dict[str, str] = {}
+        for agent in ("scout", "trader"):
+            run = near.run(runs.enter_call(agent, replace(call, agent_id=agent), lease_s=10))
+            assert isinstance(run, runs.FlowRun)
+            begun[agent] = run.lease.flow_id
         clock.advance(11)
         ordering(store, broker)
         found = store.flows.recover("worker")

@@ -87,6 +87,24 @@ class Nouns:
                 store.sessions.log_event(id, "command", "repl", "too late")
             assert [each.id for each in store.sessions.list_sessions()] == [id]
 
+    def test_shapes_dreams_growth_and_instances_are_resources_of_both_clients(self) -> None:
+        async def write() -> None:
+            async with holdproof.open(url=self.url) as store:
+                shape = await store.shapes.observe("rhythm", vector=[1.0, 0.0])
+                dream = await store.dreams.consolidate("bursts", source_shapes=[shape.id], vector=[0.0, 1.0])
+                assert [each.shape.id for each in await store.shapes.search([1.0, 0.0], 1)] == [shape.id]
+                assert [each.dream.id for each in await store.dreams.search([0.0, 1.0], 1)] == [dream.id]
+                assert await store.instances.list() == ()
+
+        asyncio.run(write())
+        with sync.open(url=self.url) as store:
+            shape = store.shapes.observe("drift", vector=[1.0, 0.0])
+            assert shape.id in [each.shape.id for each in store.shapes.search([1.0, 0.0])]
+            assert len(store.shapes.list()) == 1 + self.keeps
+            assert store.shapes.forget(shape.id)
+            proposal = store.selfgrow.propose({"prompt": "Be brief."}, context="self", entity="soul", by="k-gent")
+            assert store.selfgrow.validate(proposal.id).status == "validated"
+
     def test_a_block_that_fails_leaves_nothing(self) -> None:
         with sync.open(url=self.url) as store:
             with pytest.raises(ZeroDivisionError), store.relational.transaction() as tx:  # noqa: PT012

@@ -16,7 +16,9 @@ from holdproof.api.runtime import RuntimeResources
 from holdproof.client import Holdproof
 from holdproof.db import Tx, migrate, sql
 from holdproof.executors import Resource
+from holdproof.model.verdicts import Verdict
 from holdproof.testing import FrozenClock
+from holdproof.upkeep.verification import row_check
 from tests.conformance.decisions import InMemory, OnPostgres, OnSqlite, OnStore
 
 SECRET: Final = "of-another-tenant"
@@ -61,6 +63,7 @@ _TABLES = {
     "threads": "thread_id",
     "transcripts": "name",
 }
+_FORGE = sql("UPDATE flow_context SET data = :data WHERE dfid = 'order-17' AND ns = :ns")
 _ROWS = {table: sql(f"SELECT * FROM {table} WHERE ns = :ns ORDER BY {key}") for table, key in _TABLES.items()}
 
 
@@ -145,7 +148,16 @@ _THEIR_OBJECT: Final = "their-object"
 Try = Callable[[sync.Holdproof, World], Any]
 _GONE = (errors.NotFoundError, errors.LeaseLostError, errors.LockLostError, errors.AuthenticationError)
 _LOCKED = (errors.SkillLockedError,)
-_TAKEN = (errors.AlreadyExistsError,)
+
+_REGISTERS: Final = "agents.register"
+# What makes things of ours that have the very ids of theirs.
+TWINS: Final[tuple[Try, ...]] = (
+    lambda s, w: s.agents.register("their-agent", version="1.0.0"),
+    lambda s, w: s.flows.start("their-agent", flow_id=w.flow_id),
+    lambda s, w: s.flows.start("their-agent", flow_id=w.clean),
+    lambda s, w: s.flows.transition(w.clean, "RUNNING"),
+    lambda s, w: s.flows.transition(w.flow_id, "RUNNING"),
+)
 
 # What each verb is asked of the other tenant's things. It fails as if they were not there, or answers without them.
 TRIES: Final[dict[str, list[Try]]] = {
@@ -176,7 +188,8 @@ TRIES: Final[dict[str, list[Try]]] = {
     "logins.exchange": [lambda s, w: s.logins.exchange(w.code)],
     "tokens.revoke": [lambda s, w: s.tokens.revoke(w.key)],
     "logins.authenticate": [lambda s, w: s.logins.authenticate(w.code)],
-    "agents.register": [lambda s, w: s.agents.register("their-agent", version="1.0.0")],
+    _REGISTERS: [TWINS[0]],
+    "bundle.export": [lambda s, w: s.bundle.export(w.flow_id, kind="flow")],
     "agents.authenticate": [lambda s, w: s.agents.authenticate("their-agent", w.token)],
     "agents.get": [lambda s, w: s.agents.get("their-agent")],
     "agents.list": [lambda s, w: s.agents.list()],
@@ -184,7 +197,6 @@ TRIES: Final[dict[str, list[Try]]] = {
     "flows.start": [
         lambda s, w: s.flows.start("their-agent"),
         lambda s, w: s.flows.start("our-agent", parent=w.flow_id),
-        lambda s, w: s.flows.start("our-agent", flow_id=w.flow_id),
     ],
     "flows.run": [lambda s, w: _enter(s, "their-agent"), lambda s, w: _enter(s, None, resume=w.clean)],
     "flows.transition": [lambda s, w: s.flows.transition(w.flow_id, "COMPLETED")],
@@ -401,13 +413,66 @@ class Tenancy(OnStore):
         assert before.count(SECRET) > 20
         clock.advance(1)
         for name, tries in TRIES.items():
-            for attempt in tries:
+            for attempt in () if name == _REGISTERS else tries:
                 try:
                     told = _shown(attempt(ours, world))
-                except (*_GONE, *_TAKEN, *_LOCKED, errors.ConflictError, errors.UnauthenticatedError) as error:
+                except (*_GONE, *_LOCKED, errors.ConflictError, errors.UnauthenticatedError) as error:
                     told = json.dumps(error.to_dict())
                 assert SECRET not in told, name
             assert store.read(lambda tx: rows_of(tx, THEIRS)) == before, name
+
+    def test_ids_of_agents_and_flows_belong_to_their_namespace(
+        self, store: sync.Holdproof, clock: FrozenClock, tmp_path: Path
+    ) -> None:
+        """With an agent and flows of the very ids of theirs, no verb of ours sees or touches theirs either."""
+        world = theirs(store, tmp_path)
+        ours = sync.Holdproof(store.core, OURS)
+        before = store.read(lambda tx: rows_of(tx, THEIRS))
+        clock.advance(1)
+        for make in TWINS:
+            assert SECRET not in _shown(make(ours, world))
+        with pytest.raises(errors.AlreadyExistsError):
+            ours.flows.start("their-agent", flow_id=world.flow_id)
+        for name, tries in TRIES.items():
+            for attempt in tries:
+                try:
+                    told = _shown(attempt(ours, world))
+                except errors.HoldproofError as error:
+                    told = json.dumps(error.to_dict())
+                assert SECRET not in told, name
+            assert store.read(lambda tx: rows_of(tx, THEIRS)) == before, name
+        there = sync.Holdproof(store.core, THEIRS)
+        assert there.flows.get(world.flow_id).flow_type == SECRET
+        assert there.agents.authenticate("their-agent", world.token).ns == THEIRS
+
+    def test_a_session_token_finds_its_agent_among_those_of_the_name(self, store: sync.Holdproof) -> None:
+        tokens = {ns: store.agents.register("buyer", version="1.0.0", ns=ns).token for ns in (OURS, THEIRS)}
+        for ns, token in tokens.items():
+            assert store.tokens.authenticate_agent("buyer", token).ns == ns
+            assert store.tokens.create("t", role="agent", agent_id="buyer", ns=ns).token.ns == ns
+        with pytest.raises(errors.InvalidInputError, match="several namespaces"):
+            store.tokens.create("t", role="agent", agent_id="buyer")
+        with pytest.raises(errors.UnauthenticatedError):
+            sync.Holdproof(store.core, OURS).tokens.authenticate_agent("buyer", tokens[THEIRS])
+
+    def test_verify_walks_both_rows_of_one_id(
+        self, store: sync.Holdproof, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    ) -> None:
+        """However pages fall: a row at the end of one hides no row of the same id in another namespace."""
+        monkeypatch.setattr(row_check, "_PAGE", 1)
+        for ns in (OURS, THEIRS):
+            store.agents.register("buyer", version="1.0.0", ns=ns)
+            store.state.put("buyer", {"of": ns}, ns=ns)
+            store.flows.start("buyer", flow_id="order-17", ns=ns)
+            store.contexts.put("order-17", {"of": ns}, ns=ns)
+        report = store.verify.run()
+        assert report.verdict in {Verdict.VALID, Verdict.PENDING}
+        tables = {"agent_registry": 3, "agent_state": 2, "decision_flows": 2, "flow_context": 2}
+        assert {table: report.checked[table] for table in tables} == tables
+        store.core.database.write(lambda tx: tx.execute(_FORGE, ns=THEIRS, data="{}")).result()
+        [finding] = [each for each in store.verify.run().findings if each.verdict is Verdict.TAMPERED]
+        store.core.database.write(lambda tx: tx.execute(_FORGE, ns=THEIRS, data=f'{{"of":"{THEIRS}"}}')).result()
+        assert (finding.table, finding.row) == ("flow_context", "order-17 of namespace theirs")
 
     def test_what_is_there_is_refused_as_if_it_were_not(self, store: sync.Holdproof, tmp_path: Path) -> None:
         world = theirs(store, tmp_path)

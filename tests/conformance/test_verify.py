@@ -73,13 +73,13 @@ def test_large_rows_make_small_pages_and_none_is_missed(
             submit(store, f"b{number}", number / 10)
         settled(store)
         table = kernel_tables.LOGGED["battles"]
-        assert store.read(lambda tx: row_check.page_size(tx, table, -1, 500)) == 500
+        assert store.read(lambda tx: row_check.page_size(tx, table, table.start, 500)) == 500
         whole = store.verify.run(lock=False)
         [size, *_] = [row[0] for row in store.read(lambda tx: tx.all(table.sizes, after=-1, limit=9))]
         monkeypatch.setattr(row_check, "_PAGE_BYTES", 2 * size + 100)
-        assert store.read(lambda tx: row_check.page_size(tx, table, -1, 500)) == 2
+        assert store.read(lambda tx: row_check.page_size(tx, table, table.start, 500)) == 2
         monkeypatch.setattr(row_check, "_PAGE_BYTES", 1)
-        assert store.read(lambda tx: row_check.page_size(tx, table, -1, 500)) == 1
+        assert store.read(lambda tx: row_check.page_size(tx, table, table.start, 500)) == 1
         again = store.verify.run(lock=False)
         assert (again.verdict, again.checked) == (Verdict.VALID, whole.checked)
 

@@ -292,7 +292,7 @@ def test_what_is_degraded_is_a_warning_on_stderr_too() -> None:
 def test_init_names_what_it_created_in_the_given_folder(tmp_path: Path) -> None:
     result = run("init", str(tmp_path), "--json")
     folder = tmp_path / ".holdproof"
-    assert json.loads(result.stdout) == {"created": [str(folder / "config.yaml"), str(folder / "catalog.json")]}
+    assert json.loads(result.stdout) == {"created": [str(folder / "config.yaml")]}
     assert run("init", str(tmp_path / "missing")).exit_code == 3
 
 

@@ -11,7 +11,6 @@ import pytest
 
 from holdproof.adapters.otel.receiver import Received, receive
 from holdproof.runtime import calls
-from holdproof.runtime.calls import FunctionCall
 from holdproof.server import ServerSettings, remote_contexts
 from holdproof.server.exchange import Exchanges
 from tests.conformance.racing import together
@@ -128,9 +127,8 @@ def test_an_agent_has_no_function_of_another_run_with_its_own_arguments(web: Web
     theirs = {**call, "agent_id": None}
     forged = agent(web).post("/v1/flows/run", json={"agent_id": "bot", **about, "call": theirs}).json()["flow_id"]
     own = agent(web, name="trader").post("/v1/flows/run", json={"agent_id": "trader", **about}).json()["flow_id"]
-    assert {each.agent_id for each in web.store.read(lambda tx: [calls.find(tx, mine), calls.find(tx, forged)])} == {  # type: ignore[union-attr]
-        "bot"
-    }
+    written = web.store.read(lambda tx: [calls.find(tx, each, ns="main") for each in (mine, forged)])
+    assert [each and each.agent_id for each in written] == ["bot", "bot"]
     found = web.store.flows.recover("worker")
     assert ran == [(own, 1000000)]
     assert {mine, forged} <= {each.flow_id for each in found.orphans}
@@ -408,7 +406,8 @@ def test_a_tool_signs_with_the_caller_s_name_and_tells_no_words_of_the_inside(
 def test_a_call_is_written_as_it_was_asked_for(web: Web) -> None:
     call = {"name": "n", "version": "1", "arguments": '{"args": [], "kwargs": {}}'}
     made = caller(web).post("/v1/flows/run", json={"agent_id": "bot", "call": call}).json()
-    assert web.store.read(lambda tx: calls.find(tx, made["flow_id"])) == FunctionCall("n", "1", call["arguments"])
+    written = web.store.read(lambda tx: calls.get(tx, made["flow_id"]))
+    assert (written.name, written.version, written.arguments) == ("n", "1", {"args": [], "kwargs": {}})
 
 
 def test_an_agent_changes_nothing_that_a_person_is_asked_about(web: Web) -> None:

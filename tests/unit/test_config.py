@@ -1,6 +1,5 @@
 """Folders, settings, projects and redaction: each test is one claim of `holdproof.config`."""
 
-import json
 import os
 import stat
 from collections.abc import Callable, Mapping
@@ -420,10 +419,10 @@ def test_a_project_hash_is_8_hex_digits_of_the_resolved_path(tmp_path: Path) -> 
     assert config.project_hash(tmp_path / "x" / "..") == config.project_hash(tmp_path)
 
 
-def test_a_new_project_has_a_harmless_template_and_an_empty_catalog(paths: Paths, tmp_path: Path) -> None:
+def test_a_new_project_has_a_harmless_template_and_nothing_that_is_not_used(paths: Paths, tmp_path: Path) -> None:
     made = config.init_project(tmp_path)
-    assert made == [tmp_path / ".holdproof" / "config.yaml", tmp_path / ".holdproof" / "catalog.json"]
-    assert json.loads(made[1].read_text()) == {"version": "1.0", "entries": []}
+    assert made == [tmp_path / ".holdproof" / "config.yaml"]
+    assert sorted(os.listdir(tmp_path / ".holdproof")) == [".gitignore", "config.yaml"]
     assert load(paths, project=tmp_path).providers == load(paths).providers
     assert os.listdir(tmp_path) == [".holdproof"]
 
@@ -444,7 +443,7 @@ def test_an_existing_project_is_refused_and_left_as_it_is(tmp_path: Path, kind: 
         place.symlink_to("nowhere")
     else:
         place.mkdir()
-        for name in {"project": ("config.yaml", "catalog.json"), "half": ("catalog.json",)}.get(kind, ()):
+        for name in {"project": ("config.yaml",), "half": (".gitignore",)}.get(kind, ()):
             (place / name).write_text("mine")
     before = {file: file.lstat().st_mtime_ns for file in tmp_path.rglob("*")}
     with pytest.raises(AlreadyExistsError, match=r"\.holdproof"):

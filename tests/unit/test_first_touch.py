@@ -252,7 +252,7 @@ def test_git_add_takes_the_settings_of_a_project_and_no_store_in_its_folder(tmp_
     config.init_project(tmp_path)
     with sync.open(tmp_path / ".holdproof"):
         pass
-    assert _taken_by_git(tmp_path) == {".holdproof/.gitignore", ".holdproof/catalog.json", ".holdproof/config.yaml"}
+    assert _taken_by_git(tmp_path) == {".holdproof/.gitignore", ".holdproof/config.yaml"}
 
 
 def test_an_xdg_home_hides_its_four_folders_from_git(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ Rules:
 
 from base64 import urlsafe_b64encode
 from collections.abc import Callable, Collection, Iterable, Mapping
+from contextlib import suppress
 from functools import partial
 from hashlib import sha256
 from typing import Any, Final, NamedTuple
@@ -138,15 +139,23 @@ def _resources(resources: Iterable[str] | None, grantable: Collection[str] | Non
     return canonical.dump_text(names)
 
 
-_HOME = sql("SELECT ns FROM agent_registry WHERE agent_id = :agent_id")
+_HOMES = sql("SELECT ns FROM agent_registry WHERE agent_id = :agent_id AND (:ns = :every OR ns = :ns) ORDER BY ns")
+
+
+def _homes(tx: Tx, agent_id: str, ns: str) -> tuple[str, ...]:
+    """Return the namespaces that have an agent of that id, as far as they are visible from `ns`."""
+    return tuple(str(home) for (home,) in tx.all(_HOMES, agent_id=agent_id, ns=ns, every=EVERY))
 
 
 def _home(tx: Tx, agent_id: str, ns: str) -> str:
     """Return the namespace of an agent; NotFoundError where it is not visible from `ns`."""
-    (home,) = tx.one(_HOME, agent_id=agent_id) or (None,)
-    if home is None or ns not in (EVERY, home):
+    homes = _homes(tx, agent_id, ns)
+    if not homes:
         raise NotFoundError(f"there is no agent {agent_id}", agent_id=agent_id)
-    return str(home)
+    if len(homes) > 1:
+        raise InvalidInputError(f"several namespaces have an agent {agent_id}: name one with ns", agent_id=agent_id)
+    [home] = homes
+    return home
 
 
 _FIND = sql(TOKENS.select("WHERE token_id = :token_id", leaf=True))
@@ -220,14 +229,18 @@ def authenticate_agent(tx: Tx, agent_id: str, secret: str, *, ns: str = EVERY) -
 
     Raises UnauthenticatedError where they do not belong together, and AgentInactiveError for a RETIRED agent.
     """
-    try:
+    matches: dict[str, Agent] = {}
+    # What no database can hold is no agent's name or token either.
+    with suppress(InvalidInputError):
         # An unknown agent is looked for in the main namespace, and refused there like a wrong token.
-        (home,) = tx.one(_HOME, agent_id=agent_id) or (MAIN,)
-        agent = agents.authenticate(tx, agent_id, secret, ns=home)
-    except (AuthenticationError, InvalidInputError) as error:
-        raise Unauthenticated("agent and token do not belong together") from error
-    if ns not in (EVERY, agent.ns):
+        for home in _homes(tx, agent_id, ns) or (MAIN,):
+            with suppress(AuthenticationError):
+                matches[home] = agents.authenticate(tx, agent_id, secret, ns=home)
+    # Our tokens are random; two namespaces can share one only if another kernel gave it to both, and then it tells
+    # neither from the other.
+    if len(matches) != 1:
         raise Unauthenticated("agent and token do not belong together")
+    [agent] = matches.values()
     return _admit(agent)
 
 

@@ -1,15 +1,16 @@
 """The application tables as resources of a store: `store.blobs`, `store.vectors`, `store.telemetry` and others;
-`store.sessions` is built on the tables of `store.relational`.
+`store.sessions`, `store.shapes`, `store.dreams`, `store.selfgrow` and `store.instances` are built on the tables of
+`store.relational`.
 
 The methods are those of the provider's stores, on both clients. The first call opens its store; until then no file and
 no server is touched. A store that is open for one namespace has none of them: application tables have no namespaces.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from functools import partial
-from typing import TYPE_CHECKING, Any, Generic, cast
+from typing import TYPE_CHECKING, Any, Final, Generic, cast
 
 from holdproof.db import Work, call
 from holdproof.errors import MissingExtraError, NamespaceError
@@ -25,11 +26,15 @@ from holdproof.executors import (
 )
 from holdproof.model.storage import StorageStatus
 from holdproof.storage.blobs import Blobs
+from holdproof.storage.dreams import DreamsResource
 from holdproof.storage.executors import AsyncStorageExecutor, SyncStorageExecutor
+from holdproof.storage.instances import Instances
 from holdproof.storage.open_stores import OpenStores
 from holdproof.storage.projects import project_here
 from holdproof.storage.relational import IDLE_S, TOTAL_S, Relational
+from holdproof.storage.selfgrow import SelfGrow
 from holdproof.storage.sessions import Sessions
+from holdproof.storage.shapes import ShapesResource
 from holdproof.storage.telemetry import Telemetry
 
 if TYPE_CHECKING:
@@ -146,6 +151,16 @@ class StorageResource(Resource[Executor]):
         return self._stores
 
 
+ON_TABLES: Final[Mapping[str, Callable[[Any, Callable[[], Any]], Resource[Any]]]] = {
+    "sessions": lambda executor, _: Sessions(executor, project_here()),
+    "shapes": ShapesResource,
+    "dreams": DreamsResource,
+    "selfgrow": lambda executor, _: SelfGrow(executor),
+    "instances": lambda executor, _: Instances(executor),
+}
+"""The resources on the tables of the relational store, by name: made of its executor, and of what opens the vectors."""
+
+
 class StorageResources(Generic[Executor]):
     """The resources of application tables, on one executor."""
 
@@ -159,8 +174,8 @@ class StorageResources(Generic[Executor]):
         def open_store(name: str) -> Any:
             return stores().open(name)
 
-        def open_sessions() -> Sessions[Any]:
-            return Sessions(open_store("relational").held, project_here())
+        def on_tables(name: str) -> Any:
+            return ON_TABLES[name](open_store("relational").held, lambda: open_store("vectors"))
 
         self.blobs = cast("Blobs[Executor]", LazyResource(executor, lambda: Blobs, partial(open_store, "blobs")))
         self.telemetry = cast(
@@ -169,7 +184,21 @@ class StorageResources(Generic[Executor]):
         self.relational = cast(
             "Relational[Executor]", LazyRelational(executor, lambda: Relational, partial(open_store, "relational"))
         )
-        self.sessions = cast("Sessions[Executor]", LazyResource(executor, lambda: Sessions, open_sessions))
+        self.sessions = cast(
+            "Sessions[Executor]", LazyResource(executor, lambda: Sessions, partial(on_tables, "sessions"))
+        )
+        self.shapes = cast(
+            "ShapesResource[Executor]", LazyResource(executor, lambda: ShapesResource, partial(on_tables, "shapes"))
+        )
+        self.dreams = cast(
+            "DreamsResource[Executor]", LazyResource(executor, lambda: DreamsResource, partial(on_tables, "dreams"))
+        )
+        self.selfgrow = cast(
+            "SelfGrow[Executor]", LazyResource(executor, lambda: SelfGrow, partial(on_tables, "selfgrow"))
+        )
+        self.instances = cast(
+            "Instances[Executor]", LazyResource(executor, lambda: Instances, partial(on_tables, "instances"))
+        )
         self.vectors = cast("Vectors[Executor]", LazyResource(executor, _vectors, partial(open_store, "vectors")))
         self.storage: StorageResource[Executor] = StorageResource(executor, stores)
 

@@ -21,8 +21,14 @@ from holdproof.errors import HoldproofError
 _MOST: Final = 20
 """How many are offered: more would not fit a screen."""
 
-_FLOWS = sql("SELECT dfid, status FROM decision_flows WHERE dfid LIKE :like ORDER BY dfid DESC LIMIT :most")
-_AGENTS = sql("SELECT agent_id, status FROM agent_registry WHERE agent_id LIKE :like ORDER BY agent_id LIMIT :most")
+# Two namespaces may have the same id: it is offered once.
+_FLOWS = sql(
+    "SELECT dfid, min(status) FROM decision_flows WHERE dfid LIKE :like GROUP BY dfid ORDER BY dfid DESC LIMIT :most"
+)
+_AGENTS = sql(
+    "SELECT agent_id, min(status) FROM agent_registry WHERE agent_id LIKE :like GROUP BY agent_id"
+    " ORDER BY agent_id LIMIT :most"
+)
 _ESCALATIONS = sql(
     "SELECT CAST(id AS TEXT), reason FROM escalation_requests WHERE status = 'PENDING' AND CAST(id AS TEXT) LIKE :like"
     " ORDER BY id LIMIT :most"

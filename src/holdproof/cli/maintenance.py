@@ -37,7 +37,7 @@ _DATABASE: Final = "Check and migrate the database."
 def init(
     _: CommandContext, folder: Annotated[Path, Argument(help="The project's folder, here by default.")] = Path()
 ) -> dict[str, list[str]]:
-    """Create .holdproof/config.yaml and .holdproof/catalog.json in a project; an existing one is left alone."""
+    """Create .holdproof/config.yaml in a project; an existing one is left alone."""
     return {"created": [str(path) for path in config.init_project(folder)]}
 
 

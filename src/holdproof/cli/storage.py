@@ -6,12 +6,14 @@ A command ends at once, so memory is no place to fall back to: a store that cann
 
 import json
 from collections.abc import Iterable, Iterator
-from contextlib import closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
 from holdproof import sync
 from holdproof.api import wire
+from holdproof.api.storage import ON_TABLES
 from holdproof.cli import render
 from holdproof.cli.bar import bar
 from holdproof.cli.call import CommandContext
@@ -20,8 +22,6 @@ from holdproof.content import disk
 from holdproof.db import MEMORY
 from holdproof.errors import InvalidInputError, UnavailableError
 from holdproof.importers import kgents
-from holdproof.storage.projects import project_here
-from holdproof.storage.sessions import Sessions
 
 # A file without line ends must not fill the memory.
 _LONGEST_LINE: Final = 64 << 20
@@ -30,9 +30,11 @@ _LONGEST_LINE: Final = 64 << 20
 @contextmanager
 def opened(call: CommandContext, resource: str, *, create: bool) -> Iterator[Any]:
     """Open the store of a resource; a first run and whatever is degraded are printed on stderr."""
-    if resource == "sessions":  # they are rows of the relational store that settings name
-        with opened(call, "relational", create=create) as tables:
-            yield Sessions(tables.held, project_here())
+    if resource in ON_TABLES:  # they are rows of the relational store that settings name
+        with ExitStack() as stack:
+            tables = stack.enter_context(opened(call, "relational", create=create))
+            vectors = partial(_open_later, stack, call, create=create)
+            yield ON_TABLES[resource](tables.held, vectors)
         return
     with closing(sync.storage(call.home, call.url, create=create)) as stores:
         store = stores.open(resource)
@@ -51,6 +53,10 @@ def opened(call: CommandContext, resource: str, *, create: bool) -> Iterator[Any
         for warning in kgents.returned():
             render.warn(warning)
         yield store
+
+
+def _open_later(stack: ExitStack, call: CommandContext, *, create: bool) -> Any:
+    return stack.enter_context(opened(call, "vectors", create=create))
 
 
 def documents(source: str) -> Iterator[tuple[int, dict[str, Any]]]:

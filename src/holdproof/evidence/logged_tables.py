@@ -4,6 +4,8 @@
 
 Rules:
 - The projection holds the row's key, so that no row can pass for another.
+- A key that counts within its namespace only (`per_namespace`) is walked together with `ns`, or a row at the end of a
+  page could hide a row of the same key behind it.
 - A row carries `leaf_id`, `leaf_ver` and `leaf_salt`; versions of a record count 1, 2, 3 … under one handle.
 - A record is removed from its table by erasure (its newest leaf is then of type `erasure`, under its own handle) or by
   retention (a pruning then names its handle).
@@ -21,9 +23,20 @@ from holdproof.errors import FormatError, InvalidInputError, TamperedError
 from holdproof.evidence.leaves import TYPES, Projection
 from holdproof.model import coverage
 from holdproof.model.coverage import Columns, Cover, Coverage
+from holdproof.model.namespaces import MAIN
 
 COLUMNS: Final = 8
 """How many columns of `LoggedTable.rows` come before those of the projections."""
+
+
+class Place(NamedTuple):
+    """Where a walk over a table stands: a row's key, and its namespace where keys count within one."""
+
+    key: Any
+    ns: str = ""
+
+    def __str__(self) -> str:
+        return str(self.key) if self.ns in {"", MAIN} else f"{self.key} of namespace {self.ns}"
 
 
 class LoggedRow(NamedTuple):
@@ -100,6 +113,23 @@ class LoggedTable:
     """The key of the row with that handle."""
     coverage: Columns
     """How every column of the table is covered."""
+    per_namespace: bool = False
+    """Whether two namespaces may each have a row of one key."""
+
+    @property
+    def start(self) -> Place:
+        """The place before every row."""
+        return Place(self.first)
+
+    def place(self, row: Row) -> Place:
+        """Return the place of a row of `rows`; the walk goes on behind it."""
+        key = logged_row(row).key
+        return Place(key, row[COLUMNS + self.columns.index("ns")]) if self.per_namespace else Place(key)
+
+    def page(self, after: Place, limit: int) -> dict[str, Any]:
+        """Return the parameters of `rows` and `sizes` for the page behind a place."""
+        bounds = {"after": after.key, "limit": limit}
+        return {**bounds, "after_ns": after.ns} if self.per_namespace else bounds
 
 
 def describe(
@@ -110,33 +140,43 @@ def describe(
     first: str | int = "",
     older: tuple[Projection, ...] = (),
     further: Columns | None = None,
+    per_namespace: bool = False,
 ) -> LoggedTable:
     """Describe a table for verification; `first` sorts before every key (-1 for numbers).
 
-    `further` says how the columns are covered that no projection holds.
+    `further` says how the columns are covered that no projection holds; `per_namespace` that the key counts within its
+    namespace only.
     """
     assert key in projection.columns, "the projection holds the row's key"
     assert TYPES.issuperset(kinds), "leaf types are those of leaves.TYPES"
     projections = {each.name: each for each in (*older, projection)}
     columns = tuple(dict.fromkeys(column for each in projections.values() for column in each.columns))
+    walk = _walk(key, per_namespace)
     return LoggedTable(
         projection.table,
         frozenset(kinds),
         projections,
         columns,
         first,
-        _paged(projection.table, key, columns),
         sql(
-            _sizes(projection.table, key, [f"octet_length({each})" for each in columns]),
-            postgres=_sizes(projection.table, key, [f"octet_length(CAST({each} AS TEXT))" for each in columns]),
+            f"{_select(projection.table, key, columns)} {walk}",
+            postgres=f"{_select_pending(projection.table, key, columns)} {walk}",
         ),
-        sql(_one(projection.table, key, columns)),
+        sql(
+            _sizes(projection.table, [f"octet_length({each})" for each in columns], walk),
+            postgres=_sizes(projection.table, [f"octet_length(CAST({each} AS TEXT))" for each in columns], walk),
+        ),
+        sql(
+            f"{_select(projection.table, key, columns)} WHERE t.{key} = :key"
+            f"{' AND t.ns = :ns' if per_namespace else ''}"
+        ),
         sql(
             f"SELECT CAST({key} AS TEXT) FROM {projection.table} WHERE {key} IS NULL OR {key} <= :first LIMIT 100"  # noqa: S608
         ),
         sql(_lost(projection.table, _NEWEST), postgres=_lost(projection.table, f"coalesce({_WAITING}, {_NEWEST})")),
         sql(f"SELECT CAST({key} AS TEXT) FROM {projection.table} WHERE leaf_id = :handle LIMIT 1"),  # noqa: S608
         _coverage(projection, kinds, columns, further or {}),
+        per_namespace,
     )
 
 
@@ -154,11 +194,6 @@ def _coverage(
 _FIRST: Final = (
     "CASE WHEN t.leaf_ver = 1 THEN l.idx ELSE (SELECT f.idx FROM log_leaves f WHERE f.id = t.leaf_id AND f.ver = 1) END"
 )
-
-
-def _paged(table: str, key: str, columns: tuple[str, ...]) -> Query:
-    clauses = f" WHERE t.{key} > :after ORDER BY t.{key} LIMIT :limit"
-    return sql(_select(table, key, columns) + clauses, postgres=_select_pending(table, key, columns) + clauses)
 
 
 def selecting(table: LoggedTable, key: str, where: str) -> Query:
@@ -186,13 +221,16 @@ def confirm(tx: Tx, table: LoggedTable, query: Query, **params: Any) -> list[Map
 _NAMED: Final = ("leaf_id", "leaf_ver")
 
 
-def _sizes(table: str, key: str, sizes: list[str]) -> str:
+def _walk(key: str, per_namespace: bool) -> str:
+    """Return the clauses of a page of the walk over a table `t`."""
+    if per_namespace:
+        return f"WHERE (t.{key}, t.ns) > (:after, :after_ns) ORDER BY t.{key}, t.ns LIMIT :limit"
+    return f"WHERE t.{key} > :after ORDER BY t.{key} LIMIT :limit"
+
+
+def _sizes(table: str, sizes: list[str], walk: str) -> str:
     total = " + ".join(f"coalesce({size}, 0)" for size in sizes)
-    return f"SELECT {total} FROM {table} WHERE {key} > :after ORDER BY {key} LIMIT :limit"  # noqa: S608
-
-
-def _one(table: str, key: str, columns: tuple[str, ...]) -> str:
-    return f"{_select(table, key, columns)} WHERE t.{key} = :key"
+    return f"SELECT {total} FROM {table} t {walk}"  # noqa: S608
 
 
 def _select(table: str, key: str, columns: tuple[str, ...]) -> str:

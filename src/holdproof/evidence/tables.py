@@ -64,11 +64,13 @@ class Table(Generic[T]):
         loads: Mapping[str, Callable[[Any], Any]] | None = None,
         version: int = 1,
         further: Columns | None = None,
+        per_namespace: bool = False,
     ) -> None:
         """Describe a table.
 
         `columns` names the columns of fields that are called otherwise; `loads` says how columns are read that are not
-        stored as they are shown, such as JSON. `further` declares how columns are covered that are not logged.
+        stored as they are shown, such as JSON. `further` declares how columns are covered that are not logged;
+        `per_namespace` says that two namespaces may each have a row of one key.
         """
         self.name = name
         self.kind = kind
@@ -86,7 +88,12 @@ class Table(Generic[T]):
         # Verification walks a table by its key, from before every key: row numbers are positive, texts not empty.
         self.first: str | int = -1 if key == "id" and _is_number(value, "id") else ""
         self.logged = logged_tables.describe(
-            self.projection, kinds=(kind, IMPORTED), key=key, first=self.first, further=further
+            self.projection,
+            kinds=(kind, IMPORTED),
+            key=key,
+            first=self.first,
+            further=further,
+            per_namespace=per_namespace,
         )
 
     # --- texts of SQL ---

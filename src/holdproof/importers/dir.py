@@ -20,7 +20,7 @@ from math import inf
 from pathlib import Path
 from typing import Any, Final
 
-from holdproof.db import Call, Query, Row, Tx, Work, ask, sql
+from holdproof.db import Call, Query, Tx, Work, ask, sql
 from holdproof.db.sqlite.readonly import foreign_tables
 from holdproof.errors import ContentionTimeoutError, FormatError
 from holdproof.evidence import import_records
@@ -143,13 +143,8 @@ class _NoPlaceError(Exception):
     """A row cannot be stored here, for the reason in the message; nothing of it was written."""
 
 
-def _namespace(row: Row | None) -> str | None:
-    """The first column of a row of `_FLOW` or `_AGENT`."""
-    return None if row is None else str(next(iter(row)))
-
-
-_FLOW = sql("SELECT ns, status, root_dfid FROM decision_flows WHERE dfid = :dfid")
-_AGENT = sql("SELECT ns FROM agent_registry WHERE agent_id = :agent_id")
+_FLOW = sql("SELECT status, root_dfid FROM decision_flows WHERE dfid = :dfid AND ns = :ns")
+_AGENT = sql("SELECT 1 FROM agent_registry WHERE agent_id = :agent_id AND ns = :ns")
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,30 +211,29 @@ class _Writer:
             return []
         agent_id = row.get("agent_id")
         dfid = None if table == "decision_flows" else row.get("dfid")
-        # A row without an agent or a flow belongs to nobody else.
-        agent_ns = _namespace(tx.one(_AGENT, agent_id=agent_id)) if agent_id else self.ns
-        flow_ns = _namespace(tx.one(_FLOW, dfid=dfid)) if dfid else self.ns
-        if {agent_ns, flow_ns} - {self.ns, None}:
-            raise _NoPlaceError("its agent or its flow belongs to another namespace")
+        # Both are read before either is created: creating the flow may create its agent.
+        lacks_agent = bool(agent_id) and tx.one(_AGENT, agent_id=agent_id, ns=self.ns) is None
+        lacks_flow = bool(dfid) and tx.one(_FLOW, dfid=dfid, ns=self.ns) is None
         notes = []
-        if agent_ns is None:
+        if lacks_agent:
             notes.append("its agent was missing and was created")
             autocreate.agent(tx, str(agent_id), ns=self.ns)
-        if flow_ns is None:
+        if lacks_flow:
             notes.append("its flow was missing and was created")
             autocreate.flow(tx, str(dfid), agent_id=agent_id, ns=self.ns)
         return notes
 
     def _settle(self, tx: Tx, dfid: str) -> None:
         """Set status and times of a flow as its transitions imply."""
-        [(created_at,)] = tx.all(_CREATED, dfid=dfid)
-        stands = checks.expected_state(created_at, [checks.TransitionRow(*row) for row in tx.all(_MOVES, dfid=dfid)])
+        [(created_at,)] = tx.all(_CREATED, dfid=dfid, ns=self.ns)
+        rows = tx.all(_MOVES, dfid=dfid, ns=self.ns)
+        stands = checks.expected_state(created_at, [checks.TransitionRow(*row) for row in rows])
         times = {"started_at": stands.started_at, "completed_at": stands.completed_at, "updated_at": stands.updated_at}
-        tx.execute(_STAND, dfid=dfid, status=stands.status, **times, expect=1)
+        tx.execute(_STAND, dfid=dfid, ns=self.ns, status=stands.status, **times, expect=1)
 
     def _conclude(self, tx: Tx, source: Mapping[str, Any]) -> None:
         """Add transitions if the source gives the flow another status than its transitions imply."""
-        [(_, stands, root_dfid)] = tx.all(_FLOW, dfid=source["dfid"])
+        [(stands, root_dfid)] = tx.all(_FLOW, dfid=source["dfid"], ns=self.ns)
         status = source["status"]
         if status in {"CREATED", stands}:
             return
@@ -281,16 +275,17 @@ def _insert(table: str) -> Query:
 _ADD: Final = {table: _insert(table) for table in COLUMNS if table != "resource_locks"}
 _NEXT: Final = {name: numbered("SELECT {id}", name) for name, table in _RECORDS.items() if table.key == "id"}
 _EXISTS: Final = {
-    table: sql(f"SELECT 1 FROM {table} WHERE {name} = :{name}{' AND ns = :ns' * (name == 'idempotency_key')}")  # noqa: S608
+    table: sql(f"SELECT 1 FROM {table} WHERE {name} = :{name} AND ns = :ns")  # noqa: S608
     for table, name in _UNIQUE.items()
 }
-_CREATED = sql("SELECT created_at FROM decision_flows WHERE dfid = :dfid")
+_CREATED = sql("SELECT created_at FROM decision_flows WHERE dfid = :dfid AND ns = :ns")
 _MOVES = sql(
-    "SELECT dfid, id, from_status, to_status, created_at, reason FROM flow_transitions WHERE dfid = :dfid ORDER BY id"
+    "SELECT dfid, ns, id, from_status, to_status, created_at, reason FROM flow_transitions"
+    " WHERE dfid = :dfid AND ns = :ns ORDER BY id"
 )
 _STAND = sql(
     "UPDATE decision_flows SET status = :status, started_at = :started_at, completed_at = :completed_at,"
-    " updated_at = :updated_at WHERE dfid = :dfid"
+    " updated_at = :updated_at WHERE dfid = :dfid AND ns = :ns"
 )
 
 
@@ -326,18 +321,20 @@ def _flow(tx: Tx, row: dict[str, Any]) -> None:
     if row["dfid_parent"] is None:
         row["root_dfid"] = row["dfid"]
         return
-    parent = tx.one(_FLOW, dfid=row["dfid_parent"])
-    if parent is None or _namespace(parent) != row["ns"]:
+    parent = tx.one(_FLOW, dfid=row["dfid_parent"], ns=row["ns"])
+    if parent is None:
         raise _NoPlaceError("its parent is not here")
-    _, _, parent_root = parent
+    _, parent_root = parent
     row["root_dfid"] = row["root_dfid"] or parent_root
 
 
-_NATIVE = sql("SELECT count(*) FROM flow_transitions WHERE dfid = :dfid AND coalesce(reason, '') <> :imported")
+_NATIVE = sql(
+    "SELECT count(*) FROM flow_transitions WHERE dfid = :dfid AND ns = :ns AND coalesce(reason, '') <> :imported"
+)
 
 
 def _transition(tx: Tx, row: dict[str, Any]) -> None:
-    [(native,)] = tx.all(_NATIVE, dfid=row["dfid"], imported=checks.IMPORTED)
+    [(native,)] = tx.all(_NATIVE, dfid=row["dfid"], ns=row["ns"], imported=checks.IMPORTED)
     if native:
         raise _NoPlaceError("its flow went on here after an earlier import")
     row["root_dfid"] = row["root_dfid"] or row["dfid"]
@@ -375,10 +372,10 @@ _DATED = sql(
 def _lock(tx: Tx, row: Mapping[str, Any]) -> None:
     """Reserve what the flow held in the source, until the same time."""
     key = {name: row[name] for name in ("ns", "resource_id", "dfid")}
-    flow = tx.one(_FLOW, dfid=row["dfid"])
+    flow = tx.one(_FLOW, dfid=row["dfid"], ns=row["ns"])
     if flow is None:
         raise _NoPlaceError("its flow is not here")
-    _, status, _ = flow
+    status, _ = flow
     if status in TERMINAL:
         raise _NoPlaceError("its flow has ended, and holds nothing")
     if row["amount"] == 0 or tx.one(_HOLDS, **key) is not None:

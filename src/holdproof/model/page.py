@@ -1,5 +1,6 @@
 """One page of a listing, the same for every resource."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
@@ -14,6 +15,10 @@ class Page(Value, Generic[T]):
 
     items: list[T]
     next_cursor: str | None = None
+
+    def __iter__(self) -> Iterator[T]:
+        """Iterate over the items of this page, not over those of the pages that follow."""
+        return iter(self.items)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the page as JSON shows it; items print themselves, since some hold bytes or links."""

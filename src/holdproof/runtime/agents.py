@@ -18,7 +18,6 @@ from holdproof import paging, validation
 from holdproof.crypto import canonical
 from holdproof.db import Tx, lock_exclusive, sql
 from holdproof.errors import (
-    AlreadyExistsError,
     AuthenticationError,
     InvalidInputError,
     NotFoundError,
@@ -35,6 +34,7 @@ AGENTS: Final = Table(
     Agent,
     kind="agent",
     key="agent_id",
+    per_namespace=True,
     logged=(
         *("agent_id", "contract", "priority", "status", "agent_version", "session_token", "suspension_reason"),
         *("registered_at", "updated_at", "ns"),
@@ -44,8 +44,7 @@ AGENTS: Final = Table(
 _TOKEN_BYTES: Final = 32
 _HASH_PREFIX: Final = "sha256:"
 
-# Ids of agents are unique across namespaces; callers compare the namespace of what they find.
-_FIND = sql(AGENTS.select("WHERE agent_id = :agent_id", leaf=True))
+_FIND = sql(AGENTS.select("WHERE agent_id = :agent_id AND ns = :ns", leaf=True))
 _ADD = sql(AGENTS.insert())
 # `leaf_ver - 1`: the version that was read is the one that is replaced, or the transaction fails.
 _CHANGE = sql(
@@ -89,7 +88,7 @@ def enroll(tx: Tx, agent_id: str, columns: Mapping[str, Any], *, ns: str) -> Age
     """Write a registration, by column: a new agent, or the next version of one that exists."""
     # Two handshakes of a new agent must not both find that it is new.
     lock_exclusive(tx, f"agent:{agent_id}")
-    row = tx.one(_FIND, agent_id=agent_id)
+    row = tx.one(_FIND, agent_id=agent_id, ns=ns)
     if row is None:
         new = {
             "agent_id": agent_id,
@@ -102,10 +101,7 @@ def enroll(tx: Tx, agent_id: str, columns: Mapping[str, Any], *, ns: str) -> Age
         }
         AGENTS.add(tx, _ADD, new)
         return AGENTS.from_columns(new)
-    record = AGENTS.record(row)
-    if record.value.ns != ns:
-        raise AlreadyExistsError(f"the name {agent_id} is taken in another namespace", agent_id=agent_id)
-    return _change(tx, record, columns)
+    return _change(tx, AGENTS.record(row), columns)
 
 
 def _change(tx: Tx, record: StoredRecord[Agent], changes: Mapping[str, Any]) -> Agent:
@@ -136,11 +132,10 @@ def token(tx: Tx, agent_id: str, *, ns: str = MAIN) -> str | None:
 
 
 def _record(tx: Tx, agent_id: str, ns: str) -> StoredRecord[Agent]:
-    row = tx.one(_FIND, agent_id=agent_id)
-    record = None if row is None else AGENTS.record(row)
-    if record is None or record.value.ns != ns:
+    row = tx.one(_FIND, agent_id=agent_id, ns=ns)
+    if row is None:
         raise NotFoundError(f"there is no agent {agent_id}", agent_id=agent_id)
-    return record
+    return AGENTS.record(row)
 
 
 def authenticate(tx: Tx, agent_id: str, token: str, *, ns: str = MAIN) -> Agent:
@@ -150,18 +145,17 @@ def authenticate(tx: Tx, agent_id: str, token: str, *, ns: str = MAIN) -> Agent:
     """
     if not isinstance(token, str):
         raise InvalidInputError("a token is a text", field="token")
-    row = tx.one(_FIND, agent_id=agent_id)
+    row = tx.one(_FIND, agent_id=agent_id, ns=ns)
     record = None if row is None else AGENTS.record(row)
-    agent = record.value if record is not None and record.value.ns == ns else None
-    stored = record.columns["session_token"] if record is not None and agent is not None else None
+    stored = None if record is None else record.columns["session_token"]
     # An unknown agent is compared too, with a hash that no token has: the answer takes as long either way.
     stored = stored or digest("")
     # A token of another kernel is stored as it is, and hashed here so that both sides have one length.
     hashed = stored if stored.startswith(_HASH_PREFIX) else digest(stored)
     same = hmac.compare_digest(hashed.encode(), digest(token).encode())
-    if agent is None or not same or not token:
+    if record is None or not same or not token:
         raise AuthenticationError("agent and token do not belong together", agent_id=agent_id)
-    return agent
+    return record.value
 
 
 _LIST = sql(

@@ -12,29 +12,23 @@ from typing import Any, Final
 
 from holdproof import validation
 from holdproof.db import Tx, lock_exclusive, sql
-from holdproof.errors import AlreadyExistsError
 from holdproof.model.agents import STATUSES
 from holdproof.runtime import agents, flows
 
 KERNEL: Final = "__dir_kernel__"
 
-_AGENT = sql("SELECT ns FROM agent_registry WHERE agent_id = :agent_id")
+_AGENT = sql("SELECT 1 FROM agent_registry WHERE agent_id = :agent_id AND ns = :ns")
 
 
 def agent(tx: Tx, agent_id: str, *, ns: str) -> None:
-    """Register an agent unless it is registered; AlreadyExistsError where its name is taken in another namespace."""
-    row = tx.one(_AGENT, agent_id=agent_id)
-    if row is None:
-        # Looked for again under the lock: another transaction may have registered it meanwhile.
-        lock_exclusive(tx, f"agent:{agent_id}")
-        row = tx.one(_AGENT, agent_id=agent_id)
-    if row is None:
+    """Register an agent unless it is registered."""
+    if tx.one(_AGENT, agent_id=agent_id, ns=ns) is not None:
+        return
+    # Looked for again under the lock: another transaction may have registered it meanwhile.
+    lock_exclusive(tx, f"agent:{agent_id}")
+    if tx.one(_AGENT, agent_id=agent_id, ns=ns) is None:
         unknown = {"contract": "{}", "priority": 0, "agent_version": None, "session_token": None}
         agents.enroll(tx, validation.name("agent_id", agent_id), unknown, ns=ns)
-        return
-    (home,) = row
-    if home != ns:
-        raise AlreadyExistsError(f"the name {agent_id} is taken in another namespace", agent_id=agent_id)
 
 
 def enroll(tx: Tx, agent_id: str, columns: Mapping[str, Any], *, status: str, ns: str) -> None:
@@ -44,7 +38,7 @@ def enroll(tx: Tx, agent_id: str, columns: Mapping[str, Any], *, status: str, ns
     agents.enroll(tx, validation.name("agent_id", agent_id), {**columns, **demotion}, ns=ns)
 
 
-_FLOW = sql("SELECT ns FROM decision_flows WHERE dfid = :dfid")
+_FLOW = sql("SELECT 1 FROM decision_flows WHERE dfid = :dfid AND ns = :ns")
 
 
 def flow(tx: Tx, flow_id: str, *, agent_id: str | None = None, root: str | None = None, ns: str) -> None:
@@ -65,10 +59,4 @@ def flow(tx: Tx, flow_id: str, *, agent_id: str | None = None, root: str | None 
 
 
 def _exists(tx: Tx, flow_id: str, ns: str) -> bool:
-    row = tx.one(_FLOW, dfid=flow_id)
-    if row is None:
-        return False
-    (home,) = row
-    if home != ns:
-        raise AlreadyExistsError(f"there is a flow {flow_id} already", flow_id=flow_id)
-    return True
+    return tx.one(_FLOW, dfid=flow_id, ns=ns) is not None

@@ -25,6 +25,7 @@ CALLS: Final = Table(
     FunctionCall,
     kind="call",
     key="dfid",
+    per_namespace=True,
     logged=(
         *("dfid", "name", "version", "arguments", "arguments_hash", "agent_id", "queue", "partition_key"),
         *("not_before", "deduplicate", "forked_from", "forked_at", "effects", "ns"),
@@ -101,29 +102,29 @@ def record(tx: Tx, flow: Flow, spec: CallSpec) -> None:
     CALLS.add(tx, _ADD, row)
 
 
-_FIND = sql(CALLS.select("WHERE dfid = :dfid"))
+_FIND = sql(CALLS.select("WHERE dfid = :dfid AND ns = :ns"))
 
 
-def find(tx: Tx, flow_id: str) -> FunctionCall | None:
+def find(tx: Tx, flow_id: str, *, ns: str) -> FunctionCall | None:
     """Return the call of a flow, as it is shown; None for a flow that is a plain block of code."""
-    call = CALLS.find(tx, _FIND, dfid=flow_id)
+    call = CALLS.find(tx, _FIND, dfid=flow_id, ns=ns)
     return None if call is None else replace(call, arguments=recorded.load(tx, call.arguments))
 
 
 def get(tx: Tx, flow_id: str, *, ns: str = MAIN) -> FunctionCall:
     """Return the function that a flow runs and what it was called with; NotFoundError for a plain block of code."""
-    call = find(tx, flow_id)
-    if call is None or call.ns != ns:
+    call = find(tx, flow_id, ns=ns)
+    if call is None:
         raise NotFoundError(f"flow {flow_id} runs no registered function", flow_id=flow_id)
     return call
 
 
-_CONFIRM = logged_tables.selecting(CALLS.logged, "dfid", "t.dfid = :dfid")
+_CONFIRM = logged_tables.selecting(CALLS.logged, "dfid", "t.dfid = :dfid AND t.ns = :ns")
 
 
-def confirmed(tx: Tx, flow_id: str) -> FunctionCall:
+def confirmed(tx: Tx, flow_id: str, *, ns: str) -> FunctionCall:
     """Return the call of a flow that is about to be run again, compared with its entry in the log."""
-    rows = logged_tables.confirm(tx, CALLS.logged, _CONFIRM, dfid=flow_id)
+    rows = logged_tables.confirm(tx, CALLS.logged, _CONFIRM, dfid=flow_id, ns=ns)
     if not rows:
         raise TamperedError(f"the call of flow {flow_id} was removed", table=CALLS.name, row=flow_id)
     call = CALLS.from_columns(rows[0])

@@ -28,7 +28,8 @@ _RESOLUTION_FIELDS: Final = (
 
 _TRANSITIONS = sql(
     "SELECT t.id, t.created_at, t.dfid, t.root_dfid, f.agent_id, f.flow_type, t.from_status, t.to_status, t.reason,"
-    " t.ns FROM flow_transitions t JOIN decision_flows f ON f.dfid = t.dfid WHERE t.id > :after AND t.id <= :last"
+    " t.ns FROM flow_transitions t JOIN decision_flows f ON f.dfid = t.dfid AND f.ns = t.ns"
+    " WHERE t.id > :after AND t.id <= :last"
     " AND (CAST(:ns AS TEXT) IS NULL OR t.ns = :ns) AND (CAST(:agent_id AS TEXT) IS NULL OR f.agent_id = :agent_id)"
     " ORDER BY t.id"
 )

@@ -17,12 +17,12 @@ IMPORTED: Final = "imported"
 """The reason of a transition that was imported."""
 
 _FLOWS = sql(
-    "SELECT dfid, created_at, status, started_at, completed_at, updated_at FROM decision_flows"
-    " WHERE dfid > :after ORDER BY dfid LIMIT :limit"
+    "SELECT dfid, ns, created_at, status, started_at, completed_at, updated_at FROM decision_flows"
+    " WHERE (dfid, ns) > (:after, :after_ns) ORDER BY dfid, ns LIMIT :limit"
 )
 _TRANSITIONS = sql(
-    "SELECT dfid, id, from_status, to_status, created_at, reason FROM flow_transitions"
-    " WHERE dfid > :after AND dfid <= :last ORDER BY dfid, id"
+    "SELECT dfid, ns, id, from_status, to_status, created_at, reason FROM flow_transitions"
+    " WHERE (dfid, ns) > (:after, :after_ns) AND (dfid, ns) <= (:last, :last_ns) ORDER BY dfid, ns, id"
 )
 
 
@@ -30,6 +30,7 @@ class TransitionRow(NamedTuple):
     """What of a transition its flow follows from."""
 
     flow_id: str
+    ns: str
     id: int
     from_status: str | None
     to_status: str
@@ -37,23 +38,29 @@ class TransitionRow(NamedTuple):
     reason: str | None
 
 
-def flows(tx: Tx, *, after: str = "", limit: int = 500) -> tuple[list[str], str | None]:
-    """Check one page of flows; return the findings, and the id after which the next page starts (None at the end)."""
-    page = tx.all(_FLOWS, after=after, limit=limit)
+FlowKey = tuple[str, str]
+"""A flow by its id and its namespace."""
+
+
+def flows(tx: Tx, *, after: FlowKey = ("", ""), limit: int = 500) -> tuple[list[str], FlowKey | None]:
+    """Check one page of flows; return the findings, and the flow after which the next page starts (None at the end)."""
+    after_id, after_ns = after
+    page = tx.all(_FLOWS, after=after_id, after_ns=after_ns, limit=limit)
     if not page:
         return [], None
-    last, *_ = page[-1]
+    last, last_ns, *_ = page[-1]
     # One query for the whole page; groupby needs them in the order of flows, which the query gives.
-    rows = (TransitionRow(*row) for row in tx.all(_TRANSITIONS, after=after, last=last))
-    transitions = {flow_id: [*group] for flow_id, group in groupby(rows, attrgetter("flow_id"))}
+    rows = tx.all(_TRANSITIONS, after=after_id, after_ns=after_ns, last=last, last_ns=last_ns)
+    groups = groupby((TransitionRow(*row) for row in rows), attrgetter("flow_id", "ns"))
+    transitions = {key: [*group] for key, group in groups}
     findings: list[str] = []
-    for flow_id, created_at, *state in page:
-        of_flow = transitions.get(flow_id, [])
+    for flow_id, ns, created_at, *state in page:
+        of_flow = transitions.get((flow_id, ns), [])
         stored = FlowState(*state)
         if stored != expected_state(created_at, of_flow):
             findings.append(f"flow {flow_id} is {stored.status}, which does not follow from its transitions")
         findings += _gaps(of_flow)
-    return findings, last if len(page) == limit else None
+    return findings, (last, last_ns) if len(page) == limit else None
 
 
 def expected_state(created_at: str, transitions: list[TransitionRow]) -> FlowState:

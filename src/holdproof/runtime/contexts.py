@@ -21,6 +21,7 @@ CONTEXT: Final = Table(
     StoredDocument,
     kind="context",
     key="dfid",
+    per_namespace=True,
     logged=("dfid", "data", "version", "updated_at", "taken_at", "ns"),
     columns={"key": "dfid"},
 )

@@ -53,17 +53,17 @@ def settle(tx: Tx, record: StoredRecord[Escalation], answer: Mapping[str, Any]) 
     return escalation
 
 
-_PENDING = sql(ESCALATIONS.select("WHERE dfid = :dfid AND status = 'PENDING'", leaf=True))
+_PENDING = sql(ESCALATIONS.select("WHERE dfid = :dfid AND ns = :ns AND status = 'PENDING'", leaf=True))
 
 
-def withdraw(tx: Tx, flow_id: str, comment: str) -> None:
+def withdraw(tx: Tx, flow_id: str, comment: str, *, ns: str) -> None:
     """Cancel the pending escalations of a flow that no longer waits for their answers."""
-    settle_all(tx, flow_id, {"status": "CANCELLED", "resolved_by": "kernel", "comment": comment})
+    settle_all(tx, flow_id, {"status": "CANCELLED", "resolved_by": "kernel", "comment": comment}, ns=ns)
 
 
-def settle_all(tx: Tx, flow_id: str, answer: Mapping[str, Any]) -> int:
+def settle_all(tx: Tx, flow_id: str, answer: Mapping[str, Any], *, ns: str) -> int:
     """Resolve every pending escalation of a flow alike; return how many there were."""
-    rows = tx.all(_PENDING, dfid=flow_id)
+    rows = tx.all(_PENDING, dfid=flow_id, ns=ns)
     for row in rows:
         settle(tx, ESCALATIONS.record(row), answer)
     return len(rows)

@@ -50,8 +50,8 @@ _FLOW_STATUS_AFTER: Final = {"APPROVED": "RUNNING", "REJECTED": "FAILED", "CANCE
 # One statement, so that no two requests both see the last of a budget.
 _SPEND = sql(
     "INSERT INTO escalation_budget (agent_id, created_at, ns) SELECT f.agent_id, :now, f.ns FROM decision_flows f"
-    " WHERE f.dfid = :dfid AND (SELECT count(*) FROM escalation_budget b WHERE b.agent_id = f.agent_id"
-    " AND b.created_at > :since) < :budget"
+    " WHERE f.dfid = :dfid AND f.ns = :ns AND (SELECT count(*) FROM escalation_budget b"
+    " WHERE b.agent_id = f.agent_id AND b.ns = f.ns AND b.created_at > :since) < :budget"
 )
 
 
@@ -86,7 +86,7 @@ def request(
         )
     lock_exclusive(tx, f"agent:{flow.agent_id}")
     since = later(tx.now, -validation.seconds("window_s", window_s))
-    if tx.count(_SPEND, dfid=flow_id, now=tx.now, since=since, budget=budget) == 0:
+    if tx.count(_SPEND, dfid=flow_id, ns=ns, now=tx.now, since=since, budget=budget) == 0:
         return _refuse(tx, flow, columns)
     # Checked after the budget, so that a spent budget suspends an agent that may not escalate either.
     agent = agents.get(tx, flow.agent_id, ns=ns)
@@ -273,7 +273,7 @@ def _move_flow(tx: Tx, escalation: Escalation, to: str, reason: str) -> None:
     causation_id = f"escalation:{escalation.id}"
     flow_id = escalation.flow_id
     flow = flows.transition(tx, flow_id, to, causation_id=causation_id, reason=reason, ns=escalation.ns)
-    if flow.ended and flows.to_undo(tx, flow_id):
+    if flow.ended and flows.to_undo(tx, flow_id, ns=escalation.ns):
         flows.transition(tx, flow_id, "COMPENSATING", causation_id=causation_id, reason=reason, ns=escalation.ns)
 
 

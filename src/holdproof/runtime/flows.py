@@ -9,6 +9,8 @@ Rules:
 - An ended flow has no worker, no locks and no retries, unless something is still to be undone; a flow that leaves
   WAITING_ESCALATION without an answer withdraws its escalation.
 - Locks are taken in the order flow, agent, resources (`lock_exclusive`): no two transactions wait for each other.
+- Ids belong to a namespace: every query names both. The names of locks do not, so that flows of two namespaces with one
+  id wait for each other, and never more than that.
 """
 
 from collections.abc import Mapping
@@ -43,6 +45,7 @@ FLOWS: Final = Table(
     Flow,
     kind="decision",
     key="dfid",
+    per_namespace=True,
     # What changes of a flow (status, times) follows from its transitions, which are logged themselves.
     logged=(
         *("dfid", "root_dfid", "dfid_parent", "agent_id", "flow_type", "flow_version", "created_by_type"),
@@ -93,7 +96,7 @@ def start(
         )
     if flow_id is not None:
         lock_exclusive(tx, f"flow:{validation.name('flow_id', flow_id)}")
-        if tx.one(_GET, dfid=flow_id) is not None:
+        if tx.one(_GET, dfid=flow_id, ns=ns) is not None:
             raise AlreadyExistsError(f"there is a flow {flow_id} already", flow_id=flow_id)
     created_by_type, created_by_id = created_by or (None, None)
     return enter(
@@ -150,14 +153,13 @@ def enter(
     return flow
 
 
-# By id alone: ids are unique across namespaces, and the caller compares the namespace.
-_GET = sql(FLOWS.select("WHERE dfid = :dfid"))
+_GET = sql(FLOWS.select("WHERE dfid = :dfid AND ns = :ns"))
 
 
 def get(tx: Tx, flow_id: str, *, ns: str = MAIN) -> Flow:
     """Return one flow."""
-    flow = FLOWS.find(tx, _GET, dfid=flow_id)
-    if flow is None or flow.ns != ns:
+    flow = FLOWS.find(tx, _GET, dfid=flow_id, ns=ns)
+    if flow is None:
         raise NotFoundError(f"there is no flow {flow_id}", flow_id=flow_id)
     return flow
 
@@ -170,11 +172,14 @@ def lock(tx: Tx, flow_id: str, *, ns: str = MAIN) -> Flow:
 
 # --- transitions -------------------------------------------------------------------------------------------------
 
-_LOCKED = numbered(f"SELECT {{id}}, {FLOWS.listed()} FROM decision_flows WHERE dfid = :dfid", "flow_transitions")  # noqa: S608
+_LOCKED = numbered(
+    f"SELECT {{id}}, {FLOWS.listed()} FROM decision_flows WHERE dfid = :dfid AND ns = :ns",  # noqa: S608
+    "flow_transitions",
+)
 # The status in the WHERE: a flow that moved meanwhile fails the transaction instead of losing a transition.
 _MOVE = sql(
     "UPDATE decision_flows SET status = :to_status, started_at = :started_at, completed_at = :completed_at,"
-    " updated_at = :now WHERE dfid = :dfid AND status = :from_status"
+    " updated_at = :now WHERE dfid = :dfid AND ns = :ns AND status = :from_status"
 )
 _RECORD = sql(TRANSITIONS.insert())
 
@@ -237,7 +242,7 @@ def end(tx: Tx, flow_id: str, to: str, *, result: str, reason: str | None = None
     return _move(tx, locked, to, columns)
 
 
-_LAST = sql("SELECT to_status FROM flow_transitions WHERE dfid = :dfid ORDER BY id DESC LIMIT 1")
+_LAST = sql("SELECT to_status FROM flow_transitions WHERE dfid = :dfid AND ns = :ns ORDER BY id DESC LIMIT 1")
 
 
 def record(tx: Tx, flow_id: str, before: str, word: str, *, root: str | None = None, ns: str = MAIN) -> Flow:
@@ -248,7 +253,7 @@ def record(tx: Tx, flow_id: str, before: str, word: str, *, root: str | None = N
     """
     locked = _lock_numbered(tx, flow_id, ns)
     current = locked.flow.status
-    (last_word,) = tx.one(_LAST, dfid=flow_id) or (None,)
+    (last_word,) = tx.one(_LAST, dfid=flow_id, ns=ns) or (None,)
     # A flow without transitions is believed to be where DIR says it was.
     status = current if last_word is not None else DIR_WORDS.get(before) or current
     # Several words of DIR stand for one status: the words must match, not only the statuses.
@@ -271,13 +276,11 @@ def record(tx: Tx, flow_id: str, before: str, word: str, *, root: str | None = N
 
 def _lock_numbered(tx: Tx, flow_id: str, ns: str) -> _LockedFlow:
     lock_exclusive(tx, f"flow:{flow_id}")
-    row = tx.one(_LOCKED, dfid=flow_id)
-    if row is not None:
-        next_id, *cells = row
-        flow = FLOWS.from_row(tuple(cells))
-        if flow.ns == ns:
-            return _LockedFlow(flow, next_id)
-    raise NotFoundError(f"there is no flow {flow_id}", flow_id=flow_id)
+    row = tx.one(_LOCKED, dfid=flow_id, ns=ns)
+    if row is None:
+        raise NotFoundError(f"there is no flow {flow_id}", flow_id=flow_id)
+    next_id, *cells = row
+    return _LockedFlow(FLOWS.from_row(tuple(cells)), next_id)
 
 
 def _illegal(flow_id: str, before: str, after: str, *, current: str) -> IllegalTransitionError:
@@ -298,6 +301,7 @@ def _move(tx: Tx, locked: _LockedFlow, to: str, columns: Mapping[str, Any]) -> F
     tx.execute(
         _MOVE,
         dfid=before.flow_id,
+        ns=before.ns,
         from_status=before.status,
         to_status=to,
         started_at=started,
@@ -308,9 +312,9 @@ def _move(tx: Tx, locked: _LockedFlow, to: str, columns: Mapping[str, Any]) -> F
     row = {"id": locked.next_id, "dfid": before.flow_id, **columns, "created_at": tx.now, "ns": before.ns}
     TRANSITIONS.add(tx, _RECORD, row)
     if moved and before.status == "WAITING_ESCALATION":
-        escalation_rows.withdraw(tx, before.flow_id, f"the flow went on to {to}")
+        escalation_rows.withdraw(tx, before.flow_id, f"the flow went on to {to}", ns=before.ns)
     if moved and completed is not None:
-        keeps_locks = to in UNDOABLE and bool(to_undo(tx, before.flow_id))
+        keeps_locks = to in UNDOABLE and bool(to_undo(tx, before.flow_id, ns=before.ns))
         close(tx, before.flow_id, ns=before.ns, locks=not keeps_locks)
         _tell_of_end(tx, before)
     elif moved:
@@ -324,7 +328,7 @@ def fail(tx: Tx, flow_id: str, *, reason: str, ns: str = MAIN) -> Flow:
     if get(tx, flow_id, ns=ns).status == "CREATED":
         transition(tx, flow_id, "RUNNING", reason=reason, ns=ns)
     flow = transition(tx, flow_id, "FAILED", reason=reason, ns=ns)
-    return transition(tx, flow_id, "COMPENSATING", reason=reason, ns=ns) if to_undo(tx, flow_id) else flow
+    return transition(tx, flow_id, "COMPENSATING", reason=reason, ns=ns) if to_undo(tx, flow_id, ns=ns) else flow
 
 
 _OPEN_CHILDREN = sql(
@@ -339,24 +343,26 @@ def cancel(tx: Tx, flow_id: str, *, reason: str, ns: str = MAIN) -> Flow:
     for (child,) in tx.all(_OPEN_CHILDREN, dfid=flow_id, ns=ns):
         cancel(tx, child, reason=f"its parent was cancelled: {reason}", ns=ns)
     flow = transition(tx, flow_id, "CANCELLED", reason=reason, ns=ns)
-    return transition(tx, flow_id, "COMPENSATING", reason=reason, ns=ns) if to_undo(tx, flow_id) else flow
+    return transition(tx, flow_id, "COMPENSATING", reason=reason, ns=ns) if to_undo(tx, flow_id, ns=ns) else flow
 
 
 # A dirty flow keeps its locks: what it did half way is still to be undone.
 _RELEASE = sql(
-    "DELETE FROM resource_locks WHERE dfid = :dfid"
-    " AND NOT EXISTS (SELECT 1 FROM saga_dirty_state s WHERE s.dfid = :dfid) RETURNING resource_id"
+    "DELETE FROM resource_locks WHERE dfid = :dfid AND ns = :ns"
+    " AND NOT EXISTS (SELECT 1 FROM saga_dirty_state s WHERE s.dfid = :dfid AND s.ns = :ns) RETURNING resource_id"
 )
-_CLOSE_RETRY = sql("UPDATE intent_retry SET next_retry_at = NULL, backoff_until = NULL WHERE dfid = :dfid")
+_CLOSE_RETRY = sql("UPDATE intent_retry SET next_retry_at = NULL, backoff_until = NULL WHERE dfid = :dfid AND ns = :ns")
 # The token grows, so that a heartbeat of the worker that had the flow fails.
-_END_LEASE = sql("UPDATE flow_leases SET expires_at = :never, worker = '', token = token + 1 WHERE dfid = :dfid")
+_END_LEASE = sql(
+    "UPDATE flow_leases SET expires_at = :never, worker = '', token = token + 1 WHERE dfid = :dfid AND ns = :ns"
+)
 
 
 def close(tx: Tx, flow_id: str, *, ns: str, locks: bool = True) -> None:
     """End what an ended flow still has: retries, its lease, and its locks unless something is to be undone."""
-    tx.execute(_CLOSE_RETRY, dfid=flow_id)
-    tx.execute(_END_LEASE, dfid=flow_id, never=END)
-    for (resource,) in tx.all(_RELEASE, dfid=flow_id) if locks else ():
+    tx.execute(_CLOSE_RETRY, dfid=flow_id, ns=ns)
+    tx.execute(_END_LEASE, dfid=flow_id, ns=ns, never=END)
+    for (resource,) in tx.all(_RELEASE, dfid=flow_id, ns=ns) if locks else ():
         tx.notify(f"lock:{ns}:{resource}")
 
 
@@ -371,13 +377,13 @@ def _tell_of_end(tx: Tx, flow: Flow) -> None:
 # has not seen what this transaction writes, then comes after this commit and sees it: no wake-up is lost.
 _WAKE = sql(
     "UPDATE flow_leases SET expires_at = CASE WHEN worker = '' AND expires_at > :now THEN :now ELSE expires_at END"
-    " WHERE dfid = :dfid"
+    " WHERE dfid = :dfid AND ns = :ns"
 )
 
 
 def wake(tx: Tx, flow_id: str, *, ns: str) -> None:
     """Make a flow due that waits for what this transaction brings; in place or suspended, it looks again."""
-    tx.execute(_WAKE, dfid=flow_id, now=tx.now)
+    tx.execute(_WAKE, dfid=flow_id, ns=ns, now=tx.now)
     tx.notify(f"flow:{flow_id}")
     tx.notify(tasks_topic(ns))
 
@@ -388,23 +394,23 @@ def tasks_topic(ns: str) -> str:
 
 
 _TO_UNDO = sql(
-    "SELECT s.name, s.n FROM flow_steps s WHERE s.dfid = :dfid AND s.undo = 1 AND s.state = 'DONE' AND NOT EXISTS"
-    " (SELECT 1 FROM flow_steps u WHERE u.dfid = s.dfid AND u.compensates = s.name || ' ' || CAST(s.n AS TEXT)"
-    " AND u.state = 'DONE') ORDER BY s.step_id"
+    "SELECT s.name, s.n FROM flow_steps s WHERE s.dfid = :dfid AND s.ns = :ns AND s.undo = 1 AND s.state = 'DONE'"
+    " AND NOT EXISTS (SELECT 1 FROM flow_steps u WHERE u.dfid = s.dfid AND u.ns = s.ns"
+    " AND u.compensates = s.name || ' ' || CAST(s.n AS TEXT) AND u.state = 'DONE') ORDER BY s.step_id"
 )
 
 
-def to_undo(tx: Tx, flow_id: str) -> list[tuple[str, int]]:
+def to_undo(tx: Tx, flow_id: str, *, ns: str) -> list[tuple[str, int]]:
     """Return the steps that were done, can be undone and are not: name and number, in the order they started."""
-    return [(name, n) for name, n in tx.all(_TO_UNDO, dfid=flow_id)]
+    return [(name, n) for name, n in tx.all(_TO_UNDO, dfid=flow_id, ns=ns)]
 
 
 _IN_DOUBT = sql(
-    "SELECT name, n FROM flow_steps WHERE dfid = :dfid AND undo >= :undo AND state IN ('STARTED', 'UNKNOWN')"
-    " ORDER BY step_id"
+    "SELECT name, n FROM flow_steps WHERE dfid = :dfid AND ns = :ns AND undo >= :undo"
+    " AND state IN ('STARTED', 'UNKNOWN') ORDER BY step_id"
 )
 
 
-def in_doubt(tx: Tx, flow_id: str, *, undo: bool = False) -> list[tuple[str, int]]:
+def in_doubt(tx: Tx, flow_id: str, *, undo: bool = False, ns: str) -> list[tuple[str, int]]:
     """Return the steps that were started and never confirmed; with `undo` only those that would have to be undone."""
-    return [(name, n) for name, n in tx.all(_IN_DOUBT, dfid=flow_id, undo=int(undo))]
+    return [(name, n) for name, n in tx.all(_IN_DOUBT, dfid=flow_id, ns=ns, undo=int(undo))]

@@ -100,7 +100,8 @@ def conduct(function: RegisteredFunction, run: FlowRun, args: Sequence[Any], kwa
 
 DEFAULT_QUEUE: Final = "default"
 _DUPLICATE = sql(
-    "SELECT c.dfid FROM flow_calls c JOIN decision_flows f ON f.dfid = c.dfid WHERE c.ns = :ns AND c.queue = :queue"
+    "SELECT c.dfid FROM flow_calls c JOIN decision_flows f ON f.dfid = c.dfid AND f.ns = c.ns WHERE c.ns = :ns"
+    " AND c.queue = :queue"
     " AND c.deduplicate = :deduplicate AND f.status IN ('CREATED', 'RUNNING', 'WAITING_ESCALATION', 'COMPENSATING')"
     " LIMIT 1"
 )
@@ -214,7 +215,7 @@ def confirm(
     """Return a leased flow ready to be run again, all that it recorded compared with the log; or stop it."""
     flow = flows.get(tx, flow_id, ns=ns)
     try:
-        call = calls.confirmed(tx, flow_id)
+        call = calls.confirmed(tx, flow_id, ns=ns)
         run = runs.leased_run(tx, flow, token, worker=worker, lease_s=function.lease_s, suspends=suspends)
     except TamperedError as error:
         # Due never again by itself: a person restores the record, and then wakes the flow.

@@ -107,14 +107,15 @@ def totals(tx: Tx) -> dict[str, int]:
 
 _NTH = sql(
     ESCALATIONS.select(
-        "WHERE dfid = :dfid AND opened_by = 'agent' AND reason = :reason ORDER BY id LIMIT 1 OFFSET :before"
+        "WHERE dfid = :dfid AND ns = :ns AND opened_by = 'agent' AND reason = :reason"
+        " ORDER BY id LIMIT 1 OFFSET :before"
     )
 )
 
 
-def nth(tx: Tx, flow_id: str, reason: str, n: int) -> Escalation | None:
+def nth(tx: Tx, flow_id: str, reason: str, n: int, *, ns: str) -> Escalation | None:
     """Return the n-th escalation that a flow itself requested for a reason; None where it has not."""
-    return ESCALATIONS.find(tx, _NTH, dfid=flow_id, reason=reason, before=n - 1)
+    return ESCALATIONS.find(tx, _NTH, dfid=flow_id, ns=ns, reason=reason, before=n - 1)
 
 
 def wait(id: int, *, timeout_s: float | None = None, ns: str = MAIN) -> Work[Escalation]:

@@ -25,11 +25,11 @@ _CANDIDATES: Final = 100
 # "No row" is the refusal: the lease of another worker has not expired.
 _CLAIM = sql(
     "INSERT INTO flow_leases (dfid, worker, token, heartbeat_at, expires_at, ns)"
-    " VALUES (:dfid, :worker, 1, :now, :until, :ns) ON CONFLICT (dfid) DO UPDATE SET worker = excluded.worker,"
+    " VALUES (:dfid, :worker, 1, :now, :until, :ns) ON CONFLICT (dfid, ns) DO UPDATE SET worker = excluded.worker,"
     " token = flow_leases.token + 1, heartbeat_at = excluded.heartbeat_at, expires_at = excluded.expires_at"
     " WHERE flow_leases.worker = '' OR flow_leases.expires_at <= excluded.heartbeat_at RETURNING token"
 )
-_HOLDER = sql("SELECT worker FROM flow_leases WHERE dfid = :dfid")
+_HOLDER = sql("SELECT worker FROM flow_leases WHERE dfid = :dfid AND ns = :ns")
 
 
 def lease(tx: Tx, flow_id: str, worker: str, *, lease_s: float = LEASE_S, ns: str = MAIN) -> Lease:
@@ -39,7 +39,7 @@ def lease(tx: Tx, flow_id: str, worker: str, *, lease_s: float = LEASE_S, ns: st
         raise FlowEndedError("an ended flow needs no worker", flow_id=flow_id)
     lease = _claim(tx, flow_id, worker, lease_s, ns)
     if lease is None:
-        (holder,) = tx.one(_HOLDER, dfid=flow_id) or (None,)
+        (holder,) = tx.one(_HOLDER, dfid=flow_id, ns=ns) or (None,)
         raise ConflictError(f"flow {flow_id} is leased to another worker", flow_id=flow_id, holder=holder)
     return lease
 
@@ -115,14 +115,14 @@ def queue(tx: Tx, flow: Flow, *, queue: str, partition_key: str | None, due: str
 
 
 _HOLD = sql(
-    "SELECT token FROM flow_leases WHERE dfid = :dfid",
-    postgres="SELECT token FROM flow_leases WHERE dfid = :dfid FOR UPDATE",
+    "SELECT token FROM flow_leases WHERE dfid = :dfid AND ns = :ns",
+    postgres="SELECT token FROM flow_leases WHERE dfid = :dfid AND ns = :ns FOR UPDATE",
 )
 
 
-def hold(tx: Tx, flow_id: str) -> None:
+def hold(tx: Tx, flow_id: str, *, ns: str) -> None:
     """Let nobody wake the flow before this transaction ends."""
-    tx.one(_HOLD, dfid=flow_id)
+    tx.one(_HOLD, dfid=flow_id, ns=ns)
 
 
 _SUSPEND = sql(
@@ -150,7 +150,8 @@ def release(tx: Tx, flow_id: str, token: int, *, ns: str = MAIN) -> bool:
 
 _ORPHANS = sql(
     "SELECT l.dfid, l.worker, l.expires_at, c.name, c.version, c.agent_id FROM decision_flows f"
-    " JOIN flow_leases l ON l.dfid = f.dfid LEFT JOIN flow_calls c ON c.dfid = f.dfid"
+    " JOIN flow_leases l ON l.dfid = f.dfid AND l.ns = f.ns"
+    " LEFT JOIN flow_calls c ON c.dfid = f.dfid AND c.ns = f.ns"
     " WHERE f.status IN ('RUNNING', 'COMPENSATING') AND f.ns = :ns AND l.expires_at <= :now"
     " ORDER BY l.dfid LIMIT :limit"
 )
@@ -162,7 +163,8 @@ def orphans(tx: Tx, *, ns: str = MAIN, limit: int = 1_000) -> tuple[Orphan, ...]
 
 
 _ORPHANS_OF = sql(
-    "SELECT l.dfid FROM decision_flows f JOIN flow_leases l ON l.dfid = f.dfid JOIN flow_calls c ON c.dfid = f.dfid"
+    "SELECT l.dfid FROM decision_flows f JOIN flow_leases l ON l.dfid = f.dfid AND l.ns = f.ns"
+    " JOIN flow_calls c ON c.dfid = f.dfid AND c.ns = f.ns"
     " WHERE f.status IN ('RUNNING', 'COMPENSATING') AND f.ns = :ns AND l.expires_at <= :now AND l.queue = ''"
     " AND c.name = :name AND c.version = :version AND (c.agent_id IS NULL OR c.agent_id = :agent_id)"
     " ORDER BY l.dfid LIMIT :limit"

@@ -19,8 +19,8 @@ from holdproof.runtime import flows, recorded
 
 # The last transition that says how a flow ended: those that undo it come after the one that failed it.
 _ENDING = sql(
-    "SELECT result, reason FROM flow_transitions WHERE dfid = :dfid AND (result IS NOT NULL OR reason IS NOT NULL)"
-    " ORDER BY id DESC LIMIT 1"
+    "SELECT result, reason FROM flow_transitions WHERE dfid = :dfid AND ns = :ns"
+    " AND (result IS NOT NULL OR reason IS NOT NULL) ORDER BY id DESC LIMIT 1"
 )
 
 
@@ -29,7 +29,7 @@ def get(tx: Tx, flow_id: str, *, ns: str = MAIN) -> FlowResult:
     flow = flows.get(tx, flow_id, ns=ns)
     if not flow.ended:
         return FlowResult(flow_id, flow.status, None, None)
-    text, reason = tx.one(_ENDING, dfid=flow_id) or (None, None)
+    text, reason = tx.one(_ENDING, dfid=flow_id, ns=ns) or (None, None)
     if flow.status == "COMPLETED":
         return FlowResult(flow_id, flow.status, recorded.load(tx, text), None)
     return FlowResult(flow_id, flow.status, None, reason or flow.status)

@@ -34,7 +34,7 @@ class _AppendOnly(NamedTuple):
 
 def _append_only(table: str) -> _AppendOnly:
     # Names come from code, never from a user.
-    joined = f"FROM {table} t JOIN decision_flows f ON f.dfid = t.dfid WHERE t.ns = :ns"
+    joined = f"FROM {table} t JOIN decision_flows f ON f.dfid = t.dfid AND f.ns = t.ns WHERE t.ns = :ns"
     due = (
         f"{joined} AND t.created_at < :before AND t.id <= :newest"
         " AND (CAST(:flow_type AS TEXT) IS NULL OR f.flow_type = :flow_type)"
@@ -129,10 +129,11 @@ _DUE = (
     "SELECT r.dfid FROM decision_flows r WHERE r.dfid_parent IS NULL AND r.ns = :ns AND r.updated_at < :before"
     " AND (r.created_at, r.dfid) <= (:at, :newest)"
     " AND (CAST(:flow_type AS TEXT) IS NULL OR r.flow_type = :flow_type)"
-    " AND NOT EXISTS (SELECT 1 FROM decision_flows f WHERE f.root_dfid = r.dfid AND (f.updated_at >= :before"
-    " OR f.status NOT IN ('COMPLETED', 'FAILED', 'CANCELLED', 'COMPENSATED')"
-    " OR EXISTS (SELECT 1 FROM saga_dirty_state s WHERE s.dfid = f.dfid)))"
-    " AND NOT EXISTS (SELECT 1 FROM escalation_requests e WHERE e.root_dfid = r.dfid AND e.status = 'PENDING')"
+    " AND NOT EXISTS (SELECT 1 FROM decision_flows f WHERE f.root_dfid = r.dfid AND f.ns = r.ns"
+    " AND (f.updated_at >= :before OR f.status NOT IN ('COMPLETED', 'FAILED', 'CANCELLED', 'COMPENSATED')"
+    " OR EXISTS (SELECT 1 FROM saga_dirty_state s WHERE s.dfid = f.dfid AND s.ns = f.ns)))"
+    " AND NOT EXISTS (SELECT 1 FROM escalation_requests e WHERE e.root_dfid = r.dfid AND e.ns = r.ns"
+    " AND e.status = 'PENDING')"
 )
 _SOME_DUE = sql(f"{_DUE} AND r.dfid > :after ORDER BY r.dfid LIMIT :limit")
 _STILL_DUE = sql(f"{_DUE} AND r.dfid = :root")
@@ -145,7 +146,7 @@ def _trees(tx: Tx, cut: Cut, *, after: str, remove: bool, ns: str) -> Batch:
     handles: dict[str, tuple[str, ...]] = {}
     count = 0
     for root in roots:
-        of_tree = _remove_tree(tx, root, limits) if remove else _handles(tx, root)
+        of_tree = _remove_tree(tx, root, limits) if remove else _handles(tx, root, ns)
         count += bool(of_tree)
         for table, more in of_tree.items():
             handles[table] = handles.get(table, ()) + tuple(more)
@@ -154,41 +155,42 @@ def _trees(tx: Tx, cut: Cut, *, after: str, remove: bool, ns: str) -> Batch:
 
 # SQLite has one writer: there the transaction itself is the lock.
 _LOCK = sql(
-    "SELECT dfid FROM decision_flows WHERE root_dfid = :root ORDER BY dfid",
-    postgres="SELECT dfid FROM decision_flows WHERE root_dfid = :root ORDER BY dfid FOR UPDATE",
+    "SELECT dfid FROM decision_flows WHERE root_dfid = :root AND ns = :ns ORDER BY dfid",
+    postgres="SELECT dfid FROM decision_flows WHERE root_dfid = :root AND ns = :ns ORDER BY dfid FOR UPDATE",
 )
-_REMOVE = sql("DELETE FROM decision_flows WHERE root_dfid = :root")
+_REMOVE = sql("DELETE FROM decision_flows WHERE root_dfid = :root AND ns = :ns")
 
 
 def _remove_tree(tx: Tx, root: str, limits: dict[str, Any]) -> dict[str, list[str]]:
     """Remove a tree if it is still due once it is locked; return the handles of all its records."""
-    tx.all(_LOCK, root=root)
+    ns = limits["ns"]
+    tx.all(_LOCK, root=root, ns=ns)
     if tx.one(_STILL_DUE, root=root, **limits) is None:
         return {}
-    handles = _handles(tx, root)
-    tx.execute(_REMOVE, root=root, expect=len(handles["decision_flows"]))
+    handles = _handles(tx, root, ns)
+    tx.execute(_REMOVE, root=root, ns=ns, expect=len(handles["decision_flows"]))
     return handles
 
 
 _HANDLES = sql(
-    "SELECT 'decision_flows' AS name, leaf_id FROM decision_flows WHERE root_dfid = :root"
-    " UNION ALL SELECT 'flow_transitions', leaf_id FROM flow_transitions WHERE root_dfid = :root"
-    " UNION ALL SELECT 'escalation_requests', leaf_id FROM escalation_requests WHERE root_dfid = :root"
-    " UNION ALL SELECT 'decision_audit_events', leaf_id FROM decision_audit_events WHERE root_dfid = :root"
+    "SELECT 'decision_flows' AS name, leaf_id FROM decision_flows WHERE root_dfid = :root AND ns = :ns"
+    " UNION ALL SELECT 'flow_transitions', leaf_id FROM flow_transitions WHERE root_dfid = :root AND ns = :ns"
+    " UNION ALL SELECT 'escalation_requests', leaf_id FROM escalation_requests WHERE root_dfid = :root AND ns = :ns"
+    " UNION ALL SELECT 'decision_audit_events', leaf_id FROM decision_audit_events WHERE root_dfid = :root AND ns = :ns"
     " UNION ALL SELECT 'flow_context', t.leaf_id FROM flow_context t"
-    " JOIN decision_flows f ON f.dfid = t.dfid WHERE f.root_dfid = :root"
+    " JOIN decision_flows f ON f.dfid = t.dfid AND f.ns = t.ns WHERE f.root_dfid = :root AND f.ns = :ns"
     " UNION ALL SELECT 'flow_steps', t.leaf_id FROM flow_steps t"
-    " JOIN decision_flows f ON f.dfid = t.dfid WHERE f.root_dfid = :root"
+    " JOIN decision_flows f ON f.dfid = t.dfid AND f.ns = t.ns WHERE f.root_dfid = :root AND f.ns = :ns"
     " UNION ALL SELECT 'decision_ledger_entries', t.leaf_id FROM decision_ledger_entries t"
-    " JOIN decision_flows f ON f.dfid = t.dfid WHERE f.root_dfid = :root"
+    " JOIN decision_flows f ON f.dfid = t.dfid AND f.ns = t.ns WHERE f.root_dfid = :root AND f.ns = :ns"
     " UNION ALL SELECT 'decision_feedback_trajectory', t.leaf_id FROM decision_feedback_trajectory t"
-    " JOIN decision_flows f ON f.dfid = t.dfid WHERE f.root_dfid = :root"
+    " JOIN decision_flows f ON f.dfid = t.dfid AND f.ns = t.ns WHERE f.root_dfid = :root AND f.ns = :ns"
 )
 
 
-def _handles(tx: Tx, root: str) -> dict[str, list[str]]:
+def _handles(tx: Tx, root: str, ns: str) -> dict[str, list[str]]:
     """Return the handles of every logged record of a tree, by table."""
     handles: dict[str, list[str]] = defaultdict(list)
-    for table, handle in tx.all(_HANDLES, root=root):
+    for table, handle in tx.all(_HANDLES, root=root, ns=ns):
         handles[table].append(handle)
     return handles

@@ -27,12 +27,12 @@ _COUNT = sql(
     "INSERT INTO intent_retry (dfid, rejection_count, max_retries, retry_policy, updated_at, ns)"
     " VALUES (:dfid, 1, coalesce(CAST(:most AS INTEGER), 3),"
     " coalesce(CAST(:policy AS TEXT), 'EXPONENTIAL_BACKOFF'), :now, :ns)"
-    " ON CONFLICT (dfid) DO UPDATE SET rejection_count = intent_retry.rejection_count + 1, updated_at = :now,"
+    " ON CONFLICT (dfid, ns) DO UPDATE SET rejection_count = intent_retry.rejection_count + 1, updated_at = :now,"
     " max_retries = coalesce(CAST(:most AS INTEGER), intent_retry.max_retries),"
     " retry_policy = coalesce(CAST(:policy AS TEXT), intent_retry.retry_policy)"
     " RETURNING rejection_count, max_retries, retry_policy"
 )
-_WHEN = sql("UPDATE intent_retry SET next_retry_at = :when, backoff_until = :when WHERE dfid = :dfid")
+_WHEN = sql("UPDATE intent_retry SET next_retry_at = :when, backoff_until = :when WHERE dfid = :dfid AND ns = :ns")
 
 
 def reject(
@@ -65,7 +65,7 @@ def reject(
         flows.fail(tx, flow_id, reason=EXHAUSTED, ns=ns)
         return Retry(flow_id, count, most, stored_policy, None, None, tx.now, ns)
     when = later(tx.now, _delay_s(tx, stored_policy, count, validation.seconds("base_s", base_s)))
-    tx.execute(_WHEN, dfid=flow_id, when=when, expect=1)
+    tx.execute(_WHEN, dfid=flow_id, ns=ns, when=when, expect=1)
     return Retry(flow_id, count, most, stored_policy, when, when, tx.now, ns)
 
 
@@ -100,7 +100,7 @@ def get(tx: Tx, flow_id: str, *, ns: str = MAIN) -> Retry:
 
 _SET = sql(
     "INSERT INTO intent_retry (dfid, rejection_count, updated_at, ns) VALUES (:dfid, :count, :now, :ns)"
-    " ON CONFLICT (dfid) DO UPDATE SET updated_at = :now, rejection_count = CASE WHEN :added > 0"
+    " ON CONFLICT (dfid, ns) DO UPDATE SET updated_at = :now, rejection_count = CASE WHEN :added > 0"
     " THEN intent_retry.rejection_count + :added ELSE excluded.rejection_count END"
 )
 

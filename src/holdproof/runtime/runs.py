@@ -70,8 +70,8 @@ _LONGEST_NUMBER: Final = " 999999"
 """The number of a step, at its longest."""
 _STOPPED_S: Final = 300.0
 """When a flow whose code did not match its record is offered to workers again."""
-_IN_STEPS_OF: Final[ContextVar[frozenset[str]]] = ContextVar("holdproof_steps", default=frozenset())
-"""The flows inside one of whose steps the caller is."""
+_IN_STEPS_OF: Final[ContextVar[frozenset[tuple[str, str]]]] = ContextVar("holdproof_steps", default=frozenset())
+"""The flows, by namespace and id, inside one of whose steps the caller is."""
 
 
 class _Undoing(NamedTuple):
@@ -194,7 +194,7 @@ def leased_run(
     """Return a flow that is leased already, with what it recorded before; TamperedError where that was edited."""
     run = FlowRun(WorkerLease(flow.flow_id, token, lease_s, flow.ns, worker, flow.subject, suspends))
     if loads:
-        run.load(steps.journal(tx, flow.flow_id))
+        run.load(steps.journal(tx, flow.flow_id, ns=flow.ns))
     return run
 
 
@@ -227,7 +227,7 @@ def open_call(
     """Write the flow of a call, and the call; or return the flow that has this id, if it was called the same way."""
     if flow_id is not None:
         lock_exclusive(tx, f"flow:{validation.name('flow_id', flow_id)}")
-        existing = calls.find(tx, flow_id)
+        existing = calls.find(tx, flow_id, ns=ns)
         if existing is not None:
             earlier = flows.get(tx, flow_id, ns=ns)
             calls.check_same(tx, earlier, existing, call)
@@ -366,9 +366,9 @@ def _numbered(run: FlowRun, call: StepCall) -> StepSpec:
     )
 
 
-def _perform(run: FlowRun, call: StepCall, spec: StepSpec, outside: frozenset[str]) -> Work[Any]:
+def _perform(run: FlowRun, call: StepCall, spec: StepSpec, outside: frozenset[tuple[str, str]]) -> Work[Any]:
     # Set for the function that the step calls, which runs in this context.
-    _IN_STEPS_OF.set(outside | {run.lease.flow_id})
+    _IN_STEPS_OF.set(outside | {(run.lease.ns, run.lease.flow_id)})
     try:
         result = yield from steps.step(run.lease, spec, call.fn, run.journal)
     except FlowSuspended as suspended:
@@ -436,10 +436,10 @@ def map(
     return (yield from gather(run, *prepared, concurrency=concurrency, on_error=on_error))
 
 
-def _outside_steps(run: FlowRun, what: str) -> frozenset[str]:
+def _outside_steps(run: FlowRun, what: str) -> frozenset[tuple[str, str]]:
     """Return the flows inside one of whose steps this is called; InvalidInputError if ours is among them."""
     inside = _IN_STEPS_OF.get()
-    if run.lease.flow_id in inside:
+    if (run.lease.ns, run.lease.flow_id) in inside:
         raise InvalidInputError(
             f"{what} is inside a step, which is replayed whole: move it out of the step", flow_id=run.lease.flow_id
         )
@@ -575,7 +575,7 @@ def approve(run: FlowRun, /, reason: str, **options: Any) -> Work[Escalation]:
 def _requested(tx: Tx, lease: WorkerLease, reason: str, n: int, options: dict[str, Any]) -> Escalation | Refused:
     """Return the escalation that a worker before us requested, or request it."""
     flows.lock(tx, lease.flow_id, ns=lease.ns)
-    earlier = inbox.nth(tx, lease.flow_id, reason, n)
+    earlier = inbox.nth(tx, lease.flow_id, reason, n, ns=lease.ns)
     if earlier is not None:
         return earlier
     suspension.extend(tx, lease)
@@ -607,7 +607,7 @@ def _complete(tx: Tx, lease: WorkerLease, result: str | None) -> Flow:
     if flow.ended or flow.status == "COMPENSATING":  # the block ended it itself, or it did not fail a second time
         return flow
     leases.heartbeat(tx, lease.flow_id, lease.token, ns=lease.ns)
-    in_doubt = [f"{name} {n}" for name, n in flows.in_doubt(tx, lease.flow_id)]
+    in_doubt = [f"{name} {n}" for name, n in flows.in_doubt(tx, lease.flow_id, ns=lease.ns)]
     if in_doubt:
         audit.record(tx, lease.flow_id, "STEPS_UNFINISHED", severity="WARNING", detail={"steps": in_doubt}, ns=lease.ns)
     if result is None:
@@ -683,10 +683,10 @@ def _begin_undoing(tx: Tx, run: FlowRun, reason: str) -> _Compensation:
     lease = run.lease
     reached = {(each.name, each.n) for each in run.undoings}
     flow = flows.lock(tx, lease.flow_id, ns=lease.ns)
-    to_undo = flows.to_undo(tx, lease.flow_id)
+    to_undo = flows.to_undo(tx, lease.flow_id, ns=lease.ns)
     if flow.status in TERMINAL - UNDOABLE or (flow.ended and not to_undo):
         return _Compensation(flow, lease, [])
-    in_doubt = flows.in_doubt(tx, lease.flow_id, undo=True)
+    in_doubt = flows.in_doubt(tx, lease.flow_id, undo=True, ns=lease.ns)
     if flow.status != "COMPENSATING":
         target = "COMPENSATING" if to_undo or reached or in_doubt else "FAILED"
         flow = _fail(tx, lease, flow, target, reason)
@@ -718,7 +718,7 @@ def _lease_again(tx: Tx, lease: WorkerLease) -> WorkerLease:
 def _end_undoing(tx: Tx, lease: WorkerLease, reason: str) -> Flow:
     """End a flow whose steps are all undone; one that is dirty for another reason is not clean by that."""
     _lock_leased(tx, lease)
-    to = "FAILED" if sagas.is_dirty(tx, lease.flow_id) else "COMPENSATED"
+    to = "FAILED" if sagas.is_dirty(tx, lease.flow_id, ns=lease.ns) else "COMPENSATED"
     return flows.transition(tx, lease.flow_id, to, reason=reason, ns=lease.ns)
 
 

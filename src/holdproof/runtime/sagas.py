@@ -33,7 +33,7 @@ _CALLING: Final = frozenset({"REVERT", "CLOSE_ALL"})
 # Marking a dirty flow again updates where it failed, and keeps since when it is dirty.
 _MARK = sql(
     "INSERT INTO saga_dirty_state (dfid, failed_step, partial_state_json, created_at, ns)"
-    " VALUES (:dfid, :failed_step, :partial_state_json, :now, :ns) ON CONFLICT (dfid) DO UPDATE SET"
+    " VALUES (:dfid, :failed_step, :partial_state_json, :now, :ns) ON CONFLICT (dfid, ns) DO UPDATE SET"
     " failed_step = excluded.failed_step, partial_state_json = excluded.partial_state_json"
     " RETURNING dfid, failed_step, partial_state_json, created_at, ns"
 )
@@ -93,12 +93,12 @@ def get(tx: Tx, flow_id: str, *, ns: str = MAIN) -> DirtyFlow:
     return _dirty(*row)
 
 
-_IS_DIRTY = sql("SELECT 1 FROM saga_dirty_state WHERE dfid = :dfid")
+_IS_DIRTY = sql("SELECT 1 FROM saga_dirty_state WHERE dfid = :dfid AND ns = :ns")
 
 
-def is_dirty(tx: Tx, flow_id: str) -> bool:
+def is_dirty(tx: Tx, flow_id: str, *, ns: str) -> bool:
     """Return whether a flow has something to undo that nobody has undone."""
-    return tx.one(_IS_DIRTY, dfid=flow_id) is not None
+    return tx.one(_IS_DIRTY, dfid=flow_id, ns=ns) is not None
 
 
 _CLEAR = sql("DELETE FROM saga_dirty_state WHERE dfid = :dfid AND ns = :ns")

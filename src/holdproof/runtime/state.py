@@ -16,6 +16,7 @@ STATE: Final = Table(
     StoredDocument,
     kind="state",
     key="agent_id",
+    per_namespace=True,
     logged=("agent_id", "data", "version", "updated_at", "ns"),
     columns={"key": "agent_id"},
 )

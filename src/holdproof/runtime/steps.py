@@ -229,7 +229,7 @@ def _overran(lease: WorkerLease, record: StoredRecord[Step], spec: StepSpec) -> 
 
 # --- transactions ------------------------------------------------------------------------------------------------
 
-_FIND = sql(STEPS.select("WHERE dfid = :dfid AND name = :name AND n = :n", leaf=True))
+_FIND = sql(STEPS.select("WHERE dfid = :dfid AND ns = :ns AND name = :name AND n = :n", leaf=True))
 _ADD = sql(STEPS.insert())
 _CHANGE = sql(
     STEPS.update(
@@ -393,7 +393,7 @@ def wait_for_decision(lease: WorkerLease, number: int) -> Work[Escalation]:
 
 def _settle(tx: Tx, *, lease: WorkerLease, spec: StepSpec, answer: Escalation) -> StoredRecord[Step]:
     lock_exclusive(tx, f"flow:{lease.flow_id}")
-    row = tx.one(_FIND, dfid=lease.flow_id, name=spec.name, n=spec.n)
+    row = tx.one(_FIND, dfid=lease.flow_id, ns=lease.ns, name=spec.name, n=spec.n)
     assert row is not None, "steps are not removed"
     record = _loaded(tx, STEPS.record(row))
     if record.value.state != "UNKNOWN":
@@ -421,12 +421,12 @@ def shown(tx: Tx, step: Step) -> Step:
     return replace(step, arguments=recorded.load(tx, step.arguments), result=recorded.load(tx, step.result))
 
 
-_JOURNAL = logged_tables.selecting(STEPS.logged, "step_id", "t.dfid = :dfid")
+_JOURNAL = logged_tables.selecting(STEPS.logged, "step_id", "t.dfid = :dfid AND t.ns = :ns")
 
 
-def journal(tx: Tx, flow_id: str) -> Journal:
+def journal(tx: Tx, flow_id: str, *, ns: str) -> Journal:
     """Return the steps of a flow that is about to be run again, each compared with its entry in the log."""
-    rows = logged_tables.confirm(tx, STEPS.logged, _JOURNAL, dfid=flow_id)
+    rows = logged_tables.confirm(tx, STEPS.logged, _JOURNAL, dfid=flow_id, ns=ns)
     records = (
         STEPS.record((*(row[column] for column in STEPS.columns), row["leaf_id"], row["leaf_ver"])) for row in rows
     )

@@ -95,7 +95,7 @@ def wait(
 def _look(tx: Tx, lease: WorkerLease, attempt: Callable[[Tx], Any], until: str | None) -> _Look:
     lock_exclusive(tx, f"flow:{lease.flow_id}")
     # Before the look: whoever brings something writes this row too (`flows.wake`), and so comes before or after it.
-    leases.hold(tx, lease.flow_id)
+    leases.hold(tx, lease.flow_id, ns=lease.ns)
     value = attempt(tx)
     over = until is not None and tx.now >= until
     # What ended the wait may have ended the flow too, and with it the lease: that is no lost lease.

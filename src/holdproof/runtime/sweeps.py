@@ -39,8 +39,8 @@ class Backlog(NamedTuple):
 
 
 _BACKLOG = sql(
-    "SELECT (SELECT count(*) FROM flow_leases l JOIN decision_flows f ON f.dfid = l.dfid WHERE l.expires_at <= :now"
-    " AND f.status IN ('RUNNING', 'COMPENSATING')), (SELECT count(*) FROM saga_dirty_state),"
+    "SELECT (SELECT count(*) FROM flow_leases l JOIN decision_flows f ON f.dfid = l.dfid AND f.ns = l.ns"
+    " WHERE l.expires_at <= :now AND f.status IN ('RUNNING', 'COMPENSATING')), (SELECT count(*) FROM saga_dirty_state),"
     " (SELECT count(*) FROM idempotency_cache WHERE state IN ('RUNNING', 'UNKNOWN') AND lease_until <= :now)"
 )
 

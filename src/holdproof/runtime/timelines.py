@@ -18,38 +18,39 @@ from holdproof.runtime.steps import STEPS
 
 # The flow and all below it; every query of a timeline starts with it.
 _BELOW: Final = (
-    "WITH RECURSIVE below (dfid) AS (SELECT dfid FROM decision_flows WHERE dfid = :dfid AND ns = :ns UNION ALL"
-    " SELECT f.dfid FROM decision_flows f JOIN below b ON f.dfid_parent = b.dfid) "
+    "WITH RECURSIVE below (dfid, ns) AS (SELECT dfid, ns FROM decision_flows WHERE dfid = :dfid AND ns = :ns UNION ALL"
+    " SELECT f.dfid, f.ns FROM decision_flows f JOIN below b ON f.dfid_parent = b.dfid AND f.ns = b.ns) "
 )
 _FLOWS = sql(
-    f"{_BELOW}SELECT {FLOWS.listed('f')} FROM decision_flows f JOIN below b ON b.dfid = f.dfid"  # noqa: S608
+    f"{_BELOW}SELECT {FLOWS.listed('f')} FROM decision_flows f JOIN below b ON b.dfid = f.dfid AND b.ns = f.ns"  # noqa: S608
     " ORDER BY f.created_at, f.dfid"
 )
 _STEPS = sql(
-    f"{_BELOW}SELECT {STEPS.listed('s')} FROM flow_steps s JOIN below b ON b.dfid = s.dfid ORDER BY s.step_id"  # noqa: S608
+    f"{_BELOW}SELECT {STEPS.listed('s')} FROM flow_steps s JOIN below b"  # noqa: S608
+    " ON b.dfid = s.dfid AND b.ns = s.ns ORDER BY s.step_id"
 )
 # For each kind of event: when, its place within a moment (causes before effects), the row's number and id, the text.
 _HAPPENED: Final = (
     f"{_BELOW}SELECT at, place, seq, ref, kind, dfid, what, note FROM ("  # noqa: S608
     "SELECT t.created_at AS at, 0 AS place, 0 AS seq, t.dfid AS ref, 'opened' AS kind, t.dfid AS dfid,"
     " t.flow_type || ' ' || t.flow_version AS what, 'by ' || t.agent_id AS note"
-    " FROM below b JOIN decision_flows t ON t.dfid = b.dfid"
+    " FROM below b JOIN decision_flows t ON t.dfid = b.dfid AND t.ns = b.ns"
     " UNION ALL SELECT t.finished_at, 5, 0, t.step_id, 'step ended', t.dfid, t.name || ' ' || t.state, t.error"
-    " FROM below b JOIN flow_steps t ON t.dfid = b.dfid WHERE t.finished_at IS NOT NULL"
+    " FROM below b JOIN flow_steps t ON t.dfid = b.dfid AND t.ns = b.ns WHERE t.finished_at IS NOT NULL"
     " UNION ALL SELECT t.resolved_at, 2, t.id, CAST(t.id AS TEXT), 'answered', t.dfid,"
     " t.status || coalesce(' by ' || t.resolved_by, ''), t.comment"
-    " FROM below b JOIN escalation_requests t ON t.dfid = b.dfid WHERE t.resolved_at IS NOT NULL"
+    " FROM below b JOIN escalation_requests t ON t.dfid = b.dfid AND t.ns = b.ns WHERE t.resolved_at IS NOT NULL"
     " UNION ALL SELECT t.created_at, 1, t.id, CAST(t.id AS TEXT), 'asked', t.dfid, t.reason, t.impact"
-    " FROM below b JOIN escalation_requests t ON t.dfid = b.dfid"
+    " FROM below b JOIN escalation_requests t ON t.dfid = b.dfid AND t.ns = b.ns"
     " UNION ALL SELECT t.created_at, 3, t.id, CAST(t.id AS TEXT), 'transition', t.dfid, t.to_status, t.reason"
-    " FROM below b JOIN flow_transitions t ON t.dfid = b.dfid"
+    " FROM below b JOIN flow_transitions t ON t.dfid = b.dfid AND t.ns = b.ns"
     " UNION ALL SELECT t.started_at, 4, 0, t.step_id, 'step begun', t.dfid, t.name, t.compensates"
-    " FROM below b JOIN flow_steps t ON t.dfid = b.dfid"
+    " FROM below b JOIN flow_steps t ON t.dfid = b.dfid AND t.ns = b.ns"
     " UNION ALL SELECT t.acquired_at, 6, t.fence, t.resource_id, 'lock', t.dfid, t.resource_id,"
-    " 'fence ' || CAST(t.fence AS TEXT) FROM below b JOIN resource_locks t ON t.dfid = b.dfid"
+    " 'fence ' || CAST(t.fence AS TEXT) FROM below b JOIN resource_locks t ON t.dfid = b.dfid AND t.ns = b.ns"
     " UNION ALL SELECT t.created_at, 7, t.id, CAST(t.id AS TEXT), 'audit', t.dfid, t.event_type,"
     " t.severity || coalesce(' by ' || json_extract(t.detail_json, '$.recorded_by'), '')"
-    " FROM below b JOIN decision_audit_events t ON t.dfid = b.dfid"
+    " FROM below b JOIN decision_audit_events t ON t.dfid = b.dfid AND t.ns = b.ns"
     ") AS happened WHERE (at, place, seq, ref) > (:at, :place, :seq, :ref) ORDER BY at, place, seq, ref LIMIT :limit"
 )
 _EVENTS = sql(

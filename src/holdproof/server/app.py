@@ -102,11 +102,13 @@ def _life(
 
 @asynccontextmanager
 async def _tended(state: ServerState) -> AsyncIterator[None]:
-    """Run periodic jobs while the server lives: look at the database, flush the access log, sweep, sample sizes."""
+    """Run periodic jobs while the server lives: look at the database, flush the access log, sweep, write images."""
     jobs = [
         _every(state.settings.watch_s, state.readiness.check),
         _every(state.settings.flush_s, state.access_log.flush),
         _every(state.settings.sweep_s, state.store.sweep.run),
+        # Looks often; `images.every_s` of the settings says how often an image is written at most.
+        _every(state.settings.images_s, state.store.image.beat),
         _every(state.settings.flush_s, lambda: state.samples.take(state.store, state.now())),
     ]
     tasks = [asyncio.create_task(each) for each in jobs]

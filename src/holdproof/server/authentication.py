@@ -55,7 +55,8 @@ class AuthenticationMiddleware(Middleware):
         if caller is not None:
             # Streams outlive the moment of their authentication; `again` lets them repeat it (state.recheck).
             scope["state"] |= {"caller": caller, "again": look}
-            pace(state, f"caller:{caller.token_id or caller.login_id or caller.who}")
+            # With the namespace: agents of one name in two of them share no limit.
+            pace(state, f"caller:{caller.token_id or caller.login_id or f'{caller.ns}:{caller.who}'}")
             if caller.token_id is not None:
                 state.access_log.used(caller.token_id)
             if caller.csrf is not None and scope["method"] not in SAFE and scope["path"] != LOGIN:

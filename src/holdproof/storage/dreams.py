@@ -11,16 +11,18 @@ Rules:
 """
 
 import json
-from collections.abc import Sequence
-from typing import Final
+from collections.abc import Callable, Sequence
+from typing import Any, Final
 
 from holdproof import validation
-from holdproof.db import Row, Tx, sql
+from holdproof.db import Read, Row, Tx, Work, Write, ask, sql
 from holdproof.errors import InvalidInputError, NotFoundError
-from holdproof.executors import AsyncExecutor, Reads, Resource
+from holdproof.executors import AsyncExecutor, Executor, Reads, Resource, RunsWith
+from holdproof.executors.exit_codes import exit_absent
 from holdproof.model.shapes import Dream, FoundDream, Shape
 from holdproof.storage import shapes
 from holdproof.storage.provider import StorageProvider
+from holdproof.storage.vector_link import VectorLink
 
 _OF: Final = "dreams"
 _MOST_SOURCES: Final = 1_000
@@ -109,46 +111,68 @@ def forget(tx: Tx, dream_id: str) -> bool:
     return tx.count(_FORGET, id=dream_id) > 0
 
 
-class Dreams(Resource[AsyncExecutor]):
-    """The dreams of a storage, and their vectors."""
+# --- rows and their vectors --------------------------------------------------------------------------------------
 
+
+def _consolidate(
+    vectors: VectorLink,
+    content: str,
+    *,
+    source_shapes: Sequence[str],
+    confidence: float = 1.0,
+    vector: Sequence[float] | None = None,
+) -> Work[Dream]:
+    """Store an insight, linked to the shapes it comes from, and its vector for searches."""
+    write: Write[Dream] = Write(lambda tx: consolidate(tx, content, source_shapes=source_shapes, confidence=confidence))
+    dream = yield from ask(write)
+    if vector is not None:
+        try:
+            # Vectors may be in another database, so this is not one transaction: undo the row on failure.
+            yield vectors.call("add", dream.id, vector, {"of": _OF})
+        except Exception:
+            yield Write(lambda tx: forget(tx, dream.id))
+            raise
+    return dream
+
+
+def _search(vectors: VectorLink, vector: Sequence[float], k: int = 10) -> Work[tuple[FoundDream, ...]]:
+    """Return the dreams nearest to a vector, nearest first."""
+    near = yield from ask(vectors.call("search", vector, k, filter={"of": _OF}))
+    rows_by_id = yield from ask(Read(lambda tx: existing(tx, [each.id for each in near])))
+    return tuple(FoundDream(rows_by_id[each.id], each.distance) for each in near if each.id in rows_by_id)
+
+
+def _forget(vectors: VectorLink, dream_id: str) -> Work[bool]:
+    """Delete a dream and its vector; return whether it existed."""
+    # The vector first: a crash in between leaves a dream that is not found, not a vector without a row.
+    yield vectors.call("delete", dream_id)
+    return (yield from ask(Write(lambda tx: forget(tx, dream_id))))
+
+
+class DreamsResource(Resource[Executor]):
+    """Insights that services consolidate from shapes, searched by a vector."""
+
+    group = "Inspect"
+
+    consolidate = RunsWith(_consolidate, example="'Work comes in bursts.' --source-shapes '[\"SHAPE\"]'", creates=True)
+    search = RunsWith(_search, reads=True, example="'[0.1, 0.9]' --k 5")
+    forget = RunsWith(_forget, example="DREAM", exit_code=exit_absent)
     get = Reads(get)
-    list = Reads(recent)
+    list = Reads(recent, columns=("id", "content", "confidence", "dreamed_at"), example="")
     sources = Reads(sources)
 
+    def __init__(self, executor: Executor, vectors: Callable[[], Any]) -> None:
+        super().__init__(executor)
+        self._link = VectorLink(executor, vectors)
+
+    @property
+    def held(self) -> VectorLink:
+        """The vector store, opened at its first use."""
+        return self._link
+
+
+class Dreams(DreamsResource[AsyncExecutor]):
+    """The dreams of a storage provider, and their vectors."""
+
     def __init__(self, storage: StorageProvider) -> None:
-        super().__init__(storage.membrane)
-        self._vectors = storage.vector
-
-    async def consolidate(
-        self,
-        content: str,
-        *,
-        source_shapes: Sequence[str],
-        confidence: float = 1.0,
-        vector: Sequence[float] | None = None,
-    ) -> Dream:
-        """Store an insight, linked to the shapes it comes from, and its vector for searches."""
-        dream = await self._executor.write(
-            lambda tx: consolidate(tx, content, source_shapes=source_shapes, confidence=confidence)
-        )
-        if vector is not None:
-            try:
-                # Vectors may be in another database, so this is not one transaction: undo the row on failure.
-                await self._vectors.add(dream.id, vector, {"of": _OF})
-            except Exception:
-                await self._executor.write(lambda tx: forget(tx, dream.id))
-                raise
-        return dream
-
-    async def search(self, vector: Sequence[float], k: int = 10) -> tuple[FoundDream, ...]:
-        """Return the dreams nearest to a vector, nearest first."""
-        near = await self._vectors.search(vector, k, filter={"of": _OF})
-        rows_by_id = await self._executor.read(lambda tx: existing(tx, [each.id for each in near]))
-        return tuple(FoundDream(rows_by_id[each.id], each.distance) for each in near if each.id in rows_by_id)
-
-    async def forget(self, dream_id: str) -> bool:
-        """Delete a dream and its vector; return whether it existed."""
-        # The vector first: a crash in between leaves a dream that is not found, not a vector without a row.
-        await self._vectors.delete(dream_id)
-        return await self._executor.write(lambda tx: forget(tx, dream_id))
+        super().__init__(storage.membrane, lambda: storage.vector)

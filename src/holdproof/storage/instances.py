@@ -104,7 +104,11 @@ def recent(
 
 
 class Instances(Resource[Executor]):
-    """The processes that use a storage."""
+    """The processes that use a storage, with their heartbeats."""
+
+    group = "Inspect"
 
     get = Reads(get)
-    list = Reads(recent)
+    list = Reads(
+        recent, columns=("id", "status", "hostname", "pid", "project_path", "last_heartbeat"), example="--status active"
+    )

@@ -5,6 +5,7 @@ The kernel uses it as it is (`store.blobs` and its siblings), `StorageProvider` 
   the chain is empty. Never silently: it is a warning with its reason, and `status` says degraded.
 - `strict`, as under the kernel: a store whose settings name no chain has none, so nobody who configured a file writes
   to memory unawares; and a kernel in memory has its application tables in memory.
+- Rows of vectors and blobs are in the database of the relational store: where that fell back to a file, so did they.
 - Only stores that are unreachable, locked, full, read-only, damaged or of another program fall back. Wrong settings, a
   failed migration and a newer store are errors: somebody must decide.
 - Stores in the same database share it. A database that could not be opened is tried again by the next call, but not
@@ -192,6 +193,12 @@ class OpenStores:
                 continue
             break
         # Closers of attempts that failed are among them: such an attempt may have opened a database.
+        if (
+            kind in {"vector", "blob"}
+            and name != _MEMORY
+            and self._has_followed(provider if kind == "vector" else None)
+        ):
+            reasons.append("its rows are where the relational store fell back to")
         entry = _OpenStore(store, StoreStatus(name, where, "; ".join(reasons) or None), self._closers)
         self._closers = []
         self._stores[kind] = entry
@@ -231,7 +238,7 @@ class OpenStores:
         return Relational(self._run_on(target, "membrane")), redact(target)
 
     def _vector(self, name: str, provider: Provider) -> tuple[Any, str]:
-        target = MEMORY if name == _MEMORY else self._membrane(provider)
+        target = MEMORY if name == _MEMORY else self._rows_of(provider)
         executor: Any = self._run_on(target, "membrane")
         cache = None if target == MEMORY else self.paths.cache / "vectors"
         threshold = {} if provider.threshold is None else {"threshold": provider.threshold}
@@ -249,7 +256,7 @@ class OpenStores:
             return Blobs(self._run_on(MEMORY, "membrane"), BlobStoreConfig()), MEMORY
         address = self._blob_address(name, provider)
         _probe(name, address)
-        target = self._membrane()
+        target = self._rows_of()
         executor = self._run_on(target, "membrane")
         is_shared = is_url(target)
         # Files in a home can be read by one machine only: beside rows on a server they are for what a row cannot hold.
@@ -273,7 +280,9 @@ class OpenStores:
             return MEMORY
         if type_name == "sqlite":
             default = self.paths.membrane_db if kind == "relational" else self.paths.telemetry_db
-            return str(Path(provider.path).expanduser() if provider.path else default)
+            # A connection belongs to the type that is configured: that of a server says nothing about its fallback.
+            file = provider.path or (provider.connection if provider.type == "sqlite" else None)
+            return str(default if file is None else Path(file).expanduser())
         url = provider.connection or self.settings.providers["relational"].connection
         if url is None:
             raise ConfigError(
@@ -288,8 +297,37 @@ class OpenStores:
         # Vectors may have a server of their own, for pgvector; blobs have only their bytes elsewhere.
         if provider is not None and provider.connection:
             return provider.connection
-        relational = self.settings.providers["relational"].type
-        return self._target("relational", "sqlite" if relational == _MEMORY else relational)
+        relational = self.settings.providers["relational"]
+        if relational.type == _MEMORY:
+            return self._target("relational", "sqlite")
+        # Where the relational store fell back to a file, its rows and theirs stay in one database.
+        entry = self._stores.get("relational")
+        follows = entry is not None and self._has_followed(provider)
+        return self._target("relational", entry.status.type if entry is not None and follows else relational.type)
+
+    def _has_followed(self, provider: Provider | None) -> bool:
+        """Whether rows of vectors or blobs are in a database that the relational store fell back to."""
+        entry = self._stores.get("relational")
+        if entry is None or (provider is not None and provider.connection):
+            return False
+        return entry.status.degraded is not None and entry.status.type != _MEMORY
+
+    def _rows_of(self, provider: Provider | None = None) -> str:
+        """The same, with the relational store open before: it decides whether a fallback is used."""
+        if provider is None or not provider.connection:
+            relational = self.settings.providers["relational"]
+            if relational.type != _MEMORY and relational.fallback:
+                self._open_relational_first()
+        return self._membrane(provider)
+
+    def _open_relational_first(self) -> None:
+        # What a half-opened store still has to close is not the relational store's to close.
+        own = self._closers
+        self._closers = []
+        try:
+            self._open("relational")
+        finally:
+            self._closers = own
 
     def _blob_address(self, name: str, provider: Provider) -> str:
         if name == "filesystem":
@@ -361,7 +399,8 @@ def _run_all(closers: list[Callable[[], None]]) -> None:
 def _warn_if_degraded(kind: str, status: StoreStatus, configured: str) -> None:
     if status.degraded is not None:
         loss = ", and nothing stored there outlives this process" if status.type == _MEMORY else ""
-        _log.warning("the %s store runs on %s, not %s%s: %s", kind, status.type, configured, loss, status.degraded)
+        other = "" if status.type == configured else f", not {configured}"
+        _log.warning("the %s store runs on %s%s%s: %s", kind, status.type, other, loss, status.degraded)
 
 
 def _in_memory(settings: Settings) -> Settings:

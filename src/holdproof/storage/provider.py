@@ -3,6 +3,8 @@
     async with await StorageProvider.from_config() as storage:
         await storage.relational.execute("INSERT INTO agent_state (agent_id) VALUES (:id)", {"id": "soul"})
 
+    storage = StorageProvider(relational=mine, vector=…, blob=…, telemetry=…)    # four stores of one's own
+
 Rules:
 - Settings that cannot be understood are left out with a warning; the kernel is stricter.
 - A store that cannot be reached falls back as its settings allow, and says so: in `status`, in the log, and at the next
@@ -23,12 +25,13 @@ from holdproof import config as settings_of
 from holdproof.config import Paths, Settings
 from holdproof.db import MEMORY, Tx, migrate, sql
 from holdproof.db.clock import system_clock
-from holdproof.errors import ClosedError
+from holdproof.errors import ClosedError, InvalidInputError
 from holdproof.model.storage import StorageOp, StorageStatus
 from holdproof.model.times import to_text
 from holdproof.storage import degraded, legacy_paths
 from holdproof.storage.executors import AsyncStorageExecutor
 from holdproof.storage.open_stores import KINDS, OpenStores
+from holdproof.storage.own_stores import OwnStores
 from holdproof.storage.stores import BlobStore, RelationalStore, TelemetryStore, VectorStore
 
 _log = logging.getLogger("holdproof.storage")
@@ -39,9 +42,33 @@ _MINIMAL = {"providers": {kind: {"type": "memory"} for kind in KINDS}}
 class StorageProvider:
     """The four stores; close it, or use it as an async context manager."""
 
-    def __init__(self, stores: OpenStores, warnings: list[str]) -> None:
-        self._stores = stores
-        self._warnings = warnings
+    def __init__(
+        self,
+        relational: Any,
+        vector: Any,
+        blob: Any,
+        telemetry: Any,
+        *,
+        config: Settings | None = None,
+        paths: Paths | None = None,
+    ) -> None:
+        """Bring together four stores of one's own, open already; each needs only the seed's methods.
+
+        `config` and `paths` are for what reads them; without them they are the defaults, and no file is read.
+        """
+        where = paths or Paths.find(None)
+        settings = config or settings_of.load(paths=where, env={}, strict=False, override={})
+        stores = {"relational": relational, "vector": vector, "blob": blob, "telemetry": telemetry}
+        self._stores: OpenStores | OwnStores = OwnStores(stores, settings, where)
+        self._warnings: list[str] = []
+
+    @classmethod
+    def _of(cls, stores: OpenStores, warnings: list[str]) -> "StorageProvider":
+        """The provider over stores that were opened from settings."""
+        storage = cls.__new__(cls)
+        storage._stores = stores
+        storage._warnings = warnings
+        return storage
 
     @classmethod
     async def from_config(
@@ -96,7 +123,7 @@ class StorageProvider:
         # A minimal provider is for tests and sandboxes: it neither reads nor mentions anything of this user.
         if env:
             warnings += await asyncio.to_thread(_mention_legacy_data, stores)
-        return cls(stores, warnings)
+        return cls._of(stores, warnings)
 
     @property
     def relational(self) -> RelationalStore:
@@ -120,8 +147,17 @@ class StorageProvider:
 
     @property
     def membrane(self) -> AsyncStorageExecutor:
-        """The executor of the application tables: `await storage.membrane.write(lambda tx: …)`."""
-        return cast("AsyncStorageExecutor", self._stores.open("relational").held)
+        """The executor of the application tables: `await storage.membrane.write(lambda tx: …)`.
+
+        Raises InvalidInputError where the relational store is one's own: it has only what its maker gave it.
+        """
+        executor = getattr(self._stores.open("relational"), "held", None)
+        if not isinstance(executor, AsyncStorageExecutor):
+            raise InvalidInputError(
+                "this needs Holdproof's own relational store; open the provider with StorageProvider.from_config()",
+                field="relational",
+            )
+        return executor
 
     @property
     def config(self) -> Settings:
@@ -139,7 +175,12 @@ class StorageProvider:
         return list(self._stores.first_run)
 
     async def run_migrations(self) -> list[str]:
-        """Apply pending migrations and enter all applied ones in `schema_version`; the names applied by this call."""
+        """Apply pending migrations and enter all applied ones in `schema_version`; the names applied by this call.
+
+        A relational store of one's own has a schema of its own: nothing is applied there.
+        """
+        if not isinstance(getattr(self.relational, "held", None), AsyncStorageExecutor):
+            return []
         with self._stores.tracker.operation(StorageOp.MIGRATE):
             return await asyncio.to_thread(self._migrate)
 
@@ -158,12 +199,16 @@ class StorageProvider:
         """
         with self._stores.tracker.operation(StorageOp.ERROR):
             kinds = [kind for kind, status in self._stores.statuses().items() if status.degraded]
+            # Stores of one's own are never degraded: whoever made them mends them.
+            if isinstance(self._stores, OwnStores):
+                return self.status()
             other = self._stores.beside()
             await _open_in_thread(other, kinds)
             # No await from here to the exchange: a cancelled caller leaves all of the old stores, or all of the new.
             if not self._stores.closed:
                 # Stores that fell back once more are no better than those in use, which have data.
-                healthy = [kind for kind, status in other.statuses().items() if not status.degraded]
+                statuses = other.statuses()
+                healthy = [kind for kind in kinds if not statuses[kind].degraded]
                 self._stores.exchange(other, healthy)
             await asyncio.to_thread(other.close)
             if self._stores.closed:
@@ -184,7 +229,10 @@ class StorageProvider:
 
     async def close(self) -> None:
         """Finish what is running and close all four; may be called twice."""
-        await asyncio.to_thread(self._stores.close)
+        if isinstance(self._stores, OwnStores):
+            await self._stores.close()
+        else:
+            await asyncio.to_thread(self._stores.close)
 
     async def __aenter__(self) -> "StorageProvider":
         return self

@@ -10,15 +10,18 @@ Rules:
 - A shape whose vector is refused is not stored.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, Final
 
 from holdproof import validation
-from holdproof.db import Row, Tx, sql
+from holdproof.db import Read, Row, Tx, Work, Write, ask, sql
 from holdproof.errors import NotFoundError
-from holdproof.executors import AsyncExecutor, Reads, Resource
+from holdproof.executors import AsyncExecutor, Executor, Reads, Resource, RunsWith
+from holdproof.executors.exit_codes import exit_absent
 from holdproof.model.shapes import EmbeddingStatus, FoundShape, Shape
 from holdproof.storage.provider import StorageProvider
+from holdproof.storage.vector_link import VectorLink
 
 _OF: Final = "shapes"
 
@@ -124,78 +127,105 @@ def forget(tx: Tx, shape_id: str) -> bool:
     return tx.count(_FORGET, id=shape_id) > 0
 
 
-class Shapes(Resource[AsyncExecutor]):
-    """The shapes of a storage, and their vectors."""
+# --- rows and their vectors --------------------------------------------------------------------------------------
 
+
+def _observe(
+    vectors: VectorLink,
+    shape_type: str,
+    *,
+    intensity: float = 1.0,
+    persistence: float = 1.0,
+    interpretation: str | None = None,
+    project_hash: str | None = None,
+    instance_id: str | None = None,
+    vector: Sequence[float] | None = None,
+) -> Work[Shape]:
+    """Store an observation, and its vector for searches."""
+    write: Write[Shape] = Write(
+        partial(
+            observe,
+            shape_type=shape_type,
+            intensity=intensity,
+            persistence=persistence,
+            interpretation=interpretation,
+            project_hash=project_hash,
+            instance_id=instance_id,
+            embedding_status=EmbeddingStatus.NONE if vector is None else EmbeddingStatus.PENDING,
+        )
+    )
+    shape = yield from ask(write)
+    if vector is None:
+        return shape
+    try:
+        return (yield from _embed(vectors, shape.id, vector))
+    except Exception:
+        # Vectors may be in another database, so this is not one transaction: undo the row.
+        yield Write(lambda tx: forget(tx, shape.id))
+        raise
+
+
+def _embed(vectors: VectorLink, shape_id: str, vector: Sequence[float]) -> Work[Shape]:
+    """Store the vector of a shape, replacing the one it had."""
+    shape = yield from ask(Read(lambda tx: get(tx, shape_id)))
+    facts = {"of": _OF, "shape_type": shape.shape_type, "project_hash": shape.project_hash}
+    yield vectors.call("add", shape_id, vector, {name: fact for name, fact in facts.items() if fact is not None})
+    try:
+        return (yield from ask(Write(lambda tx: mark(tx, shape_id, EmbeddingStatus.EMBEDDED))))
+    except NotFoundError:  # it was deleted meanwhile
+        yield vectors.call("delete", shape_id)
+        raise
+
+
+def _search(
+    vectors: VectorLink,
+    vector: Sequence[float],
+    k: int = 10,
+    *,
+    shape_type: str | None = None,
+    project_hash: str | None = None,
+) -> Work[tuple[FoundShape, ...]]:
+    """Return the shapes nearest to a vector, nearest first."""
+    facts = {"of": _OF, "shape_type": shape_type, "project_hash": project_hash}
+    conditions = {name: fact for name, fact in facts.items() if fact is not None}
+    # A vector whose row is gone is left out, so that the result may be shorter than k.
+    near = yield from ask(vectors.call("search", vector, k, filter=conditions))
+    rows_by_id = yield from ask(Read(lambda tx: existing(tx, [each.id for each in near])))
+    return tuple(FoundShape(rows_by_id[each.id], each.distance) for each in near if each.id in rows_by_id)
+
+
+def _forget(vectors: VectorLink, shape_id: str) -> Work[bool]:
+    """Delete a shape and its vector; return whether it existed. Dreams keep the ids they were consolidated from."""
+    yield vectors.call("delete", shape_id)
+    return (yield from ask(Write(lambda tx: forget(tx, shape_id))))
+
+
+class ShapesResource(Resource[Executor]):
+    """Patterns that services observe, searched by a vector."""
+
+    group = "Inspect"
+
+    observe = RunsWith(_observe, example="rhythm --intensity 0.8 --vector '[0.1, 0.9]'", creates=True)
+    embed = RunsWith(_embed, example="SHAPE '[0.1, 0.9]'")
+    search = RunsWith(_search, reads=True, example="'[0.1, 0.9]' --k 5 --shape-type rhythm")
+    forget = RunsWith(_forget, example="SHAPE", exit_code=exit_absent)
     get = Reads(get)
-    list = Reads(recent)
+    list = Reads(
+        recent, columns=("id", "shape_type", "intensity", "persistence", "interpretation", "observed_at"), example=""
+    )
+
+    def __init__(self, executor: Executor, vectors: Callable[[], Any]) -> None:
+        super().__init__(executor)
+        self._link = VectorLink(executor, vectors)
+
+    @property
+    def held(self) -> VectorLink:
+        """The vector store, opened at its first use."""
+        return self._link
+
+
+class Shapes(ShapesResource[AsyncExecutor]):
+    """The shapes of a storage provider, and their vectors."""
 
     def __init__(self, storage: StorageProvider) -> None:
-        super().__init__(storage.membrane)
-        self._vectors = storage.vector
-
-    async def observe(
-        self,
-        shape_type: str,
-        *,
-        intensity: float = 1.0,
-        persistence: float = 1.0,
-        interpretation: str | None = None,
-        project_hash: str | None = None,
-        instance_id: str | None = None,
-        vector: Sequence[float] | None = None,
-    ) -> Shape:
-        """Store an observation, and its vector for searches."""
-        status = EmbeddingStatus.NONE if vector is None else EmbeddingStatus.PENDING
-        shape = await self._executor.write(
-            lambda tx: observe(
-                tx,
-                shape_type,
-                intensity=intensity,
-                persistence=persistence,
-                interpretation=interpretation,
-                project_hash=project_hash,
-                instance_id=instance_id,
-                embedding_status=status,
-            )
-        )
-        if vector is None:
-            return shape
-        try:
-            return await self.embed(shape.id, vector)
-        except Exception:
-            # Vectors may be in another database, so this is not one transaction: undo the row.
-            await self._executor.write(lambda tx: forget(tx, shape.id))
-            raise
-
-    async def embed(self, shape_id: str, vector: Sequence[float]) -> Shape:
-        """Store the vector of a shape, replacing the one it had."""
-        shape = await self._executor.read(lambda tx: get(tx, shape_id))
-        facts = {"of": _OF, "shape_type": shape.shape_type, "project_hash": shape.project_hash}
-        await self._vectors.add(shape_id, vector, {name: fact for name, fact in facts.items() if fact is not None})
-        try:
-            return await self._executor.write(lambda tx: mark(tx, shape_id, EmbeddingStatus.EMBEDDED))
-        except NotFoundError:  # it was deleted meanwhile
-            await self._vectors.delete(shape_id)
-            raise
-
-    async def search(
-        self,
-        vector: Sequence[float],
-        k: int = 10,
-        *,
-        shape_type: str | None = None,
-        project_hash: str | None = None,
-    ) -> tuple[FoundShape, ...]:
-        """Return the shapes nearest to a vector, nearest first."""
-        facts = {"of": _OF, "shape_type": shape_type, "project_hash": project_hash}
-        conditions = {name: fact for name, fact in facts.items() if fact is not None}
-        # A vector whose row is gone is left out, so that the result may be shorter than k.
-        near = await self._vectors.search(vector, k, filter=conditions)
-        rows_by_id = await self._executor.read(lambda tx: existing(tx, [each.id for each in near]))
-        return tuple(FoundShape(rows_by_id[each.id], each.distance) for each in near if each.id in rows_by_id)
-
-    async def forget(self, shape_id: str) -> bool:
-        """Delete a shape and its vector; return whether it existed. Dreams keep the ids they were consolidated from."""
-        await self._vectors.delete(shape_id)
-        return await self._executor.write(lambda tx: forget(tx, shape_id))
+        super().__init__(storage.membrane, lambda: storage.vector)

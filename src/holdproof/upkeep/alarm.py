@@ -20,6 +20,7 @@ from typing import Final
 from holdproof.db import Database, Notes, Tx, sql
 from holdproof.errors import HoldproofError, NotFoundError
 from holdproof.model.coordination import Escalation
+from holdproof.model.namespaces import MAIN
 from holdproof.model.verify import Locked
 from holdproof.runtime import agents, escalations, flows
 from holdproof.upkeep import notify
@@ -76,12 +77,12 @@ def resolve(database: Database, locked: Locked, *, reason: str, by: str = "root"
     return _attempt(database, partial(_resolve, locked=locked, reason=reason, by=by))
 
 
-_KNOWN = sql("SELECT 1 FROM decision_flows WHERE dfid = :dfid")
+_KNOWN = sql("SELECT 1 FROM decision_flows WHERE dfid = :dfid AND ns = :ns")
 
 
 def _escalate(tx: Tx, locked: Locked, findings: int, to_do: str, heading: str) -> str:
     # The flow has the lockdown's id, so a second process that finds the same lockdown does not escalate it again.
-    if tx.one(_KNOWN, dfid=locked.id) is not None:
+    if tx.one(_KNOWN, dfid=locked.id, ns=MAIN) is not None:
         return "asked before"
     try:
         agents.get(tx, AGENT)
@@ -95,11 +96,11 @@ def _escalate(tx: Tx, locked: Locked, findings: int, to_do: str, heading: str) -
     return ASKED
 
 
-_OPEN = sql("SELECT id FROM escalation_requests WHERE dfid = :dfid AND status = 'PENDING' ORDER BY id")
+_OPEN = sql("SELECT id FROM escalation_requests WHERE dfid = :dfid AND ns = :ns AND status = 'PENDING' ORDER BY id")
 
 
 def _resolve(tx: Tx, locked: Locked, reason: str, by: str) -> str:
-    pending = tx.all(_OPEN, dfid=locked.id)
+    pending = tx.all(_OPEN, dfid=locked.id, ns=MAIN)
     for (id,) in pending:
         escalations.resolve(tx, id, "approve", by=by, comment=reason)
     # The flow may have been ended by hand while the store was unlocked.

@@ -27,6 +27,7 @@ from holdproof.db import Read, Row, Tx, Work, ask, sql
 from holdproof.errors import InvalidInputError, NotFoundError, ProofError
 from holdproof.evidence import evaluations, log, logged_tables, tree, trust
 from holdproof.evidence.logged_tables import COLUMNS, LoggedTable
+from holdproof.model.namespaces import MAIN
 from holdproof.store.context import Context
 from holdproof.upkeep import kernel_tables
 from holdproof.upkeep.verification import offline
@@ -38,15 +39,19 @@ _EPOCH: Final = (1980, 1, 1, 0, 0, 0)
 
 @dataclass(frozen=True, slots=True)
 class Material:
-    """The content of a bundle: logged rows by table and key, and further files."""
+    """The content of a bundle: logged rows by table and key in one namespace, and further files."""
 
     kind: str
     records: list[tuple[str, str | int]]
     files: Mapping[str, bytes] = field(default_factory=dict)
+    ns: str = MAIN
 
 
-def _evaluation(tx: Tx, evaluation_id: str) -> Material:
+def _evaluation(tx: Tx, evaluation_id: str, ns: str) -> Material:
     """Gather the newest row of an evaluation; an imported one has no signature of this store."""
+    # A DBOM does not name its namespace: that of another could pass for one of main with the same id.
+    if ns != MAIN:
+        raise InvalidInputError(f"bundles of evaluations are made in the namespace {MAIN} only", field="ns", ns=ns)
     evaluation = evaluations.get(tx, evaluation_id)
     records: list[tuple[str, str | int]] = [("battles", evaluation.id)]
     # Imported rows carry no signature of a judge of this store.
@@ -57,32 +62,39 @@ def _evaluation(tx: Tx, evaluation_id: str) -> Material:
 
 
 _OF_FLOW: Final = {
-    "flow_transitions": sql("SELECT id FROM flow_transitions WHERE dfid = :dfid ORDER BY id LIMIT :limit"),
-    "flow_steps": sql("SELECT step_id FROM flow_steps WHERE dfid = :dfid ORDER BY step_id LIMIT :limit"),
-    "escalation_requests": sql("SELECT id FROM escalation_requests WHERE dfid = :dfid ORDER BY id LIMIT :limit"),
-    "flow_context": sql("SELECT dfid FROM flow_context WHERE dfid = :dfid LIMIT :limit"),
-    "decision_ledger_entries": sql("SELECT id FROM decision_ledger_entries WHERE dfid = :dfid LIMIT :limit"),
-    "decision_audit_events": sql("SELECT id FROM decision_audit_events WHERE dfid = :dfid ORDER BY id LIMIT :limit"),
+    "flow_transitions": sql("SELECT id FROM flow_transitions WHERE dfid = :dfid AND ns = :ns ORDER BY id LIMIT :limit"),
+    "flow_steps": sql("SELECT step_id FROM flow_steps WHERE dfid = :dfid AND ns = :ns ORDER BY step_id LIMIT :limit"),
+    "escalation_requests": sql(
+        "SELECT id FROM escalation_requests WHERE dfid = :dfid AND ns = :ns ORDER BY id LIMIT :limit"
+    ),
+    "flow_context": sql("SELECT dfid FROM flow_context WHERE dfid = :dfid AND ns = :ns LIMIT :limit"),
+    "decision_ledger_entries": sql(
+        "SELECT id FROM decision_ledger_entries WHERE dfid = :dfid AND ns = :ns LIMIT :limit"
+    ),
+    "decision_audit_events": sql(
+        "SELECT id FROM decision_audit_events WHERE dfid = :dfid AND ns = :ns ORDER BY id LIMIT :limit"
+    ),
 }
 
 
-def _flow(tx: Tx, flow_id: str) -> Material:
+def _flow(tx: Tx, flow_id: str, ns: str) -> Material:
     """Gather a flow with everything recorded of it; its child flows have bundles of their own."""
     records: list[tuple[str, str | int]] = [("decision_flows", flow_id)]
     for table, query in _OF_FLOW.items():
         # One more than a bundle may hold, so that too many are noticed without reading all of them.
-        records += [(table, key) for (key,) in tx.all(query, dfid=flow_id, limit=offline.MOST_RECORDS + 1)]
+        rows = tx.all(query, dfid=flow_id, ns=ns, limit=offline.MOST_RECORDS + 1)
+        records += [(table, key) for (key,) in rows]
     if len(records) > offline.MOST_RECORDS:
         raise InvalidInputError(f"a bundle has at most {offline.MOST_RECORDS} records", flow_id=flow_id)
-    return Material("flow", records)
+    return Material("flow", records, ns=ns)
 
 
-Gather = Callable[[Tx, str], Material]
+Gather = Callable[[Tx, str, str], Material]
 KINDS: Final[dict[str, Gather]] = {"evaluation": _evaluation, "flow": _flow}
 """How each kind of subject is gathered."""
 
 
-def export(context: Context, subject: str, *, kind: str = "evaluation") -> Work[bytes]:
+def export(context: Context, subject: str, *, kind: str = "evaluation", ns: str = MAIN) -> Work[bytes]:
     """Return the bundle of an evaluation or of another kind of subject, as the bytes of a zip file.
 
     NotFoundError while a record is not under a signed head yet, ProofError for one that does not match its leaf.
@@ -90,7 +102,7 @@ def export(context: Context, subject: str, *, kind: str = "evaluation") -> Work[
     gather = KINDS.get(kind)
     if gather is None:
         raise InvalidInputError(f"no bundle is made of a {kind}; kinds are {', '.join(sorted(KINDS))}", kind=kind)
-    members: dict[str, bytes] = yield from ask(Read(lambda tx: _collect(tx, gather(tx, subject), subject)))
+    members: dict[str, bytes] = yield from ask(Read(lambda tx: _collect(tx, gather(tx, subject, ns), subject)))
     # After the records: trust.json must not be older than the head.
     signed = yield from trust.trust(context)
     members["trust.json"] = signed.text.encode()
@@ -104,7 +116,7 @@ def _collect(tx: Tx, material: Material, subject: str) -> dict[str, bytes]:
     listed: list[canonical.Json] = []
     for number, (table, key) in enumerate(material.records, 1):
         name = f"records/{number:04}"
-        entry, files = _record(tx, table, key)
+        entry, files = _record(tx, table, key, material.ns)
         listed.append({"name": name, **entry})
         members |= {f"{name}{suffix}": data for suffix, data in files.items()}
     about: dict[str, canonical.Json] = {"v": VERSION, "kind": material.kind, "subject": subject, "records": listed}
@@ -117,10 +129,10 @@ def _collect(tx: Tx, material: Material, subject: str) -> dict[str, bytes]:
     }
 
 
-def _record(tx: Tx, table: str, key: str | int) -> tuple[dict[str, canonical.Json], dict[str, bytes]]:
+def _record(tx: Tx, table: str, key: str | int, ns: str) -> tuple[dict[str, canonical.Json], dict[str, bytes]]:
     """Return a record's entry in bundle.json, and its files."""
     logged = kernel_tables.LOGGED[table]
-    row = tx.one(logged.one, key=key)
+    row = tx.one(logged.one, key=key, ns=ns) if logged.per_namespace else tx.one(logged.one, key=key)
     if row is None:
         raise NotFoundError(f"{table} has no row {key}", table=table, key=key)
     _refuse(logged, row)

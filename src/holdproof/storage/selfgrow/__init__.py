@@ -22,9 +22,13 @@ __all__ = ["SelfGrow"]
 
 
 class SelfGrow(Resource[Executor]):
-    """Proposals on their way into use."""
+    """Proposals that are validated, tried, promoted, and rolled back or pruned."""
 
-    propose = Writes(steps.propose)
+    group = "Inspect"
+
+    propose = Writes(
+        steps.propose, example='\'{"prompt": "Be brief."}\' --context self --entity soul --by k-gent', creates=True
+    )
     validate = Writes(steps.validate)
     germinate = Writes(steps.germinate)
     use = Writes(steps.use)

@@ -26,6 +26,7 @@ from holdproof.db import Call, Tx, Work, ask, sql
 from holdproof.errors import FormatError, HoldproofError, ProofError
 from holdproof.evidence import dbom_files, evaluations, keys
 from holdproof.evidence.dbom_files import DueFile
+from holdproof.evidence.logged_tables import Place
 from holdproof.model.keys import Key
 from holdproof.model.verdicts import Verdict
 from holdproof.model.verify import Finding
@@ -91,7 +92,7 @@ def check(context: Context, findings: Findings, *, repair: bool = False) -> Work
 def _judge_page(tx: Tx, after: int) -> tuple[list[DbomRow], list[Finding], int | None]:
     """Return a page of rows, its findings, and the row id to continue after; None after the last page."""
     # The page is limited by bytes as well: results and DBOMs may be large.
-    limit = page_size(tx, kernel_tables.LOGGED["battles"], after, _PAGE)
+    limit = page_size(tx, kernel_tables.LOGGED["battles"], Place(after), _PAGE)
     rows = [DbomRow(*row) for row in tx.all(_ROWS, after=after, limit=limit)]
     # In the page's own snapshot: a key that came in while this walk was under way has signed rows of this page.
     ring = {key.keyid: key for key in keys.keyring(tx)}

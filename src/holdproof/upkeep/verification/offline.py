@@ -98,6 +98,9 @@ def _notes(page: bytes, kind: str, records: list[ProvenRecord]) -> list[str]:
         counts = Counter(each.table for each in records)
         contents = ", ".join(f"{count} of {table}" for table, count in sorted(counts.items()))
         notes.append(f"it holds {contents}; that nothing was left out, only the store can show")
+    ns = records[0].content.get("ns")
+    if isinstance(ns, str) and ns != MAIN:
+        notes.append(f"it is of the namespace {ns}: a record of the same id in another namespace is another record")
     return notes
 
 
@@ -291,7 +294,9 @@ def _flow(members: Mapping[str, bytes], subject: str, records: list[ProvenRecord
     del members, trust
     if sum(each.table == "decision_flows" for each in records) != 1:
         raise ProofError("the bundle holds no opening of that flow", flow_id=subject)
-    if any(each.content.get("dfid") != subject for each in records):
+    # Two namespaces may each have a flow of that id: records of both prove neither.
+    ns = records[0].content.get("ns")
+    if any(each.content.get("dfid") != subject or each.content.get("ns") != ns for each in records):
         raise ProofError("a record is of another flow", flow_id=subject)
     _check_moves([each.content for each in records if each.table == "flow_transitions"], subject)
     return []

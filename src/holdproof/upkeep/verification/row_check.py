@@ -16,11 +16,11 @@ from collections import Counter, defaultdict
 from functools import partial
 from hashlib import sha256
 from itertools import pairwise
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from holdproof.db import Row, Tx, Work, sql
 from holdproof.evidence import erasures, leaves, logged_tables, prunings, tree
-from holdproof.evidence.logged_tables import LoggedTable
+from holdproof.evidence.logged_tables import LoggedTable, Place
 from holdproof.model.verdicts import Verdict
 from holdproof.model.verify import Finding
 from holdproof.upkeep import kernel_tables
@@ -58,7 +58,7 @@ class _Page(NamedTuple):
     """A page of rows, checked."""
 
     width: int
-    last: Any
+    last: Place
     is_last: bool
     total: int
     findings: list[Finding]
@@ -67,7 +67,7 @@ class _Page(NamedTuple):
 def _walk_table(context: HasDatabase, table: LoggedTable, size: int, findings: Findings) -> Work[int]:
     """Check every row; return the sum over the handles of records that the log had at the start."""
     total = 0
-    after = table.first
+    after = table.start
     # Keys that sort before the first one would be skipped by the walk.
     for (key,) in (yield from read(context, lambda tx: tx.all(table.strays, first=table.first))):
         what = "the row has a key that Holdproof never gives: it was added"
@@ -84,22 +84,22 @@ def _walk_table(context: HasDatabase, table: LoggedTable, size: int, findings: F
         after = page.last
 
 
-def _judge_page(tx: Tx, table: LoggedTable, after: Any, size: int) -> _Page:
+def _judge_page(tx: Tx, table: LoggedTable, after: Place, size: int) -> _Page:
     """Check a page of rows; on the reader's thread, so that hashing does not block an event loop."""
     limit = page_size(tx, table, after, _PAGE)
-    rows = tx.all(table.rows, after=after, limit=limit)
+    rows = tx.all(table.rows, **table.page(after, limit))
     wrong = [finding for row in rows if (finding := judge(table, row)) is not None]
     logged = [logged_tables.logged_row(row) for row in rows]
     # Records that began after `size` was read are left to the next run: the walk over the log does not meet them.
     begun_before = (each for each in logged if each.first_index is not None and each.first_index < size)
     total = sum(_number(each.leaf_id) for each in begun_before)
-    return _Page(len(rows), logged[-1].key if logged else after, len(rows) < limit, total, wrong)
+    return _Page(len(rows), table.place(rows[-1]) if rows else after, len(rows) < limit, total, wrong)
 
 
-def page_size(tx: Tx, table: LoggedTable, after: Any, most: int) -> int:
+def page_size(tx: Tx, table: LoggedTable, after: Place, most: int) -> int:
     """Return how many rows to read as a page: at most `most`, and at least one however large it is."""
     total = 0
-    for count, (size,) in enumerate(tx.all(table.sizes, after=after, limit=most)):
+    for count, (size,) in enumerate(tx.all(table.sizes, **table.page(after, most))):
         total += size
         if total > _PAGE_BYTES:
             return max(1, count)
@@ -111,7 +111,7 @@ def judge(table: LoggedTable, row: Row) -> Finding | None:
     logged = logged_tables.logged_row(row)
 
     def finding(verdict: Verdict, what: str, remedy: str = EXPLAIN) -> Finding:
-        return Finding(verdict, what, remedy, table=table.table, row=str(logged.key))
+        return Finding(verdict, what, remedy, table=table.table, row=str(table.place(row)))
 
     if logged.leaf_id is None:
         return finding(Verdict.UNLOGGED, "the row has no leaf: it was not written through Holdproof")

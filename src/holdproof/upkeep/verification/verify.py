@@ -310,7 +310,7 @@ def _skills(context: Context, findings: Findings) -> Work[None]:
 
 def _flows(context: Context, findings: Findings) -> Work[None]:
     """Check that a flow's status and times follow from its transitions, which are under the log."""
-    after: str | None = ""
+    after: flow_checks.FlowKey | None = ("", "")
     while after is not None:
         page = partial(flow_checks.flows, after=after)
         astray, after = yield from read(context, page)

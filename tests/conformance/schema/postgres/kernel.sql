@@ -68,7 +68,7 @@ CREATE TABLE agent_registry (
   leaf_id text NOT NULL,
   leaf_ver bigint NOT NULL,
   leaf_salt bytea,
-  CONSTRAINT agent_registry_pkey PRIMARY KEY (agent_id),
+  CONSTRAINT agent_registry_pkey PRIMARY KEY (agent_id, ns),
   CONSTRAINT agent_registry_status_check CHECK ((status = ANY (ARRAY['ACTIVE'::text, 'SUSPENDED'::text, 'RETIRED'::text, 'DEGRADED'::text, 'ESCALATION_ONLY'::text])))
 );
 
@@ -81,8 +81,8 @@ CREATE TABLE agent_state (
   leaf_id text NOT NULL,
   leaf_ver bigint NOT NULL,
   leaf_salt bytea,
-  CONSTRAINT agent_state_agent_id_fkey FOREIGN KEY (agent_id) REFERENCES agent_registry(agent_id) ON DELETE CASCADE,
-  CONSTRAINT agent_state_pkey PRIMARY KEY (agent_id)
+  CONSTRAINT agent_state_agent_id_ns_fkey FOREIGN KEY (agent_id, ns) REFERENCES agent_registry(agent_id, ns) ON DELETE CASCADE,
+  CONSTRAINT agent_state_pkey PRIMARY KEY (agent_id, ns)
 );
 
 CREATE TABLE battles (
@@ -128,7 +128,7 @@ CREATE TABLE decision_audit_events (
   leaf_id text NOT NULL,
   leaf_ver bigint NOT NULL,
   leaf_salt bytea,
-  CONSTRAINT decision_audit_events_dfid_fkey FOREIGN KEY (dfid) REFERENCES decision_flows(dfid) ON DELETE CASCADE,
+  CONSTRAINT decision_audit_events_dfid_ns_fkey FOREIGN KEY (dfid, ns) REFERENCES decision_flows(dfid, ns) ON DELETE CASCADE,
   CONSTRAINT decision_audit_events_pkey PRIMARY KEY (id),
   CONSTRAINT decision_audit_events_severity_check CHECK ((severity = ANY (ARRAY['DEBUG'::text, 'INFO'::text, 'WARNING'::text, 'ERROR'::text, 'CRITICAL'::text])))
 );
@@ -146,8 +146,8 @@ CREATE TABLE decision_feedback_trajectory (
   leaf_id text NOT NULL,
   leaf_ver bigint NOT NULL,
   leaf_salt bytea,
-  CONSTRAINT decision_feedback_trajectory_agent_id_fkey FOREIGN KEY (agent_id) REFERENCES agent_registry(agent_id) ON DELETE CASCADE,
-  CONSTRAINT decision_feedback_trajectory_dfid_fkey FOREIGN KEY (dfid) REFERENCES decision_flows(dfid) ON DELETE CASCADE,
+  CONSTRAINT decision_feedback_trajectory_agent_id_ns_fkey FOREIGN KEY (agent_id, ns) REFERENCES agent_registry(agent_id, ns) ON DELETE CASCADE,
+  CONSTRAINT decision_feedback_trajectory_dfid_ns_fkey FOREIGN KEY (dfid, ns) REFERENCES decision_flows(dfid, ns) ON DELETE CASCADE,
   CONSTRAINT decision_feedback_trajectory_pkey PRIMARY KEY (id),
   CONSTRAINT decision_feedback_trajectory_source_check CHECK ((source = ANY (ARRAY['Human'::text, 'Monitor'::text, 'KERNEL'::text])))
 );
@@ -171,10 +171,10 @@ CREATE TABLE decision_flows (
   leaf_id text NOT NULL,
   leaf_ver bigint NOT NULL,
   leaf_salt bytea,
-  CONSTRAINT decision_flows_agent_id_fkey FOREIGN KEY (agent_id) REFERENCES agent_registry(agent_id),
+  CONSTRAINT decision_flows_agent_id_ns_fkey FOREIGN KEY (agent_id, ns) REFERENCES agent_registry(agent_id, ns),
   CONSTRAINT decision_flows_check CHECK ((((dfid_parent IS NULL) AND (root_dfid = dfid)) OR ((dfid_parent IS NOT NULL) AND (root_dfid <> ''::text)))),
-  CONSTRAINT decision_flows_dfid_parent_fkey FOREIGN KEY (dfid_parent) REFERENCES decision_flows(dfid),
-  CONSTRAINT decision_flows_pkey PRIMARY KEY (dfid),
+  CONSTRAINT decision_flows_dfid_parent_ns_fkey FOREIGN KEY (dfid_parent, ns) REFERENCES decision_flows(dfid, ns),
+  CONSTRAINT decision_flows_pkey PRIMARY KEY (dfid, ns),
   CONSTRAINT decision_flows_status_check CHECK ((status = ANY (ARRAY['CREATED'::text, 'RUNNING'::text, 'WAITING_ESCALATION'::text, 'COMPLETED'::text, 'FAILED'::text, 'CANCELLED'::text, 'COMPENSATING'::text, 'COMPENSATED'::text])))
 );
 
@@ -192,8 +192,8 @@ CREATE TABLE decision_ledger_entries (
   leaf_id text NOT NULL,
   leaf_ver bigint NOT NULL,
   leaf_salt bytea,
-  CONSTRAINT decision_ledger_entries_agent_id_fkey FOREIGN KEY (agent_id) REFERENCES agent_registry(agent_id),
-  CONSTRAINT decision_ledger_entries_dfid_fkey FOREIGN KEY (dfid) REFERENCES decision_flows(dfid) ON DELETE CASCADE,
+  CONSTRAINT decision_ledger_entries_agent_id_ns_fkey FOREIGN KEY (agent_id, ns) REFERENCES agent_registry(agent_id, ns),
+  CONSTRAINT decision_ledger_entries_dfid_ns_fkey FOREIGN KEY (dfid, ns) REFERENCES decision_flows(dfid, ns) ON DELETE CASCADE,
   CONSTRAINT decision_ledger_entries_pkey PRIMARY KEY (id)
 );
 
@@ -218,7 +218,7 @@ CREATE TABLE escalation_budget (
   agent_id text NOT NULL,
   created_at timestamp with time zone NOT NULL,
   ns text NOT NULL DEFAULT 'main'::text,
-  CONSTRAINT escalation_budget_agent_id_fkey FOREIGN KEY (agent_id) REFERENCES agent_registry(agent_id) ON DELETE CASCADE,
+  CONSTRAINT escalation_budget_agent_id_ns_fkey FOREIGN KEY (agent_id, ns) REFERENCES agent_registry(agent_id, ns) ON DELETE CASCADE,
   CONSTRAINT escalation_budget_pkey PRIMARY KEY (id)
 );
 
@@ -245,8 +245,8 @@ CREATE TABLE escalation_requests (
   leaf_id text NOT NULL,
   leaf_ver bigint NOT NULL,
   leaf_salt bytea,
-  CONSTRAINT escalation_requests_agent_id_fkey FOREIGN KEY (agent_id) REFERENCES agent_registry(agent_id),
-  CONSTRAINT escalation_requests_dfid_fkey FOREIGN KEY (dfid) REFERENCES decision_flows(dfid) ON DELETE CASCADE,
+  CONSTRAINT escalation_requests_agent_id_ns_fkey FOREIGN KEY (agent_id, ns) REFERENCES agent_registry(agent_id, ns),
+  CONSTRAINT escalation_requests_dfid_ns_fkey FOREIGN KEY (dfid, ns) REFERENCES decision_flows(dfid, ns) ON DELETE CASCADE,
   CONSTRAINT escalation_requests_on_deadline_check CHECK ((on_deadline = ANY (ARRAY['reject'::text, 'approve'::text, 'cancel'::text]))),
   CONSTRAINT escalation_requests_opened_by_check CHECK ((opened_by = ANY (ARRAY['agent'::text, 'kernel'::text]))),
   CONSTRAINT escalation_requests_pkey PRIMARY KEY (id),
@@ -260,8 +260,8 @@ CREATE TABLE flow_calls (
   arguments json NOT NULL,
   ns text NOT NULL DEFAULT 'main'::text,
   agent_id text,
-  CONSTRAINT flow_calls_dfid_fkey FOREIGN KEY (dfid) REFERENCES decision_flows(dfid) ON DELETE CASCADE,
-  CONSTRAINT flow_calls_pkey PRIMARY KEY (dfid)
+  CONSTRAINT flow_calls_dfid_ns_fkey FOREIGN KEY (dfid, ns) REFERENCES decision_flows(dfid, ns) ON DELETE CASCADE,
+  CONSTRAINT flow_calls_pkey PRIMARY KEY (dfid, ns)
 );
 
 CREATE TABLE flow_context (
@@ -274,8 +274,8 @@ CREATE TABLE flow_context (
   leaf_id text NOT NULL,
   leaf_ver bigint NOT NULL,
   leaf_salt bytea,
-  CONSTRAINT flow_context_dfid_fkey FOREIGN KEY (dfid) REFERENCES decision_flows(dfid) ON DELETE CASCADE,
-  CONSTRAINT flow_context_pkey PRIMARY KEY (dfid)
+  CONSTRAINT flow_context_dfid_ns_fkey FOREIGN KEY (dfid, ns) REFERENCES decision_flows(dfid, ns) ON DELETE CASCADE,
+  CONSTRAINT flow_context_pkey PRIMARY KEY (dfid, ns)
 );
 
 CREATE TABLE flow_leases (
@@ -285,8 +285,8 @@ CREATE TABLE flow_leases (
   heartbeat_at timestamp with time zone NOT NULL,
   expires_at timestamp with time zone NOT NULL,
   ns text NOT NULL DEFAULT 'main'::text,
-  CONSTRAINT flow_leases_dfid_fkey FOREIGN KEY (dfid) REFERENCES decision_flows(dfid) ON DELETE CASCADE,
-  CONSTRAINT flow_leases_pkey PRIMARY KEY (dfid)
+  CONSTRAINT flow_leases_dfid_ns_fkey FOREIGN KEY (dfid, ns) REFERENCES decision_flows(dfid, ns) ON DELETE CASCADE,
+  CONSTRAINT flow_leases_pkey PRIMARY KEY (dfid, ns)
 );
 
 CREATE TABLE flow_steps (
@@ -306,8 +306,8 @@ CREATE TABLE flow_steps (
   leaf_ver bigint NOT NULL,
   leaf_salt bytea,
   CONSTRAINT flow_steps_check CHECK (((state <> 'DONE'::text) OR (result IS NOT NULL))),
-  CONSTRAINT flow_steps_dfid_fkey FOREIGN KEY (dfid) REFERENCES decision_flows(dfid) ON DELETE CASCADE,
-  CONSTRAINT flow_steps_dfid_name_n_key UNIQUE (dfid, name, n),
+  CONSTRAINT flow_steps_dfid_ns_fkey FOREIGN KEY (dfid, ns) REFERENCES decision_flows(dfid, ns) ON DELETE CASCADE,
+  CONSTRAINT flow_steps_dfid_ns_name_n_key UNIQUE (dfid, ns, name, n),
   CONSTRAINT flow_steps_pkey PRIMARY KEY (step_id),
   CONSTRAINT flow_steps_state_check CHECK ((state = ANY (ARRAY['STARTED'::text, 'DONE'::text, 'FAILED'::text, 'UNKNOWN'::text]))),
   CONSTRAINT flow_steps_undo_check CHECK ((undo = ANY (ARRAY[(0)::bigint, (1)::bigint])))
@@ -327,7 +327,7 @@ CREATE TABLE flow_transitions (
   leaf_id text NOT NULL,
   leaf_ver bigint NOT NULL,
   leaf_salt bytea,
-  CONSTRAINT flow_transitions_dfid_fkey FOREIGN KEY (dfid) REFERENCES decision_flows(dfid) ON DELETE CASCADE,
+  CONSTRAINT flow_transitions_dfid_ns_fkey FOREIGN KEY (dfid, ns) REFERENCES decision_flows(dfid, ns) ON DELETE CASCADE,
   CONSTRAINT flow_transitions_pkey PRIMARY KEY (id)
 );
 
@@ -376,9 +376,9 @@ CREATE TABLE intent_retry (
   backoff_until timestamp with time zone,
   updated_at timestamp with time zone NOT NULL,
   ns text NOT NULL DEFAULT 'main'::text,
-  CONSTRAINT intent_retry_dfid_fkey FOREIGN KEY (dfid) REFERENCES decision_flows(dfid) ON DELETE CASCADE,
+  CONSTRAINT intent_retry_dfid_ns_fkey FOREIGN KEY (dfid, ns) REFERENCES decision_flows(dfid, ns) ON DELETE CASCADE,
   CONSTRAINT intent_retry_max_retries_check CHECK ((max_retries > 0)),
-  CONSTRAINT intent_retry_pkey PRIMARY KEY (dfid),
+  CONSTRAINT intent_retry_pkey PRIMARY KEY (dfid, ns),
   CONSTRAINT intent_retry_rejection_count_check CHECK ((rejection_count >= 0)),
   CONSTRAINT intent_retry_retry_policy_check CHECK ((retry_policy = ANY (ARRAY['EXPONENTIAL_BACKOFF'::text, 'LINEAR'::text, 'NONE'::text])))
 );
@@ -596,7 +596,7 @@ CREATE TABLE resource_locks (
   fence bigint NOT NULL,
   ns text NOT NULL DEFAULT 'main'::text,
   CONSTRAINT resource_locks_amount_check CHECK ((amount >= (0)::double precision)),
-  CONSTRAINT resource_locks_dfid_fkey FOREIGN KEY (dfid) REFERENCES decision_flows(dfid) ON DELETE CASCADE,
+  CONSTRAINT resource_locks_dfid_ns_fkey FOREIGN KEY (dfid, ns) REFERENCES decision_flows(dfid, ns) ON DELETE CASCADE,
   CONSTRAINT resource_locks_pkey PRIMARY KEY (ns, resource_id, dfid)
 );
 
@@ -621,8 +621,8 @@ CREATE TABLE saga_dirty_state (
   partial_state_json json NOT NULL DEFAULT '{}'::json,
   created_at timestamp with time zone NOT NULL,
   ns text NOT NULL DEFAULT 'main'::text,
-  CONSTRAINT saga_dirty_state_dfid_fkey FOREIGN KEY (dfid) REFERENCES decision_flows(dfid) ON DELETE CASCADE,
-  CONSTRAINT saga_dirty_state_pkey PRIMARY KEY (dfid)
+  CONSTRAINT saga_dirty_state_dfid_ns_fkey FOREIGN KEY (dfid, ns) REFERENCES decision_flows(dfid, ns) ON DELETE CASCADE,
+  CONSTRAINT saga_dirty_state_pkey PRIMARY KEY (dfid, ns)
 );
 
 CREATE TABLE schema_migrations (
@@ -834,9 +834,9 @@ CREATE INDEX idx_access_logins_expires_at ON kernel.access_logins USING btree (e
 CREATE INDEX idx_access_logins_token_id ON kernel.access_logins USING btree (token_id);
 CREATE UNIQUE INDEX access_tokens_pkey ON kernel.access_tokens USING btree (token_id);
 CREATE UNIQUE INDEX access_tokens_secret_hash_key ON kernel.access_tokens USING btree (secret_hash);
-CREATE UNIQUE INDEX agent_registry_pkey ON kernel.agent_registry USING btree (agent_id);
+CREATE UNIQUE INDEX agent_registry_pkey ON kernel.agent_registry USING btree (agent_id, ns);
 CREATE INDEX idx_agent_registry_status ON kernel.agent_registry USING btree (status);
-CREATE UNIQUE INDEX agent_state_pkey ON kernel.agent_state USING btree (agent_id);
+CREATE UNIQUE INDEX agent_state_pkey ON kernel.agent_state USING btree (agent_id, ns);
 CREATE UNIQUE INDEX battles_legacy_key_key ON kernel.battles USING btree (legacy_key);
 CREATE UNIQUE INDEX battles_pkey ON kernel.battles USING btree (id);
 CREATE INDEX idx_battles_battle_id ON kernel.battles USING btree (ns, battle_id, id);
@@ -850,7 +850,7 @@ CREATE INDEX idx_decision_audit_events_root_dfid ON kernel.decision_audit_events
 CREATE INDEX idx_decision_audit_events_severity ON kernel.decision_audit_events USING btree (severity);
 CREATE UNIQUE INDEX decision_feedback_trajectory_pkey ON kernel.decision_feedback_trajectory USING btree (id);
 CREATE INDEX idx_decision_feedback_trajectory_agent_id ON kernel.decision_feedback_trajectory USING btree (agent_id);
-CREATE UNIQUE INDEX decision_flows_pkey ON kernel.decision_flows USING btree (dfid);
+CREATE UNIQUE INDEX decision_flows_pkey ON kernel.decision_flows USING btree (dfid, ns);
 CREATE INDEX idx_decision_flows_agent_id ON kernel.decision_flows USING btree (agent_id);
 CREATE INDEX idx_decision_flows_created_at ON kernel.decision_flows USING btree (created_at);
 CREATE INDEX idx_decision_flows_dfid_parent ON kernel.decision_flows USING btree (dfid_parent);
@@ -859,7 +859,7 @@ CREATE INDEX idx_decision_flows_status ON kernel.decision_flows USING btree (sta
 CREATE UNIQUE INDEX decision_ledger_entries_pkey ON kernel.decision_ledger_entries USING btree (id);
 CREATE INDEX idx_decision_ledger_entries_agent_id ON kernel.decision_ledger_entries USING btree (agent_id);
 CREATE INDEX idx_decision_ledger_entries_committed_at ON kernel.decision_ledger_entries USING btree (committed_at);
-CREATE UNIQUE INDEX idx_decision_ledger_entries_dfid ON kernel.decision_ledger_entries USING btree (dfid);
+CREATE UNIQUE INDEX idx_decision_ledger_entries_dfid ON kernel.decision_ledger_entries USING btree (dfid, ns);
 CREATE UNIQUE INDEX erasures_pkey ON kernel.erasures USING btree (id);
 CREATE UNIQUE INDEX escalation_budget_pkey ON kernel.escalation_budget USING btree (id);
 CREATE INDEX idx_escalation_budget_agent_id ON kernel.escalation_budget USING btree (agent_id);
@@ -870,11 +870,11 @@ CREATE INDEX idx_escalation_requests_dfid ON kernel.escalation_requests USING bt
 CREATE INDEX idx_escalation_requests_expired ON kernel.escalation_requests USING btree (resolved_at) WHERE (resolved_by = 'deadline'::text);
 CREATE INDEX idx_escalation_requests_root_dfid ON kernel.escalation_requests USING btree (root_dfid);
 CREATE INDEX idx_escalation_requests_status ON kernel.escalation_requests USING btree (status);
-CREATE UNIQUE INDEX flow_calls_pkey ON kernel.flow_calls USING btree (dfid);
-CREATE UNIQUE INDEX flow_context_pkey ON kernel.flow_context USING btree (dfid);
-CREATE UNIQUE INDEX flow_leases_pkey ON kernel.flow_leases USING btree (dfid);
+CREATE UNIQUE INDEX flow_calls_pkey ON kernel.flow_calls USING btree (dfid, ns);
+CREATE UNIQUE INDEX flow_context_pkey ON kernel.flow_context USING btree (dfid, ns);
+CREATE UNIQUE INDEX flow_leases_pkey ON kernel.flow_leases USING btree (dfid, ns);
 CREATE INDEX idx_flow_leases_expires_at ON kernel.flow_leases USING btree (expires_at);
-CREATE UNIQUE INDEX flow_steps_dfid_name_n_key ON kernel.flow_steps USING btree (dfid, name, n);
+CREATE UNIQUE INDEX flow_steps_dfid_ns_name_n_key ON kernel.flow_steps USING btree (dfid, ns, name, n);
 CREATE UNIQUE INDEX flow_steps_pkey ON kernel.flow_steps USING btree (step_id);
 CREATE UNIQUE INDEX flow_transitions_pkey ON kernel.flow_transitions USING btree (id);
 CREATE INDEX idx_flow_transitions_created_at ON kernel.flow_transitions USING btree (created_at);
@@ -885,7 +885,7 @@ CREATE INDEX idx_idempotency_cache_expires_at ON kernel.idempotency_cache USING 
 CREATE UNIQUE INDEX imported_rows_pkey ON kernel.imported_rows USING btree (id);
 CREATE UNIQUE INDEX imported_rows_source_key ON kernel.imported_rows USING btree (source_key);
 CREATE INDEX idx_intent_retry_next_retry_at ON kernel.intent_retry USING btree (next_retry_at);
-CREATE UNIQUE INDEX intent_retry_pkey ON kernel.intent_retry USING btree (dfid);
+CREATE UNIQUE INDEX intent_retry_pkey ON kernel.intent_retry USING btree (dfid, ns);
 CREATE INDEX idx_keyring_role ON kernel.keyring USING btree (role);
 CREATE UNIQUE INDEX keyring_pkey ON kernel.keyring USING btree (keyid);
 CREATE UNIQUE INDEX lock_fences_pkey ON kernel.lock_fences USING btree (ns, resource_id);
@@ -921,7 +921,7 @@ CREATE INDEX idx_resource_locks_dfid ON kernel.resource_locks USING btree (dfid)
 CREATE INDEX idx_resource_locks_expires_at ON kernel.resource_locks USING btree (expires_at);
 CREATE UNIQUE INDEX resource_locks_pkey ON kernel.resource_locks USING btree (ns, resource_id, dfid);
 CREATE UNIQUE INDEX restores_pkey ON kernel.restores USING btree (n);
-CREATE UNIQUE INDEX saga_dirty_state_pkey ON kernel.saga_dirty_state USING btree (dfid);
+CREATE UNIQUE INDEX saga_dirty_state_pkey ON kernel.saga_dirty_state USING btree (dfid, ns);
 CREATE UNIQUE INDEX schema_migrations_pkey ON kernel.schema_migrations USING btree (name);
 CREATE UNIQUE INDEX sealed_blocks_pkey ON kernel.sealed_blocks USING btree (subject, cid);
 CREATE UNIQUE INDEX skill_approvals_ns_path_n_key ON kernel.skill_approvals USING btree (ns, path, n);

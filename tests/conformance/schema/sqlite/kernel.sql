@@ -50,7 +50,7 @@ CREATE TABLE access_tokens (
 );
 
 CREATE TABLE agent_registry (
-  agent_id TEXT PRIMARY KEY,
+  agent_id TEXT NOT NULL,
   contract TEXT NOT NULL DEFAULT '{}' CHECK (json_valid(contract)),
 --postgres:  contract JSON NOT NULL DEFAULT '{}',
   priority INTEGER NOT NULL DEFAULT 0,
@@ -64,13 +64,14 @@ CREATE TABLE agent_registry (
   ns TEXT NOT NULL DEFAULT 'main',
   leaf_id TEXT NOT NULL,
   leaf_ver INTEGER NOT NULL,
-  leaf_salt BLOB
+  leaf_salt BLOB,
+  PRIMARY KEY (agent_id, ns)
 );
 
 CREATE INDEX idx_agent_registry_status ON agent_registry (status);
 
 CREATE TABLE agent_state (
-  agent_id TEXT PRIMARY KEY REFERENCES agent_registry (agent_id) ON DELETE CASCADE,
+  agent_id TEXT NOT NULL,
   data TEXT NOT NULL DEFAULT '{}' CHECK (json_valid(data)),
 --postgres:  data JSON NOT NULL DEFAULT '{}',
   version INTEGER NOT NULL DEFAULT 1,
@@ -78,7 +79,9 @@ CREATE TABLE agent_state (
   ns TEXT NOT NULL DEFAULT 'main',
   leaf_id TEXT NOT NULL,
   leaf_ver INTEGER NOT NULL,
-  leaf_salt BLOB
+  leaf_salt BLOB,
+  PRIMARY KEY (agent_id, ns),
+  FOREIGN KEY (agent_id, ns) REFERENCES agent_registry (agent_id, ns) ON DELETE CASCADE
 );
 
 CREATE TABLE battles (
@@ -105,7 +108,7 @@ CREATE INDEX idx_battles_subject ON battles (subject);
 
 CREATE TABLE decision_audit_events (
   id INTEGER PRIMARY KEY AUTOINCREMENT,
-  dfid TEXT NOT NULL REFERENCES decision_flows (dfid) ON DELETE CASCADE,
+  dfid TEXT NOT NULL,
   root_dfid TEXT NOT NULL,
   event_type TEXT NOT NULL,
   severity TEXT NOT NULL DEFAULT 'INFO' CHECK (severity IN ('DEBUG', 'INFO', 'WARNING', 'ERROR', 'CRITICAL')),
@@ -119,7 +122,8 @@ CREATE TABLE decision_audit_events (
   ns TEXT NOT NULL DEFAULT 'main',
   leaf_id TEXT NOT NULL,
   leaf_ver INTEGER NOT NULL,
-  leaf_salt BLOB
+  leaf_salt BLOB,
+  FOREIGN KEY (dfid, ns) REFERENCES decision_flows (dfid, ns) ON DELETE CASCADE
 );
 
 CREATE INDEX idx_decision_audit_events_created_at ON decision_audit_events (created_at);
@@ -134,8 +138,8 @@ CREATE INDEX idx_decision_audit_events_severity ON decision_audit_events (severi
 
 CREATE TABLE decision_feedback_trajectory (
   id INTEGER PRIMARY KEY AUTOINCREMENT,
-  agent_id TEXT NOT NULL REFERENCES agent_registry (agent_id) ON DELETE CASCADE,
-  dfid TEXT NOT NULL REFERENCES decision_flows (dfid) ON DELETE CASCADE,
+  agent_id TEXT NOT NULL,
+  dfid TEXT NOT NULL,
   status TEXT NOT NULL,
   reason TEXT,
   score REAL,
@@ -144,16 +148,18 @@ CREATE TABLE decision_feedback_trajectory (
   ns TEXT NOT NULL DEFAULT 'main',
   leaf_id TEXT NOT NULL,
   leaf_ver INTEGER NOT NULL,
-  leaf_salt BLOB
+  leaf_salt BLOB,
+  FOREIGN KEY (agent_id, ns) REFERENCES agent_registry (agent_id, ns) ON DELETE CASCADE,
+  FOREIGN KEY (dfid, ns) REFERENCES decision_flows (dfid, ns) ON DELETE CASCADE
 );
 
 CREATE INDEX idx_decision_feedback_trajectory_agent_id ON decision_feedback_trajectory (agent_id);
 
 CREATE TABLE decision_flows (
-  dfid TEXT PRIMARY KEY,
+  dfid TEXT NOT NULL,
   root_dfid TEXT NOT NULL,
-  dfid_parent TEXT REFERENCES decision_flows (dfid),
-  agent_id TEXT NOT NULL REFERENCES agent_registry (agent_id),
+  dfid_parent TEXT,
+  agent_id TEXT NOT NULL,
   flow_type TEXT NOT NULL DEFAULT 'DEFAULT',
   flow_version TEXT NOT NULL DEFAULT '1.0',
   status TEXT NOT NULL DEFAULT 'CREATED' CHECK (status IN ('CREATED', 'RUNNING', 'WAITING_ESCALATION', 'COMPLETED',
@@ -169,6 +175,9 @@ CREATE TABLE decision_flows (
   leaf_id TEXT NOT NULL,
   leaf_ver INTEGER NOT NULL,
   leaf_salt BLOB,
+  PRIMARY KEY (dfid, ns),
+  FOREIGN KEY (dfid_parent, ns) REFERENCES decision_flows (dfid, ns),
+  FOREIGN KEY (agent_id, ns) REFERENCES agent_registry (agent_id, ns),
   CHECK ((dfid_parent IS NULL AND root_dfid = dfid) OR (dfid_parent IS NOT NULL AND root_dfid <> ''))
 );
 
@@ -184,9 +193,9 @@ CREATE INDEX idx_decision_flows_status ON decision_flows (status);
 
 CREATE TABLE decision_ledger_entries (
   id INTEGER PRIMARY KEY AUTOINCREMENT,
-  dfid TEXT NOT NULL REFERENCES decision_flows (dfid) ON DELETE CASCADE,
+  dfid TEXT NOT NULL,
   root_dfid TEXT NOT NULL,
-  agent_id TEXT NOT NULL REFERENCES agent_registry (agent_id),
+  agent_id TEXT NOT NULL,
   intent_payload TEXT NOT NULL DEFAULT '{}' CHECK (json_valid(intent_payload)),
 --postgres:  intent_payload JSON NOT NULL DEFAULT '{}',
   context_ref TEXT NOT NULL,
@@ -196,14 +205,16 @@ CREATE TABLE decision_ledger_entries (
   ns TEXT NOT NULL DEFAULT 'main',
   leaf_id TEXT NOT NULL,
   leaf_ver INTEGER NOT NULL,
-  leaf_salt BLOB
+  leaf_salt BLOB,
+  FOREIGN KEY (dfid, ns) REFERENCES decision_flows (dfid, ns) ON DELETE CASCADE,
+  FOREIGN KEY (agent_id, ns) REFERENCES agent_registry (agent_id, ns)
 );
 
 CREATE INDEX idx_decision_ledger_entries_agent_id ON decision_ledger_entries (agent_id);
 
 CREATE INDEX idx_decision_ledger_entries_committed_at ON decision_ledger_entries (committed_at);
 
-CREATE UNIQUE INDEX idx_decision_ledger_entries_dfid ON decision_ledger_entries (dfid);
+CREATE UNIQUE INDEX idx_decision_ledger_entries_dfid ON decision_ledger_entries (dfid, ns);
 
 CREATE TABLE erasures (
   id TEXT PRIMARY KEY,
@@ -221,9 +232,10 @@ CREATE TABLE erasures (
 
 CREATE TABLE escalation_budget (
   id INTEGER PRIMARY KEY AUTOINCREMENT,
-  agent_id TEXT NOT NULL REFERENCES agent_registry (agent_id) ON DELETE CASCADE,
+  agent_id TEXT NOT NULL,
   created_at TEXT NOT NULL,
-  ns TEXT NOT NULL DEFAULT 'main'
+  ns TEXT NOT NULL DEFAULT 'main',
+  FOREIGN KEY (agent_id, ns) REFERENCES agent_registry (agent_id, ns) ON DELETE CASCADE
 );
 
 CREATE INDEX idx_escalation_budget_agent_id ON escalation_budget (agent_id);
@@ -232,9 +244,9 @@ CREATE INDEX idx_escalation_budget_created_at ON escalation_budget (created_at);
 
 CREATE TABLE escalation_requests (
   id INTEGER PRIMARY KEY AUTOINCREMENT,
-  dfid TEXT NOT NULL REFERENCES decision_flows (dfid) ON DELETE CASCADE,
+  dfid TEXT NOT NULL,
   root_dfid TEXT NOT NULL,
-  agent_id TEXT NOT NULL REFERENCES agent_registry (agent_id),
+  agent_id TEXT NOT NULL,
   reason TEXT NOT NULL DEFAULT '',
   context_json TEXT NOT NULL DEFAULT '{}' CHECK (json_valid(context_json)),
   proposal_json TEXT NOT NULL DEFAULT '{}' CHECK (json_valid(proposal_json)),
@@ -255,7 +267,9 @@ CREATE TABLE escalation_requests (
   ns TEXT NOT NULL DEFAULT 'main',
   leaf_id TEXT NOT NULL,
   leaf_ver INTEGER NOT NULL,
-  leaf_salt BLOB
+  leaf_salt BLOB,
+  FOREIGN KEY (dfid, ns) REFERENCES decision_flows (dfid, ns) ON DELETE CASCADE,
+  FOREIGN KEY (agent_id, ns) REFERENCES agent_registry (agent_id, ns)
 );
 
 CREATE INDEX idx_escalation_requests_agent_id ON escalation_requests (agent_id);
@@ -269,16 +283,18 @@ CREATE INDEX idx_escalation_requests_root_dfid ON escalation_requests (root_dfid
 CREATE INDEX idx_escalation_requests_status ON escalation_requests (status);
 
 CREATE TABLE flow_calls (
-  dfid TEXT PRIMARY KEY REFERENCES decision_flows (dfid) ON DELETE CASCADE,
+  dfid TEXT NOT NULL,
   name TEXT NOT NULL,
   version TEXT NOT NULL,
   arguments TEXT NOT NULL CHECK (json_valid(arguments)),
 --postgres:  arguments JSON NOT NULL,
-  ns TEXT NOT NULL DEFAULT 'main'
-, agent_id TEXT);
+  ns TEXT NOT NULL DEFAULT 'main', agent_id TEXT,
+  PRIMARY KEY (dfid, ns),
+  FOREIGN KEY (dfid, ns) REFERENCES decision_flows (dfid, ns) ON DELETE CASCADE
+);
 
 CREATE TABLE flow_context (
-  dfid TEXT PRIMARY KEY REFERENCES decision_flows (dfid) ON DELETE CASCADE,
+  dfid TEXT NOT NULL,
   data TEXT NOT NULL DEFAULT '{}' CHECK (json_valid(data)),
 --postgres:  data JSON NOT NULL DEFAULT '{}',
   version INTEGER NOT NULL DEFAULT 1,
@@ -287,23 +303,27 @@ CREATE TABLE flow_context (
   ns TEXT NOT NULL DEFAULT 'main',
   leaf_id TEXT NOT NULL,
   leaf_ver INTEGER NOT NULL,
-  leaf_salt BLOB
+  leaf_salt BLOB,
+  PRIMARY KEY (dfid, ns),
+  FOREIGN KEY (dfid, ns) REFERENCES decision_flows (dfid, ns) ON DELETE CASCADE
 );
 
 CREATE TABLE flow_leases (
-  dfid TEXT PRIMARY KEY REFERENCES decision_flows (dfid) ON DELETE CASCADE,
+  dfid TEXT NOT NULL,
   worker TEXT NOT NULL,
   token INTEGER NOT NULL,
   heartbeat_at TEXT NOT NULL,
   expires_at TEXT NOT NULL,
-  ns TEXT NOT NULL DEFAULT 'main'
+  ns TEXT NOT NULL DEFAULT 'main',
+  PRIMARY KEY (dfid, ns),
+  FOREIGN KEY (dfid, ns) REFERENCES decision_flows (dfid, ns) ON DELETE CASCADE
 );
 
 CREATE INDEX idx_flow_leases_expires_at ON flow_leases (expires_at);
 
 CREATE TABLE flow_steps (
   step_id TEXT PRIMARY KEY,
-  dfid TEXT NOT NULL REFERENCES decision_flows (dfid) ON DELETE CASCADE,
+  dfid TEXT NOT NULL,
   name TEXT NOT NULL,
   n INTEGER NOT NULL,
   state TEXT NOT NULL CHECK (state IN ('STARTED', 'DONE', 'FAILED', 'UNKNOWN')),
@@ -318,13 +338,14 @@ CREATE TABLE flow_steps (
   leaf_id TEXT NOT NULL,
   leaf_ver INTEGER NOT NULL,
   leaf_salt BLOB,
-  UNIQUE (dfid, name, n),
+  FOREIGN KEY (dfid, ns) REFERENCES decision_flows (dfid, ns) ON DELETE CASCADE,
+  UNIQUE (dfid, ns, name, n),
   CHECK (state <> 'DONE' OR result IS NOT NULL)
 );
 
 CREATE TABLE flow_transitions (
   id INTEGER PRIMARY KEY AUTOINCREMENT,
-  dfid TEXT NOT NULL REFERENCES decision_flows (dfid) ON DELETE CASCADE,
+  dfid TEXT NOT NULL,
   root_dfid TEXT NOT NULL,
   from_status TEXT,
   to_status TEXT NOT NULL,
@@ -335,7 +356,8 @@ CREATE TABLE flow_transitions (
   ns TEXT NOT NULL DEFAULT 'main',
   leaf_id TEXT NOT NULL,
   leaf_ver INTEGER NOT NULL,
-  leaf_salt BLOB
+  leaf_salt BLOB,
+  FOREIGN KEY (dfid, ns) REFERENCES decision_flows (dfid, ns) ON DELETE CASCADE
 );
 
 CREATE INDEX idx_flow_transitions_created_at ON flow_transitions (created_at);
@@ -384,7 +406,7 @@ CREATE TABLE imported_rows (
 CREATE UNIQUE INDEX imported_rows_source_key ON imported_rows (source_key);
 
 CREATE TABLE intent_retry (
-  dfid TEXT PRIMARY KEY REFERENCES decision_flows (dfid) ON DELETE CASCADE,
+  dfid TEXT NOT NULL,
   rejection_count INTEGER NOT NULL DEFAULT 0 CHECK (rejection_count >= 0),
   max_retries INTEGER NOT NULL DEFAULT 3 CHECK (max_retries > 0),
   retry_policy TEXT NOT NULL DEFAULT 'EXPONENTIAL_BACKOFF'
@@ -392,7 +414,9 @@ CREATE TABLE intent_retry (
   next_retry_at TEXT,
   backoff_until TEXT,
   updated_at TEXT NOT NULL,
-  ns TEXT NOT NULL DEFAULT 'main'
+  ns TEXT NOT NULL DEFAULT 'main',
+  PRIMARY KEY (dfid, ns),
+  FOREIGN KEY (dfid, ns) REFERENCES decision_flows (dfid, ns) ON DELETE CASCADE
 );
 
 CREATE INDEX idx_intent_retry_next_retry_at ON intent_retry (next_retry_at);
@@ -614,13 +638,14 @@ CREATE TABLE refs (
 
 CREATE TABLE resource_locks (
   resource_id TEXT NOT NULL,
-  dfid TEXT NOT NULL REFERENCES decision_flows (dfid) ON DELETE CASCADE,
+  dfid TEXT NOT NULL,
   amount REAL NOT NULL DEFAULT 0 CHECK (amount >= 0),
   acquired_at TEXT NOT NULL,
   expires_at TEXT,
   capacity REAL,
   fence INTEGER NOT NULL,
   ns TEXT NOT NULL DEFAULT 'main',
+  FOREIGN KEY (dfid, ns) REFERENCES decision_flows (dfid, ns) ON DELETE CASCADE,
   PRIMARY KEY (ns, resource_id, dfid)
 );
 
@@ -643,12 +668,14 @@ CREATE TABLE restores (
 );
 
 CREATE TABLE saga_dirty_state (
-  dfid TEXT PRIMARY KEY REFERENCES decision_flows (dfid) ON DELETE CASCADE,
+  dfid TEXT NOT NULL,
   failed_step TEXT NOT NULL DEFAULT '',
   partial_state_json TEXT NOT NULL DEFAULT '{}' CHECK (json_valid(partial_state_json)),
 --postgres:  partial_state_json JSON NOT NULL DEFAULT '{}',
   created_at TEXT NOT NULL,
-  ns TEXT NOT NULL DEFAULT 'main'
+  ns TEXT NOT NULL DEFAULT 'main',
+  PRIMARY KEY (dfid, ns),
+  FOREIGN KEY (dfid, ns) REFERENCES decision_flows (dfid, ns) ON DELETE CASCADE
 );
 
 CREATE TABLE schema_migrations (name TEXT PRIMARY KEY, sha256 TEXT NOT NULL, applied_at TEXT NOT NULL, leaf_id TEXT, leaf_ver INTEGER, leaf_salt BLOB);

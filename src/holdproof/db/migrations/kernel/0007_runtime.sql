@@ -1,9 +1,11 @@
 -- What agents decide. Tables and columns of the Decision Intelligence Runtime under its own names, then what ties a row
 -- to its namespace and to the log; what the kernel needs beyond them stands in further columns or tables of its own.
+-- Ids of agents and flows belong to a namespace: keys and references hold both. The id comes first, so that the key's
+-- index also serves queries and walks by id alone.
 -- JSON is what was given, byte for byte: PostgreSQL's JSON keeps the exact text, as SQLite's TEXT does.
 
 CREATE TABLE agent_registry (
-  agent_id TEXT PRIMARY KEY,
+  agent_id TEXT NOT NULL,
 --sqlite:  contract TEXT NOT NULL DEFAULT '{}' CHECK (json_valid(contract)),
 --postgres:  contract JSON NOT NULL DEFAULT '{}',
   priority @int NOT NULL DEFAULT 0,
@@ -17,17 +19,18 @@ CREATE TABLE agent_registry (
   ns TEXT NOT NULL DEFAULT 'main',
   leaf_id TEXT NOT NULL,
   leaf_ver @int NOT NULL,
-  leaf_salt @blob
+  leaf_salt @blob,
+  PRIMARY KEY (agent_id, ns)
 );
 CREATE INDEX idx_agent_registry_status ON agent_registry (status);
 
 -- The root of every life cycle. The log covers what never changes; the rest follows from flow_transitions. `subject` is
 -- the handle of the person whose it is: what the flow records is sealed under that person's key.
 CREATE TABLE decision_flows (
-  dfid TEXT PRIMARY KEY,
+  dfid TEXT NOT NULL,
   root_dfid TEXT NOT NULL,
-  dfid_parent TEXT REFERENCES decision_flows (dfid),
-  agent_id TEXT NOT NULL REFERENCES agent_registry (agent_id),
+  dfid_parent TEXT,
+  agent_id TEXT NOT NULL,
   flow_type TEXT NOT NULL DEFAULT 'DEFAULT',
   flow_version TEXT NOT NULL DEFAULT '1.0',
   status TEXT NOT NULL DEFAULT 'CREATED' CHECK (status IN ('CREATED', 'RUNNING', 'WAITING_ESCALATION', 'COMPLETED',
@@ -44,6 +47,9 @@ CREATE TABLE decision_flows (
   leaf_id TEXT NOT NULL,
   leaf_ver @int NOT NULL,
   leaf_salt @blob,
+  PRIMARY KEY (dfid, ns),
+  FOREIGN KEY (dfid_parent, ns) REFERENCES decision_flows (dfid, ns),
+  FOREIGN KEY (agent_id, ns) REFERENCES agent_registry (agent_id, ns),
   CHECK ((dfid_parent IS NULL AND root_dfid = dfid) OR (dfid_parent IS NOT NULL AND root_dfid <> ''))
 );
 CREATE INDEX idx_decision_flows_root_dfid ON decision_flows (root_dfid);
@@ -54,7 +60,7 @@ CREATE INDEX idx_decision_flows_created_at ON decision_flows (created_at);
 
 -- `taken_at`: when a context that is read once was read.
 CREATE TABLE flow_context (
-  dfid TEXT PRIMARY KEY REFERENCES decision_flows (dfid) ON DELETE CASCADE,
+  dfid TEXT NOT NULL,
 --sqlite:  data TEXT NOT NULL DEFAULT '{}' CHECK (json_valid(data)),
 --postgres:  data JSON NOT NULL DEFAULT '{}',
   version @int NOT NULL DEFAULT 1,
@@ -63,11 +69,13 @@ CREATE TABLE flow_context (
   ns TEXT NOT NULL DEFAULT 'main',
   leaf_id TEXT NOT NULL,
   leaf_ver @int NOT NULL,
-  leaf_salt @blob
+  leaf_salt @blob,
+  PRIMARY KEY (dfid, ns),
+  FOREIGN KEY (dfid, ns) REFERENCES decision_flows (dfid, ns) ON DELETE CASCADE
 );
 
 CREATE TABLE agent_state (
-  agent_id TEXT PRIMARY KEY REFERENCES agent_registry (agent_id) ON DELETE CASCADE,
+  agent_id TEXT NOT NULL,
 --sqlite:  data TEXT NOT NULL DEFAULT '{}' CHECK (json_valid(data)),
 --postgres:  data JSON NOT NULL DEFAULT '{}',
   version @int NOT NULL DEFAULT 1,
@@ -75,13 +83,15 @@ CREATE TABLE agent_state (
   ns TEXT NOT NULL DEFAULT 'main',
   leaf_id TEXT NOT NULL,
   leaf_ver @int NOT NULL,
-  leaf_salt @blob
+  leaf_salt @blob,
+  PRIMARY KEY (agent_id, ns),
+  FOREIGN KEY (agent_id, ns) REFERENCES agent_registry (agent_id, ns) ON DELETE CASCADE
 );
 
 CREATE TABLE decision_feedback_trajectory (
   id @serial,
-  agent_id TEXT NOT NULL REFERENCES agent_registry (agent_id) ON DELETE CASCADE,
-  dfid TEXT NOT NULL REFERENCES decision_flows (dfid) ON DELETE CASCADE,
+  agent_id TEXT NOT NULL,
+  dfid TEXT NOT NULL,
   status TEXT NOT NULL,
   reason TEXT,
   score @real,
@@ -90,7 +100,9 @@ CREATE TABLE decision_feedback_trajectory (
   ns TEXT NOT NULL DEFAULT 'main',
   leaf_id TEXT NOT NULL,
   leaf_ver @int NOT NULL,
-  leaf_salt @blob
+  leaf_salt @blob,
+  FOREIGN KEY (agent_id, ns) REFERENCES agent_registry (agent_id, ns) ON DELETE CASCADE,
+  FOREIGN KEY (dfid, ns) REFERENCES decision_flows (dfid, ns) ON DELETE CASCADE
 );
 CREATE INDEX idx_decision_feedback_trajectory_agent_id ON decision_feedback_trajectory (agent_id);
 
@@ -113,24 +125,27 @@ CREATE TABLE idempotency_cache (
 CREATE INDEX idx_idempotency_cache_expires_at ON idempotency_cache (expires_at);
 
 CREATE TABLE saga_dirty_state (
-  dfid TEXT PRIMARY KEY REFERENCES decision_flows (dfid) ON DELETE CASCADE,
+  dfid TEXT NOT NULL,
   failed_step TEXT NOT NULL DEFAULT '',
 --sqlite:  partial_state_json TEXT NOT NULL DEFAULT '{}' CHECK (json_valid(partial_state_json)),
 --postgres:  partial_state_json JSON NOT NULL DEFAULT '{}',
   created_at @time NOT NULL,
-  ns TEXT NOT NULL DEFAULT 'main'
+  ns TEXT NOT NULL DEFAULT 'main',
+  PRIMARY KEY (dfid, ns),
+  FOREIGN KEY (dfid, ns) REFERENCES decision_flows (dfid, ns) ON DELETE CASCADE
 );
 
 -- Shared up to a capacity, or exclusive: `capacity` NULL. Rows past `expires_at` count as gone.
 CREATE TABLE resource_locks (
   resource_id TEXT NOT NULL,
-  dfid TEXT NOT NULL REFERENCES decision_flows (dfid) ON DELETE CASCADE,
+  dfid TEXT NOT NULL,
   amount @real NOT NULL DEFAULT 0 CHECK (amount >= 0),
   acquired_at @time NOT NULL,
   expires_at @time,
   capacity @real,
   fence @int NOT NULL,
   ns TEXT NOT NULL DEFAULT 'main',
+  FOREIGN KEY (dfid, ns) REFERENCES decision_flows (dfid, ns) ON DELETE CASCADE,
   PRIMARY KEY (ns, resource_id, dfid)
 );
 CREATE INDEX idx_resource_locks_dfid ON resource_locks (dfid);
@@ -145,7 +160,7 @@ CREATE TABLE lock_fences (
 );
 
 CREATE TABLE intent_retry (
-  dfid TEXT PRIMARY KEY REFERENCES decision_flows (dfid) ON DELETE CASCADE,
+  dfid TEXT NOT NULL,
   rejection_count @int NOT NULL DEFAULT 0 CHECK (rejection_count >= 0),
   max_retries @int NOT NULL DEFAULT 3 CHECK (max_retries > 0),
   retry_policy TEXT NOT NULL DEFAULT 'EXPONENTIAL_BACKOFF'
@@ -153,15 +168,18 @@ CREATE TABLE intent_retry (
   next_retry_at @time,
   backoff_until @time,
   updated_at @time NOT NULL,
-  ns TEXT NOT NULL DEFAULT 'main'
+  ns TEXT NOT NULL DEFAULT 'main',
+  PRIMARY KEY (dfid, ns),
+  FOREIGN KEY (dfid, ns) REFERENCES decision_flows (dfid, ns) ON DELETE CASCADE
 );
 CREATE INDEX idx_intent_retry_next_retry_at ON intent_retry (next_retry_at);
 
 CREATE TABLE escalation_budget (
   id @serial,
-  agent_id TEXT NOT NULL REFERENCES agent_registry (agent_id) ON DELETE CASCADE,
+  agent_id TEXT NOT NULL,
   created_at @time NOT NULL,
-  ns TEXT NOT NULL DEFAULT 'main'
+  ns TEXT NOT NULL DEFAULT 'main',
+  FOREIGN KEY (agent_id, ns) REFERENCES agent_registry (agent_id, ns) ON DELETE CASCADE
 );
 CREATE INDEX idx_escalation_budget_agent_id ON escalation_budget (agent_id);
 CREATE INDEX idx_escalation_budget_created_at ON escalation_budget (created_at);
@@ -169,9 +187,9 @@ CREATE INDEX idx_escalation_budget_created_at ON escalation_budget (created_at);
 -- `answer_json` is the proposal the resolver put in the place of the one shown; `opened_by` is the agent or the kernel.
 CREATE TABLE escalation_requests (
   id @serial,
-  dfid TEXT NOT NULL REFERENCES decision_flows (dfid) ON DELETE CASCADE,
+  dfid TEXT NOT NULL,
   root_dfid TEXT NOT NULL,
-  agent_id TEXT NOT NULL REFERENCES agent_registry (agent_id),
+  agent_id TEXT NOT NULL,
   reason TEXT NOT NULL DEFAULT '',
 --sqlite:  context_json TEXT NOT NULL DEFAULT '{}' CHECK (json_valid(context_json)),
 --sqlite:  proposal_json TEXT NOT NULL DEFAULT '{}' CHECK (json_valid(proposal_json)),
@@ -192,7 +210,9 @@ CREATE TABLE escalation_requests (
   ns TEXT NOT NULL DEFAULT 'main',
   leaf_id TEXT NOT NULL,
   leaf_ver @int NOT NULL,
-  leaf_salt @blob
+  leaf_salt @blob,
+  FOREIGN KEY (dfid, ns) REFERENCES decision_flows (dfid, ns) ON DELETE CASCADE,
+  FOREIGN KEY (agent_id, ns) REFERENCES agent_registry (agent_id, ns)
 );
 CREATE INDEX idx_escalation_requests_dfid ON escalation_requests (dfid);
 CREATE INDEX idx_escalation_requests_root_dfid ON escalation_requests (root_dfid);
@@ -204,7 +224,7 @@ CREATE INDEX idx_escalation_requests_expired ON escalation_requests (resolved_at
 -- `result`: with the transition that ends a flow, what its function returned, or how it failed.
 CREATE TABLE flow_transitions (
   id @serial,
-  dfid TEXT NOT NULL REFERENCES decision_flows (dfid) ON DELETE CASCADE,
+  dfid TEXT NOT NULL,
   root_dfid TEXT NOT NULL,
   from_status TEXT,
   to_status TEXT NOT NULL,
@@ -217,7 +237,8 @@ CREATE TABLE flow_transitions (
   ns TEXT NOT NULL DEFAULT 'main',
   leaf_id TEXT NOT NULL,
   leaf_ver @int NOT NULL,
-  leaf_salt @blob
+  leaf_salt @blob,
+  FOREIGN KEY (dfid, ns) REFERENCES decision_flows (dfid, ns) ON DELETE CASCADE
 );
 CREATE INDEX idx_flow_transitions_dfid ON flow_transitions (dfid);
 CREATE INDEX idx_flow_transitions_root_dfid ON flow_transitions (root_dfid);
@@ -225,9 +246,9 @@ CREATE INDEX idx_flow_transitions_created_at ON flow_transitions (created_at);
 
 CREATE TABLE decision_ledger_entries (
   id @serial,
-  dfid TEXT NOT NULL REFERENCES decision_flows (dfid) ON DELETE CASCADE,
+  dfid TEXT NOT NULL,
   root_dfid TEXT NOT NULL,
-  agent_id TEXT NOT NULL REFERENCES agent_registry (agent_id),
+  agent_id TEXT NOT NULL,
 --sqlite:  intent_payload TEXT NOT NULL DEFAULT '{}' CHECK (json_valid(intent_payload)),
 --postgres:  intent_payload JSON NOT NULL DEFAULT '{}',
   context_ref TEXT NOT NULL,
@@ -237,15 +258,17 @@ CREATE TABLE decision_ledger_entries (
   ns TEXT NOT NULL DEFAULT 'main',
   leaf_id TEXT NOT NULL,
   leaf_ver @int NOT NULL,
-  leaf_salt @blob
+  leaf_salt @blob,
+  FOREIGN KEY (dfid, ns) REFERENCES decision_flows (dfid, ns) ON DELETE CASCADE,
+  FOREIGN KEY (agent_id, ns) REFERENCES agent_registry (agent_id, ns)
 );
-CREATE UNIQUE INDEX idx_decision_ledger_entries_dfid ON decision_ledger_entries (dfid);
+CREATE UNIQUE INDEX idx_decision_ledger_entries_dfid ON decision_ledger_entries (dfid, ns);
 CREATE INDEX idx_decision_ledger_entries_agent_id ON decision_ledger_entries (agent_id);
 CREATE INDEX idx_decision_ledger_entries_committed_at ON decision_ledger_entries (committed_at);
 
 CREATE TABLE decision_audit_events (
   id @serial,
-  dfid TEXT NOT NULL REFERENCES decision_flows (dfid) ON DELETE CASCADE,
+  dfid TEXT NOT NULL,
   root_dfid TEXT NOT NULL,
   event_type TEXT NOT NULL,
   severity TEXT NOT NULL DEFAULT 'INFO' CHECK (severity IN ('DEBUG', 'INFO', 'WARNING', 'ERROR', 'CRITICAL')),
@@ -259,7 +282,8 @@ CREATE TABLE decision_audit_events (
   ns TEXT NOT NULL DEFAULT 'main',
   leaf_id TEXT NOT NULL,
   leaf_ver @int NOT NULL,
-  leaf_salt @blob
+  leaf_salt @blob,
+  FOREIGN KEY (dfid, ns) REFERENCES decision_flows (dfid, ns) ON DELETE CASCADE
 );
 CREATE INDEX idx_decision_audit_events_dfid ON decision_audit_events (dfid);
 CREATE INDEX idx_decision_audit_events_root_dfid ON decision_audit_events (root_dfid);

@@ -2,7 +2,7 @@
 -- STARTED and has no living worker is in doubt; RETRYING failed and is tried again at `retry_at`.
 CREATE TABLE flow_steps (
   step_id TEXT PRIMARY KEY,
-  dfid TEXT NOT NULL REFERENCES decision_flows (dfid) ON DELETE CASCADE,
+  dfid TEXT NOT NULL,
   name TEXT NOT NULL,
   n @int NOT NULL,
   position @int NOT NULL,
@@ -24,7 +24,8 @@ CREATE TABLE flow_steps (
   leaf_id TEXT NOT NULL,
   leaf_ver @int NOT NULL,
   leaf_salt @blob,
-  UNIQUE (dfid, name, n),
+  FOREIGN KEY (dfid, ns) REFERENCES decision_flows (dfid, ns) ON DELETE CASCADE,
+  UNIQUE (dfid, ns, name, n),
   CHECK (state <> 'DONE' OR result IS NOT NULL)
 );
 
@@ -32,7 +33,7 @@ CREATE TABLE flow_steps (
 -- its lease; without one the moment from which any worker may go on: now, a wake-up, a deadline, or never.
 -- `token` grows with every worker, so that an older one can be told.
 CREATE TABLE flow_leases (
-  dfid TEXT PRIMARY KEY REFERENCES decision_flows (dfid) ON DELETE CASCADE,
+  dfid TEXT NOT NULL,
   worker TEXT NOT NULL,
   token @int NOT NULL,
   heartbeat_at @time NOT NULL,
@@ -40,7 +41,9 @@ CREATE TABLE flow_leases (
   queue TEXT NOT NULL DEFAULT '',
   partition_key TEXT,
   priority @int NOT NULL DEFAULT 0,
-  ns TEXT NOT NULL DEFAULT 'main'
+  ns TEXT NOT NULL DEFAULT 'main',
+  PRIMARY KEY (dfid, ns),
+  FOREIGN KEY (dfid, ns) REFERENCES decision_flows (dfid, ns) ON DELETE CASCADE
 );
 CREATE INDEX idx_flow_leases_expires_at ON flow_leases (expires_at);
 CREATE INDEX idx_flow_leases_queue ON flow_leases (ns, queue, priority, expires_at);
@@ -48,7 +51,7 @@ CREATE INDEX idx_flow_leases_queue ON flow_leases (ns, queue, priority, expires_
 -- The registered function that a flow runs, with what it was called with, so that any worker can run it again.
 -- `agent_id` is the agent that asked for it at a server: it is run again only for that one.
 CREATE TABLE flow_calls (
-  dfid TEXT PRIMARY KEY REFERENCES decision_flows (dfid) ON DELETE CASCADE,
+  dfid TEXT NOT NULL,
   name TEXT NOT NULL,
   version TEXT NOT NULL,
 --sqlite:  arguments TEXT NOT NULL CHECK (json_valid(arguments)),
@@ -65,7 +68,9 @@ CREATE TABLE flow_calls (
   ns TEXT NOT NULL DEFAULT 'main',
   leaf_id TEXT NOT NULL,
   leaf_ver @int NOT NULL,
-  leaf_salt @blob
+  leaf_salt @blob,
+  PRIMARY KEY (dfid, ns),
+  FOREIGN KEY (dfid, ns) REFERENCES decision_flows (dfid, ns) ON DELETE CASCADE
 );
 CREATE INDEX idx_flow_calls_name ON flow_calls (ns, name, version);
 CREATE INDEX idx_flow_calls_deduplicate ON flow_calls (ns, queue, deduplicate) WHERE deduplicate IS NOT NULL;
