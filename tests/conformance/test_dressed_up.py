@@ -48,7 +48,9 @@ class DressedSuite(StoreOnSqlite):
             submit(store, "b", 0.5)
             settled(store)
         self.past().ask("UPDATE log_state SET origin = origin || '/1'")
-        assert self.verify().verdict is Verdict.TAMPERED
+        report = self.verify()
+        # The head under its own name was kept here, and no restore of this home has given it up.
+        assert {Verdict.TAMPERED, Verdict.ROLLED_BACK} <= {each.verdict for each in report.findings}
         [(head,)] = self.past().ask("SELECT head FROM log_state")
         assert not checkpoint.parse(head.encode()).checkpoint.origin.endswith("/1")
 

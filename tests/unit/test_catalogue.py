@@ -23,6 +23,7 @@ STAYS = {
     "imports.dir",
     "imports.green_agent",
     "keys.export_root",
+    "keys.join",
     "keys.recover_root",
     "relational.close",
     "skills.approve",

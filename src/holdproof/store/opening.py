@@ -248,7 +248,7 @@ def has_store(location: Location) -> bool:
 def _gone(location: Location, former_stores: Collection[str]) -> StoreGoneError:
     place = redact(str(location.target))
     names = ", ".join(sorted(former_stores))
-    what = f"the database {place} is gone or empty: heads of {names} were kept in {location.paths.heads}"
+    what = f"the database is gone: no store at {place}, and heads of {names} were kept in {location.paths.heads}"
     return StoreGoneError(what, place=place, stores=sorted(former_stores))
 
 

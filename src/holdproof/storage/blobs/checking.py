@@ -71,7 +71,8 @@ def _finding(config: BlobStoreConfig, blob: Blob, error: HoldproofError) -> Find
     verdict = Verdict.TAMPERED if altered else Verdict.PENDING
     remedy = _REMEDY if altered else error.remedy
     # A folder belongs to one machine, the rows of a server to all: the file may lie on the disk of another.
-    if config.is_shared and error.fields.get("what") == "missing" and blob.place == Files.kind:
+    # Not so for an address that is none: no machine has ever stored anything there.
+    if config.is_shared and file and error.fields.get("what") == "missing" and blob.place == Files.kind:
         verdict = Verdict.MISSING_HERE
         remedy = _ELSEWHERE
     return Finding(verdict, error.message, remedy, file, "blobs", blob.key, outside=True)
