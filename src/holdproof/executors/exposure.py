@@ -49,6 +49,8 @@ class Exposure:
     """On what agents may call it; None: not at all, unless their token grants the resource."""
     grantable: bool = True
     """Whether a token that grants the resource to an agent grants this method too."""
+    public: bool = False
+    """Whether anybody may call it at the server: an argument proves the right, as the token of a promise does."""
     internal: bool = False
     """Whether only the server itself calls it: it tries secrets, or ends what others use."""
     delegates: bool = False

@@ -101,6 +101,8 @@ class FlowRun:
     position: int = 0
     raw: bool = False
     """Whether the functions of steps run at the other end of a wire, and give tagged JSON."""
+    promises: dict[str, str] = field(default_factory=dict)
+    """The promises that the code has made so far, by id: how steps name them."""
     suspended: FlowSuspended | None = None
     """How the flow was suspended, after which nothing more can be done in it here."""
 
@@ -345,7 +347,7 @@ def step(
 
 def perform(run: FlowRun, call: StepCall) -> Work[Any]:
     """Run a step that is prepared."""
-    outside = _outside_steps(run, f"step {call.name}")
+    outside = outside_steps(run, f"step {call.name}")
     return (yield from _perform(run, call, _numbered(run, call), outside))
 
 
@@ -398,7 +400,7 @@ def gather(
             raise InvalidInputError(
                 "gather takes what flow.call returns: flow.gather(flow.call(fn, 1), …)", field="calls"
             )
-    outside = _outside_steps(run, "gather")
+    outside = outside_steps(run, "gather")
     numbered = [_numbered(run, each) for each in prepared]
     failures: list[BaseException] = []
 
@@ -436,10 +438,15 @@ def map(
     return (yield from gather(run, *prepared, concurrency=concurrency, on_error=on_error))
 
 
-def _outside_steps(run: FlowRun, what: str) -> frozenset[tuple[str, str]]:
+def is_inside_step(run: FlowRun) -> bool:
+    """Return whether this is called by the function of one of the flow's steps."""
+    return (run.lease.ns, run.lease.flow_id) in _IN_STEPS_OF.get()
+
+
+def outside_steps(run: FlowRun, what: str) -> frozenset[tuple[str, str]]:
     """Return the flows inside one of whose steps this is called; InvalidInputError if ours is among them."""
     inside = _IN_STEPS_OF.get()
-    if (run.lease.ns, run.lease.flow_id) in inside:
+    if is_inside_step(run):
         raise InvalidInputError(
             f"{what} is inside a step, which is replayed whole: move it out of the step", flow_id=run.lease.flow_id
         )
@@ -480,7 +487,7 @@ def sleep_until(run: FlowRun, moment: str) -> Work[None]:
 
 
 def _sleep(run: FlowRun, wake_at: Callable[[Tx], str]) -> Work[None]:
-    _outside_steps(run, "sleeping")
+    outside_steps(run, "sleeping")
     until = yield from record_own(run, "sleep", wake_at)
     yield from wait(run, lambda _: None, waits_for=f"{until}", until=until)
 
@@ -497,7 +504,7 @@ def record_own(run: FlowRun, name: str, value: Callable[[Tx], Any]) -> Work[Any]
 
 
 def _record_own(tx: Tx, lease: WorkerLease, spec: StepSpec, value: Callable[[Tx], Any]) -> Any:
-    _lock_leased(tx, lease)
+    lock_leased(tx, lease)
     result = value(tx)
     text = recorded.store(tx, recorded.dump(typed_json.encode(result)), lease.subject)
     steps.add(tx, lease, spec, {"state": "DONE", "result": text, "finished_at": tx.now})
@@ -537,7 +544,7 @@ def _try_lock(
     tx: Tx, lease: WorkerLease, resources: dict[str, float], options: dict[str, Any]
 ) -> tuple[Lock, ...] | Refused:
     """Lock the resources, if this worker still has the lease; a refusal is committed, so that it is a heartbeat too."""
-    _lock_leased(tx, lease)
+    lock_leased(tx, lease)
     try:
         return locks.try_acquire(tx, lease.flow_id, resources, ns=lease.ns, **options)
     except ContentionTimeoutError as error:
@@ -549,7 +556,7 @@ def approve(run: FlowRun, /, reason: str, **options: Any) -> Work[Escalation]:
 
     Raises FlowEndedError unless they approve.
     """
-    _outside_steps(run, "an approval")
+    outside_steps(run, "an approval")
     lease = run.lease
     n = run.count("approve", reason)
     if run.suspended is not None:
@@ -630,7 +637,7 @@ def abort(run: FlowRun, error: Exception) -> Work[Flow]:
 
 def _stop(tx: Tx, lease: WorkerLease, error: Exception) -> Flow:
     """Give a flow back as it is: other code may match its record; one that was edited waits for a person."""
-    _lock_leased(tx, lease)
+    lock_leased(tx, lease)
     due = END if isinstance(error, TamperedError) else later(tx.now, _STOPPED_S)
     detail = {"error": steps.error_text(lease, error)}
     audit.record(tx, lease.flow_id, "FLOW_STOPPED", severity="ERROR", detail=detail, ns=lease.ns)
@@ -717,18 +724,18 @@ def _lease_again(tx: Tx, lease: WorkerLease) -> WorkerLease:
 
 def _end_undoing(tx: Tx, lease: WorkerLease, reason: str) -> Flow:
     """End a flow whose steps are all undone; one that is dirty for another reason is not clean by that."""
-    _lock_leased(tx, lease)
+    lock_leased(tx, lease)
     to = "FAILED" if sagas.is_dirty(tx, lease.flow_id, ns=lease.ns) else "COMPENSATED"
     return flows.transition(tx, lease.flow_id, to, reason=reason, ns=lease.ns)
 
 
-def _lock_leased(tx: Tx, lease: WorkerLease) -> None:
+def lock_leased(tx: Tx, lease: WorkerLease) -> None:
     """Lock the flow, and extend its lease; LeaseLostError where it is another worker's by now."""
     lock_exclusive(tx, f"flow:{lease.flow_id}")
     suspension.extend(tx, lease)
 
 
 def _mark_dirty(tx: Tx, lease: WorkerLease, to_undo: list[str], message: str) -> None:
-    _lock_leased(tx, lease)
+    lock_leased(tx, lease)
     sagas.mark_dirty(tx, lease.flow_id, to_undo[-1], {"to_undo": to_undo, "error": message}, ns=lease.ns)
     flows.transition(tx, lease.flow_id, "FAILED", reason="compensation failed", ns=lease.ns)
