@@ -4,6 +4,7 @@ import asyncio
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextvars import copy_context
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
@@ -16,7 +17,7 @@ from holdproof.client import Holdproof
 from holdproof.db import sql
 from holdproof.executors import SyncExecutor
 from holdproof.model.verdicts import Verdict
-from holdproof.runtime import messages
+from holdproof.runtime import messages, promises
 from holdproof.testing import FrozenClock
 from tests.conformance.decisions import CrashError, InMemory, OnPostgres, OnSqlite, OnStore
 
@@ -473,10 +474,18 @@ class Messages(OnStore):
                     flow.stream("tokens").write(n)
             assert reader.result(30) == [0, 1, 2]
 
-    def test_parallel_steps_write_one_stream_without_gaps(self, live: sync.Holdproof) -> None:
+    def test_a_step_that_writes_from_several_threads_leaves_no_gaps(self, live: sync.Holdproof) -> None:
         with live.flows.run("trader") as flow:
             tokens = flow.stream("tokens")
-            flow.map(lambda n: tokens.write(n), [*range(12)])
+
+            def write_all() -> None:
+                with ThreadPoolExecutor(4) as pool:
+                    # Each in a copy of the step's context, by which what it calls is known to be inside the step.
+                    writes = [pool.submit(copy_context().run, tokens.write, n) for n in range(12)]
+                    for each in writes:
+                        each.result()
+
+            flow.step("model", write_all)
             tokens.close()
             items = [*live.flows.stream(flow.flow_id, "tokens")]
         assert [each.offset for each in items] == [*range(12)]
@@ -500,6 +509,13 @@ class Messages(OnStore):
                 assert [each.value async for each in client.flows.stream(flow.flow_id, "tokens")] == [4]
 
         asyncio.run(talk())
+
+    def test_what_one_transaction_writes_it_also_goes_by(self, store: sync.Holdproof) -> None:
+        """Operations that share a commit meet rows whose entries are written at the end of it."""
+        with store.flows.run("trader") as flow:
+            token = flow.promise("p").token
+            both = store.write(lambda tx: [promises.resolve(tx, token, 1) for _ in range(2)])
+            assert both[0] == both[1]
 
     # --- whose they are, and what was edited -----------------------------------------------------------------------
 

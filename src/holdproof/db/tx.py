@@ -8,7 +8,7 @@ Rules:
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import Enum
 from itertools import islice
@@ -205,6 +205,11 @@ class Tx(ABC):
     def note(self, topic: str, value: Any) -> None:
         """Pass a value to the commit hooks, which read it from `tx.notes[topic]` if this operation succeeds."""
         self._new_notes.append((topic, value))
+
+    def noted(self, topic: str) -> Iterator[Any]:
+        """Yield what this operation and those before it in its transaction noted under a topic."""
+        yield from self.notes.get(topic, ())
+        yield from (value for each, value in self._new_notes if each == topic)
 
     def notify(self, *topics: str) -> None:
         """Wake everybody who waits for these topics, once this is committed."""

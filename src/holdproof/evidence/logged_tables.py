@@ -20,7 +20,7 @@ from typing import Any, Final, NamedTuple
 from holdproof.crypto import canonical
 from holdproof.db import Query, Row, Tx, sql
 from holdproof.errors import FormatError, InvalidInputError, TamperedError
-from holdproof.evidence.leaves import TYPES, Projection
+from holdproof.evidence.leaves import TOPIC, TYPES, Projection
 from holdproof.model import coverage
 from holdproof.model.coverage import Columns, Cover, Coverage
 from holdproof.model.namespaces import MAIN
@@ -207,7 +207,7 @@ def selecting(table: LoggedTable, key: str, where: str) -> Query:
 
 def confirm(tx: Tx, table: LoggedTable, query: Query, **params: Any) -> list[Mapping[str, Any]]:
     """Return rows by column, each compared with its entry in the log; TamperedError for the first that differs."""
-    rows = tx.all(query, **params)
+    rows = [_with_new_leaf(tx, row) for row in tx.all(query, **params)]
     for row in rows:
         logged = logged_row(row)
         problem = mismatch(table, row) if logged.leaf is not None else "the row names a leaf that the log does not have"
@@ -219,6 +219,23 @@ def confirm(tx: Tx, table: LoggedTable, query: Query, **params: Any) -> list[Map
 
 
 _NAMED: Final = ("leaf_id", "leaf_ver")
+
+
+def _with_new_leaf(tx: Tx, row: Row) -> Row:
+    """Return a row beside its leaf, also where an operation of this very transaction wrote both.
+
+    SQLite's log takes in the leaves of a transaction at its end; until then they are notes.
+    """
+    logged = logged_row(row)
+    if logged.leaf is not None:
+        return row
+    for handle, ver, text in tx.noted(TOPIC):
+        if (handle, ver) == (logged.leaf_id, logged.leaf_ver):
+            return (*row[:_LEAF_AT], text, *row[_LEAF_AT + 1 :])
+    return row
+
+
+_LEAF_AT: Final = LoggedRow._fields.index("leaf")
 
 
 def _walk(key: str, per_namespace: bool) -> str:

@@ -65,6 +65,10 @@ class Exposure:
     """Of a method of a block: the method of the store, as (resource, method), that does the same outside a block. Its
     permissions apply, and `**options` are its parameters."""
 
+    outside_steps: bool = False
+    """Of a method of a flow: whether it is recorded as a step of its own, so that the function of no step may call
+    it."""
+
     # --- where it is offered ---
     local: bool = False
     """Whether it needs or gives what cannot leave the process or the machine: it is offered to Python only."""

@@ -77,7 +77,14 @@ class RemoteMethod(Generic[Wire]):
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Run the method on the server."""
         perform = self._wire.stream if self._entry.streams else self._wire.run
-        return perform(call(self._entry, args, kwargs, self._wire.check_functions, block=self._block))
+        return perform(self.exchange(args, kwargs))
+
+    def exchange(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Exchange[Any]:
+        """Run the method on the server, as part of another exchange."""
+        # Refused here: the server does not know which code calls it.
+        if self._entry.exposure.outside_steps and self._block in _INSIDE.get():
+            raise InvalidInputError(f"{self._entry.method} is inside a step, which is replayed whole: take it out")
+        return (yield from call(self._entry, args, kwargs, self._wire.check_functions, block=self._block))
 
     @property
     def __signature__(self) -> Signature:
@@ -139,8 +146,8 @@ class Inside(Generic[Wire]):
         return self._wire.run(self._promise(name))
 
     def _promise(self, name: str) -> Exchange["RemotePromise"]:
-        create = call(self._methods["create_promise"], (name,), {}, self._wire.check_functions, block=self._block)
-        return RemotePromise(self, (yield from create))
+        create = RemoteMethod(self._wire, self._methods["create_promise"], self._block)
+        return RemotePromise(self, (yield from create.exchange((name,), {})))
 
     def wait_for(self, promise: Any, *, timeout_s: float | None = None) -> Any:
         """Wait until a promise is settled, and return what it was resolved with."""

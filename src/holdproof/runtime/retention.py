@@ -183,11 +183,11 @@ _HANDLES_BELOW: Final = "".join(
     for table in _OF_FLOWS
 )
 _HANDLES = sql(
-    "SELECT 'decision_flows' AS name, leaf_id FROM decision_flows WHERE root_dfid = :root AND ns = :ns"
+    "SELECT 'decision_flows' AS name, leaf_id FROM decision_flows WHERE root_dfid = :root AND ns = :ns"  # noqa: S608
     " UNION ALL SELECT 'flow_transitions', leaf_id FROM flow_transitions WHERE root_dfid = :root AND ns = :ns"
     " UNION ALL SELECT 'escalation_requests', leaf_id FROM escalation_requests WHERE root_dfid = :root AND ns = :ns"
     " UNION ALL SELECT 'decision_audit_events', leaf_id FROM decision_audit_events WHERE root_dfid = :root AND ns = :ns"
-    f"{_HANDLES_BELOW}"  # noqa: S608 (as above)
+    f"{_HANDLES_BELOW}"
 )
 
 
