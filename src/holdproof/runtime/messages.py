@@ -170,6 +170,7 @@ _LIST = sql(
 
 def list(tx: Tx, flow_id: str, *, topic: str | None = None, ns: str = MAIN) -> tuple[Message, ...]:
     """Return the messages to a flow, in the order they were sent; those without `received_at` wait for it."""
+    flows.get(tx, flow_id, ns=ns)
     return tuple(_shown(tx, each) for each in MESSAGES.all(tx, _LIST, dfid=flow_id, ns=ns, topic=topic))
 
 

@@ -219,6 +219,7 @@ _LIST = sql(PROMISES.select("WHERE dfid = :dfid AND ns = :ns ORDER BY promise_id
 
 def list(tx: Tx, flow_id: str, *, ns: str = MAIN) -> tuple[PromiseRecord, ...]:
     """Return the promises of a flow, in the order they were made, without their tokens."""
+    flows.get(tx, flow_id, ns=ns)
     return tuple(_shown(tx, each) for each in PROMISES.all(tx, _LIST, dfid=flow_id, ns=ns))
 
 

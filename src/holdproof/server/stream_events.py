@@ -1,7 +1,8 @@
 """Streams of flows as server-sent events: one event for each item, its id the offset.
 
 A browser that was interrupted sends the last id back as Last-Event-ID, and the stream goes on after it. The event `end`
-says that there will be no more; a stream that breaks off without it is to be followed again.
+says that there will be no more, `failed` (with problem details) why the rest cannot be read. A stream that breaks off
+without either is to be followed again.
 """
 
 import asyncio
@@ -14,10 +15,11 @@ from fastapi import APIRouter, Header, Query
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
-from holdproof.errors import HoldproofError, InvalidInputError
+from holdproof.errors import HoldproofError, InvalidInputError, UnauthenticatedError
 from holdproof.model.messages import StreamItem
 from holdproof.server.events import EventResponse
 from holdproof.server.permissions import permit
+from holdproof.server.problems import problem_details
 from holdproof.server.state import ServerState, caller_of, recheck, state_of
 
 router = APIRouter(tags=["events"])
@@ -82,8 +84,10 @@ async def _events(request: Request, state: ServerState, items: AsyncIterator[Str
                 yield b"event: end\ndata: {}\n\n"
                 return
             yield f"id: {item.offset}\nevent: item\ndata: {json.dumps(item.recorded)}\n\n".encode()
-    except HoldproofError:
-        return  # the caller's right has ended, or an item was edited: they come back and are told why
+    except UnauthenticatedError:
+        return  # the caller's right has ended: they come back and are told why
+    except HoldproofError as error:
+        yield f"event: failed\ndata: {json.dumps(problem_details(request.scope, error))}\n\n".encode()
     finally:
         state.metrics.streams -= 1
         for task in (following, stopping):
