@@ -465,6 +465,11 @@ class Messages(OnStore):
             assert [*store.flows.stream(flow.flow_id, "tokens", offset=9)] == []
             with pytest.raises(errors.ConflictError):
                 tokens.write("d")
+            with pytest.raises(errors.TimeoutExpiredError):
+                next(iter(store.flows.stream(flow.flow_id, "empty", timeout_s=0)))
+        assert [*store.flows.stream(flow.flow_id, "empty")] == []
+        with pytest.raises(errors.NotFoundError):
+            next(iter(store.flows.stream("nobody", "tokens")))
 
     def test_a_reader_of_a_stream_ends_with_the_flow(self, live: sync.Holdproof) -> None:
         with ThreadPoolExecutor(1) as pool:

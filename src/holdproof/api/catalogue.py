@@ -22,7 +22,7 @@ from holdproof.db.effects import Give
 from holdproof.errors import MissingExtraError
 from holdproof.executors import Exposure, Method, Resource, StreamsWith
 from holdproof.model import typed_json
-from holdproof.model.typed_json import Recordable, Tagged
+from holdproof.model.typed_json import Recordable, TaggedJson
 from holdproof.storage.relational import Transaction
 
 BlockName = Literal["flow", "transaction"]
@@ -36,7 +36,7 @@ SET_BY_BLOCK: Final = frozenset({"flow_id", "ns"})
 class RecordedParameter(WireShape):
     """Any value that a flow records, sent as tagged JSON: the server records it without loading its class."""
 
-    def load(self, data: Any, at: str) -> Tagged:
+    def load(self, data: Any, at: str) -> TaggedJson:
         """See WireShape."""
         return typed_json.tagged(data, at or "the value")
 

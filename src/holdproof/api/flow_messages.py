@@ -34,7 +34,7 @@ def _wait(promise: _HeldPromise, *, timeout_s: float | None = None) -> Work[Reco
 
 
 class FlowPromise(Resource[Executor]):
-    """A promise of an open flow: its token, for whoever is to resolve it, and a way to wait for that."""
+    """A promise of an open flow: its token, for those who are to resolve it, and a way to wait for that."""
 
     wait = RunsWith(_wait)
 
@@ -84,14 +84,14 @@ class _HeldStream(NamedTuple):
     stream: str
 
 
-def _write(held: _HeldStream, value: Recordable = None) -> Work[None]:
+def _write(target: _HeldStream, value: Recordable = None) -> Work[None]:
     """Write the next item; see `flows.stream` for its readers."""
-    yield from streams.write(held.run, held.stream, value)
+    yield from streams.write(target.run, target.stream, value)
 
 
-def _close(held: _HeldStream) -> Work[None]:
+def _close(target: _HeldStream) -> Work[None]:
     """End the stream: its readers end too."""
-    yield from streams.close(held.run, held.stream)
+    yield from streams.close(target.run, target.stream)
 
 
 class FlowStream(Resource[Executor]):

@@ -231,11 +231,8 @@ def _with_new_leaf(tx: Tx, row: Row) -> Row:
         return row
     for handle, ver, text in tx.noted(TOPIC):
         if (handle, ver) == (logged.leaf_id, logged.leaf_ver):
-            return (*row[:_LEAF_AT], text, *row[_LEAF_AT + 1 :])
+            return (*logged._replace(leaf=text), *row[COLUMNS:])
     return row
-
-
-_LEAF_AT: Final = LoggedRow._fields.index("leaf")
 
 
 def _walk(key: str, per_namespace: bool) -> str:

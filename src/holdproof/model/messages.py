@@ -57,7 +57,7 @@ class PromiseRecord(Value):
 
 @dataclass(frozen=True, slots=True)
 class PromiseTicket(Value):
-    """A promise as its flow gets it: the token lets whoever has it resolve the promise, once."""
+    """A promise as its flow gets it: who has the token may resolve the promise, once."""
 
     promise_id: str
     name: str

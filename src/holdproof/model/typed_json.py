@@ -34,7 +34,7 @@ _DEEPEST: Final = 200
 
 
 @dataclass(frozen=True, slots=True)
-class Tagged:
+class TaggedJson:
     """A value that another program encoded already; `encode` returns its JSON as it is."""
 
     json: Any
@@ -50,7 +50,7 @@ else:
 
 def encode(value: Any, what: str = "the value") -> Any:
     """Return a value as tagged JSON; UnrecordableError names the type that has no such form, and where it stands."""
-    if type(value) is Tagged:
+    if type(value) is TaggedJson:
         return value.json
     try:
         return _encode(value, what)
@@ -196,14 +196,14 @@ _READERS: Final[dict[str, Callable[[Any], Any]]] = {
 }
 
 
-def tagged(value: Any, what: str = "the value") -> Tagged:
+def tagged(value: Any, what: str = "the value") -> TaggedJson:
     """Return JSON of another program as a value to record; UnrecordableError where it has a tag that nobody writes.
 
     What stands for content stored elsewhere (`$cid`, `$sealed`) is not among the tags: it would be read as if the
     program had been given that content.
     """
     _check_tags(value, what, _DEEPEST)
-    return Tagged(value)
+    return TaggedJson(value)
 
 
 def _check_tags(value: Any, what: str, levels: int) -> None:

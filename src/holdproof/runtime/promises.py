@@ -178,10 +178,9 @@ _SETTLE = sql(
 
 def _settle(tx: Tx, token: str, state: str, text: str, ns: str | None) -> PromiseRecord:
     token_hash = _digest(str(token))
-    row = tx.one(_FLOW_OF, token_hash=token_hash)
-    if row is None or (ns is not None and row[1] != ns):
+    flow_id, namespace, promise_id = tx.one(_FLOW_OF, token_hash=token_hash) or (None, None, None)
+    if promise_id is None or ns not in {None, namespace}:
         raise UnauthenticatedError("this is the token of no promise", remedy="Use the token that the flow was given.")
-    flow_id, namespace, promise_id = row
     # Locked before the promise is read: of two who settle it at the same moment, the second sees what the first did.
     flow = flows.lock(tx, flow_id, ns=namespace)
     record = _confirmed(tx, promise_id, flow_id, namespace)
@@ -203,9 +202,9 @@ def _settle(tx: Tx, token: str, state: str, text: str, ns: str | None) -> Promis
         "value_hash": value_hash,
         "settled_at": tx.now,
     }
-    settled = PROMISES.change(tx, _SETTLE, record, changes)
+    promise = PROMISES.change(tx, _SETTLE, record, changes)
     flows.wake(tx, flow_id, ns=namespace)
-    return _shown(tx, settled)
+    return _shown(tx, promise)
 
 
 def _confirmed(tx: Tx, promise_id: str, flow_id: str, ns: str) -> StoredRecord[PromiseRecord]:

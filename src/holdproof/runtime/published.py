@@ -86,9 +86,9 @@ def get(
     own_steps.name("key", key)
     until = ""
     while True:
-        published, ended, now = yield from ask(Read(partial(_look, flow_id=flow_id, key=key, ns=ns)))
-        if published is not None:
-            return published
+        value, ended, now = yield from ask(Read(partial(_look, flow_id=flow_id, key=key, ns=ns)))
+        if value is not None:
+            return value
         if ended or not wait:
             raise NotFoundError(f"flow {flow_id} has published nothing under {key}", flow_id=flow_id, key=key)
         if not until and timeout_s is not None:
@@ -102,8 +102,8 @@ def _look(tx: Tx, flow_id: str, key: str, ns: str) -> tuple[PublishedValue | Non
     """Return the value of a key, if there is one, whether the flow has ended, and the time."""
     flow = flows.get(tx, flow_id, ns=ns)
     rows = logged_tables.confirm(tx, VALUES.logged, _KEY, dfid=flow_id, ns=ns, key=key)
-    values = [_shown(tx, VALUES.from_columns(columns)) for columns in rows]
-    return (values[0] if values else None), flow.ended, tx.now
+    value = next((_shown(tx, VALUES.from_columns(columns)) for columns in rows), None)
+    return value, flow.ended, tx.now
 
 
 _ALL = logged_tables.selecting(VALUES.logged, "value_id", "t.dfid = :dfid AND t.ns = :ns")

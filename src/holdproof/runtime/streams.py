@@ -14,11 +14,12 @@ from typing import Any, Final, NamedTuple
 
 from holdproof import validation
 from holdproof.db import Give, Read, Stream, Tx, Wait, Work, Write, ask, sql
-from holdproof.errors import ConflictError, TamperedError
+from holdproof.errors import ConflictError, TamperedError, TimeoutExpiredError
 from holdproof.evidence import logged_tables
 from holdproof.evidence.tables import Table
 from holdproof.model.messages import StreamItem
 from holdproof.model.namespaces import MAIN
+from holdproof.model.times import later
 from holdproof.model.typed_json import Recordable
 from holdproof.runtime import flows, own_steps, recorded, runs
 from holdproof.runtime.runs import FlowRun
@@ -91,17 +92,31 @@ def _add(tx: Tx, lease: WorkerLease, stream: str, text: str | None) -> int:
 
 
 class _ItemPage(NamedTuple):
-    """The next items of a stream, and whether there will be no more."""
+    """The next items of a stream, whether there will be no more, and when they were read."""
 
     items: list[StreamItem]
     ended: bool
+    now: str
 
 
-def read(registry: object, flow_id: str, stream: str, *, offset: int = 0, ns: str = MAIN) -> Stream[StreamItem]:
-    """Stream the items that a flow writes, from an offset on, until it closes the stream or ends."""
+def read(
+    registry: object,
+    flow_id: str,
+    stream: str,
+    *,
+    offset: int = 0,
+    timeout_s: float | None = None,
+    ns: str = MAIN,
+) -> Stream[StreamItem]:
+    """Stream the items that a flow writes, from an offset on, until it closes the stream or ends.
+
+    Raises TimeoutExpiredError where the next item does not come within `timeout_s`.
+    """
     del registry  # what the resource holds; reading needs nothing of it
     own_steps.name("stream", stream)
     position = validation.position("offset", offset)
+    limit_s = None if timeout_s is None else validation.seconds("timeout_s", timeout_s)
+    until = ""
     while True:
         page = yield from ask(Read(partial(_page, flow_id=flow_id, stream=stream, start=position, ns=ns)))
         for item in page.items:
@@ -109,8 +124,16 @@ def read(registry: object, flow_id: str, stream: str, *, offset: int = 0, ns: st
         position += len(page.items)
         if page.ended:
             return
-        if not page.items:
-            yield Wait(f"flow:{flow_id}")
+        if page.items:
+            until = ""
+            continue
+        if not until and limit_s is not None:
+            until = later(page.now, limit_s)
+        if until and page.now >= until:
+            raise TimeoutExpiredError(
+                f"item {position} of stream {stream} has not come", flow_id=flow_id, stream=stream
+            )
+        yield Wait(f"flow:{flow_id}", until or None)
 
 
 _ITEMS = logged_tables.selecting(
@@ -132,10 +155,10 @@ def _page(tx: Tx, flow_id: str, stream: str, start: int, ns: str) -> _ItemPage:
             missing = start + len(items)
             raise TamperedError(f"item {missing} of stream {stream} was removed", table=ITEMS.name, row=str(missing))
         if columns["closed"]:
-            return _ItemPage(items, ended=True)
+            return _ItemPage(items, True, tx.now)
         items.append(StreamItem(columns["position"], recorded.load(tx, columns["value"]), columns["written_at"]))
     if rows:
-        return _ItemPage(items, ended=flow.ended and len(rows) < _PAGE)
+        return _ItemPage(items, flow.ended and len(rows) < _PAGE, tx.now)
     # A reader may ask for what comes after the end.
     _, closed = tx.one(_LAST, dfid=flow_id, ns=ns, stream=stream) or (-1, 0)
-    return _ItemPage([], ended=flow.ended or bool(closed))
+    return _ItemPage([], flow.ended or bool(closed), tx.now)

@@ -163,6 +163,7 @@ CREATE TABLE decision_flows (
   created_by_type text,
   created_by_id text,
   priority bigint NOT NULL DEFAULT 0,
+  subject text,
   started_at timestamp with time zone,
   completed_at timestamp with time zone,
   created_at timestamp with time zone NOT NULL,
@@ -258,8 +259,19 @@ CREATE TABLE flow_calls (
   name text NOT NULL,
   version text NOT NULL,
   arguments json NOT NULL,
-  ns text NOT NULL DEFAULT 'main'::text,
+  arguments_hash text NOT NULL,
   agent_id text,
+  queue text,
+  partition_key text,
+  not_before timestamp with time zone,
+  deduplicate text,
+  forked_from text,
+  forked_at bigint,
+  effects text,
+  ns text NOT NULL DEFAULT 'main'::text,
+  leaf_id text NOT NULL,
+  leaf_ver bigint NOT NULL,
+  leaf_salt bytea,
   CONSTRAINT flow_calls_dfid_ns_fkey FOREIGN KEY (dfid, ns) REFERENCES decision_flows(dfid, ns) ON DELETE CASCADE,
   CONSTRAINT flow_calls_pkey PRIMARY KEY (dfid, ns)
 );
@@ -284,9 +296,56 @@ CREATE TABLE flow_leases (
   token bigint NOT NULL,
   heartbeat_at timestamp with time zone NOT NULL,
   expires_at timestamp with time zone NOT NULL,
+  queue text NOT NULL DEFAULT ''::text,
+  partition_key text,
+  priority bigint NOT NULL DEFAULT 0,
   ns text NOT NULL DEFAULT 'main'::text,
   CONSTRAINT flow_leases_dfid_ns_fkey FOREIGN KEY (dfid, ns) REFERENCES decision_flows(dfid, ns) ON DELETE CASCADE,
   CONSTRAINT flow_leases_pkey PRIMARY KEY (dfid, ns)
+);
+
+CREATE TABLE flow_messages (
+  message_id text NOT NULL,
+  dfid text NOT NULL,
+  n bigint NOT NULL,
+  topic text NOT NULL,
+  value json NOT NULL,
+  value_hash text NOT NULL,
+  sent_by text,
+  idempotency_key text,
+  sent_at timestamp with time zone NOT NULL,
+  received_at timestamp with time zone,
+  ns text NOT NULL DEFAULT 'main'::text,
+  leaf_id text NOT NULL,
+  leaf_ver bigint NOT NULL,
+  leaf_salt bytea,
+  CONSTRAINT flow_messages_dfid_ns_fkey FOREIGN KEY (dfid, ns) REFERENCES decision_flows(dfid, ns) ON DELETE CASCADE,
+  CONSTRAINT flow_messages_dfid_ns_idempotency_key_key UNIQUE (dfid, ns, idempotency_key),
+  CONSTRAINT flow_messages_dfid_ns_n_key UNIQUE (dfid, ns, n),
+  CONSTRAINT flow_messages_pkey PRIMARY KEY (message_id)
+);
+
+CREATE TABLE flow_promises (
+  promise_id text NOT NULL,
+  dfid text NOT NULL,
+  name text NOT NULL,
+  n bigint NOT NULL,
+  token_hash text NOT NULL,
+  state text NOT NULL,
+  value json,
+  value_hash text,
+  created_at timestamp with time zone NOT NULL,
+  settled_at timestamp with time zone,
+  ns text NOT NULL DEFAULT 'main'::text,
+  leaf_id text NOT NULL,
+  leaf_ver bigint NOT NULL,
+  leaf_salt bytea,
+  CONSTRAINT flow_promises_check CHECK (((state = 'PENDING'::text) = (value IS NULL))),
+  CONSTRAINT flow_promises_dfid_ns_fkey FOREIGN KEY (dfid, ns) REFERENCES decision_flows(dfid, ns) ON DELETE CASCADE,
+  CONSTRAINT flow_promises_dfid_ns_name_n_key UNIQUE (dfid, ns, name, n),
+  CONSTRAINT flow_promises_pkey PRIMARY KEY (promise_id),
+  CONSTRAINT flow_promises_state_check CHECK ((state = ANY (ARRAY['PENDING'::text, 'RESOLVED'::text, 'REJECTED'::text]))),
+  CONSTRAINT flow_promises_token_hash_key UNIQUE (token_hash)
 );
 
 CREATE TABLE flow_steps (
@@ -294,11 +353,17 @@ CREATE TABLE flow_steps (
   dfid text NOT NULL,
   name text NOT NULL,
   n bigint NOT NULL,
+  position bigint NOT NULL,
   state text NOT NULL,
   compensates text,
+  arguments json,
+  arguments_hash text,
   result json,
   error text,
   undo bigint NOT NULL DEFAULT 0,
+  attempts bigint NOT NULL DEFAULT 1,
+  retry_at timestamp with time zone,
+  worker text NOT NULL DEFAULT ''::text,
   started_at timestamp with time zone NOT NULL,
   finished_at timestamp with time zone,
   ns text NOT NULL DEFAULT 'main'::text,
@@ -309,8 +374,27 @@ CREATE TABLE flow_steps (
   CONSTRAINT flow_steps_dfid_ns_fkey FOREIGN KEY (dfid, ns) REFERENCES decision_flows(dfid, ns) ON DELETE CASCADE,
   CONSTRAINT flow_steps_dfid_ns_name_n_key UNIQUE (dfid, ns, name, n),
   CONSTRAINT flow_steps_pkey PRIMARY KEY (step_id),
-  CONSTRAINT flow_steps_state_check CHECK ((state = ANY (ARRAY['STARTED'::text, 'DONE'::text, 'FAILED'::text, 'UNKNOWN'::text]))),
+  CONSTRAINT flow_steps_state_check CHECK ((state = ANY (ARRAY['STARTED'::text, 'RETRYING'::text, 'DONE'::text, 'FAILED'::text, 'UNKNOWN'::text]))),
   CONSTRAINT flow_steps_undo_check CHECK ((undo = ANY (ARRAY[(0)::bigint, (1)::bigint])))
+);
+
+CREATE TABLE flow_stream_items (
+  item_id text NOT NULL,
+  dfid text NOT NULL,
+  stream text NOT NULL,
+  position bigint NOT NULL,
+  value json,
+  closed bigint NOT NULL DEFAULT 0,
+  written_at timestamp with time zone NOT NULL,
+  ns text NOT NULL DEFAULT 'main'::text,
+  leaf_id text NOT NULL,
+  leaf_ver bigint NOT NULL,
+  leaf_salt bytea,
+  CONSTRAINT flow_stream_items_check CHECK (((closed = 1) = (value IS NULL))),
+  CONSTRAINT flow_stream_items_closed_check CHECK ((closed = ANY (ARRAY[(0)::bigint, (1)::bigint]))),
+  CONSTRAINT flow_stream_items_dfid_ns_fkey FOREIGN KEY (dfid, ns) REFERENCES decision_flows(dfid, ns) ON DELETE CASCADE,
+  CONSTRAINT flow_stream_items_dfid_ns_stream_position_key UNIQUE (dfid, ns, stream, "position"),
+  CONSTRAINT flow_stream_items_pkey PRIMARY KEY (item_id)
 );
 
 CREATE TABLE flow_transitions (
@@ -323,12 +407,29 @@ CREATE TABLE flow_transitions (
   causation_id text,
   created_at timestamp with time zone NOT NULL,
   reason text,
+  result json,
   ns text NOT NULL DEFAULT 'main'::text,
   leaf_id text NOT NULL,
   leaf_ver bigint NOT NULL,
   leaf_salt bytea,
   CONSTRAINT flow_transitions_dfid_ns_fkey FOREIGN KEY (dfid, ns) REFERENCES decision_flows(dfid, ns) ON DELETE CASCADE,
   CONSTRAINT flow_transitions_pkey PRIMARY KEY (id)
+);
+
+CREATE TABLE flow_values (
+  value_id text NOT NULL,
+  dfid text NOT NULL,
+  key text NOT NULL,
+  value json NOT NULL,
+  version bigint NOT NULL,
+  published_at timestamp with time zone NOT NULL,
+  ns text NOT NULL DEFAULT 'main'::text,
+  leaf_id text NOT NULL,
+  leaf_ver bigint NOT NULL,
+  leaf_salt bytea,
+  CONSTRAINT flow_values_dfid_ns_fkey FOREIGN KEY (dfid, ns) REFERENCES decision_flows(dfid, ns) ON DELETE CASCADE,
+  CONSTRAINT flow_values_dfid_ns_key_key UNIQUE (dfid, ns, key),
+  CONSTRAINT flow_values_pkey PRIMARY KEY (value_id)
 );
 
 CREATE TABLE idempotency_cache (
@@ -871,15 +972,29 @@ CREATE INDEX idx_escalation_requests_expired ON kernel.escalation_requests USING
 CREATE INDEX idx_escalation_requests_root_dfid ON kernel.escalation_requests USING btree (root_dfid);
 CREATE INDEX idx_escalation_requests_status ON kernel.escalation_requests USING btree (status);
 CREATE UNIQUE INDEX flow_calls_pkey ON kernel.flow_calls USING btree (dfid, ns);
+CREATE INDEX idx_flow_calls_deduplicate ON kernel.flow_calls USING btree (ns, queue, deduplicate) WHERE (deduplicate IS NOT NULL);
+CREATE INDEX idx_flow_calls_name ON kernel.flow_calls USING btree (ns, name, version);
 CREATE UNIQUE INDEX flow_context_pkey ON kernel.flow_context USING btree (dfid, ns);
 CREATE UNIQUE INDEX flow_leases_pkey ON kernel.flow_leases USING btree (dfid, ns);
 CREATE INDEX idx_flow_leases_expires_at ON kernel.flow_leases USING btree (expires_at);
+CREATE INDEX idx_flow_leases_queue ON kernel.flow_leases USING btree (ns, queue, priority, expires_at);
+CREATE UNIQUE INDEX flow_messages_dfid_ns_idempotency_key_key ON kernel.flow_messages USING btree (dfid, ns, idempotency_key);
+CREATE UNIQUE INDEX flow_messages_dfid_ns_n_key ON kernel.flow_messages USING btree (dfid, ns, n);
+CREATE UNIQUE INDEX flow_messages_pkey ON kernel.flow_messages USING btree (message_id);
+CREATE INDEX idx_flow_messages_waiting ON kernel.flow_messages USING btree (dfid, ns, topic, n) WHERE (received_at IS NULL);
+CREATE UNIQUE INDEX flow_promises_dfid_ns_name_n_key ON kernel.flow_promises USING btree (dfid, ns, name, n);
+CREATE UNIQUE INDEX flow_promises_pkey ON kernel.flow_promises USING btree (promise_id);
+CREATE UNIQUE INDEX flow_promises_token_hash_key ON kernel.flow_promises USING btree (token_hash);
 CREATE UNIQUE INDEX flow_steps_dfid_ns_name_n_key ON kernel.flow_steps USING btree (dfid, ns, name, n);
 CREATE UNIQUE INDEX flow_steps_pkey ON kernel.flow_steps USING btree (step_id);
+CREATE UNIQUE INDEX flow_stream_items_dfid_ns_stream_position_key ON kernel.flow_stream_items USING btree (dfid, ns, stream, "position");
+CREATE UNIQUE INDEX flow_stream_items_pkey ON kernel.flow_stream_items USING btree (item_id);
 CREATE UNIQUE INDEX flow_transitions_pkey ON kernel.flow_transitions USING btree (id);
 CREATE INDEX idx_flow_transitions_created_at ON kernel.flow_transitions USING btree (created_at);
 CREATE INDEX idx_flow_transitions_dfid ON kernel.flow_transitions USING btree (dfid);
 CREATE INDEX idx_flow_transitions_root_dfid ON kernel.flow_transitions USING btree (root_dfid);
+CREATE UNIQUE INDEX flow_values_dfid_ns_key_key ON kernel.flow_values USING btree (dfid, ns, key);
+CREATE UNIQUE INDEX flow_values_pkey ON kernel.flow_values USING btree (value_id);
 CREATE UNIQUE INDEX idempotency_cache_pkey ON kernel.idempotency_cache USING btree (ns, idempotency_key);
 CREATE INDEX idx_idempotency_cache_expires_at ON kernel.idempotency_cache USING btree (expires_at);
 CREATE UNIQUE INDEX imported_rows_pkey ON kernel.imported_rows USING btree (id);

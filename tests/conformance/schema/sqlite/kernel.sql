@@ -167,6 +167,7 @@ CREATE TABLE decision_flows (
   created_by_type TEXT,
   created_by_id TEXT,
   priority INTEGER NOT NULL DEFAULT 0,
+  subject TEXT,
   started_at TEXT,
   completed_at TEXT,
   created_at TEXT NOT NULL,
@@ -288,10 +289,26 @@ CREATE TABLE flow_calls (
   version TEXT NOT NULL,
   arguments TEXT NOT NULL CHECK (json_valid(arguments)),
 --postgres:  arguments JSON NOT NULL,
-  ns TEXT NOT NULL DEFAULT 'main', agent_id TEXT,
+  arguments_hash TEXT NOT NULL,
+  agent_id TEXT,
+  queue TEXT,
+  partition_key TEXT,
+  not_before TEXT,
+  deduplicate TEXT,
+  forked_from TEXT,
+  forked_at INTEGER,
+  effects TEXT,
+  ns TEXT NOT NULL DEFAULT 'main',
+  leaf_id TEXT NOT NULL,
+  leaf_ver INTEGER NOT NULL,
+  leaf_salt BLOB,
   PRIMARY KEY (dfid, ns),
   FOREIGN KEY (dfid, ns) REFERENCES decision_flows (dfid, ns) ON DELETE CASCADE
 );
+
+CREATE INDEX idx_flow_calls_deduplicate ON flow_calls (ns, queue, deduplicate) WHERE deduplicate IS NOT NULL;
+
+CREATE INDEX idx_flow_calls_name ON flow_calls (ns, name, version);
 
 CREATE TABLE flow_context (
   dfid TEXT NOT NULL,
@@ -314,6 +331,9 @@ CREATE TABLE flow_leases (
   token INTEGER NOT NULL,
   heartbeat_at TEXT NOT NULL,
   expires_at TEXT NOT NULL,
+  queue TEXT NOT NULL DEFAULT '',
+  partition_key TEXT,
+  priority INTEGER NOT NULL DEFAULT 0,
   ns TEXT NOT NULL DEFAULT 'main',
   PRIMARY KEY (dfid, ns),
   FOREIGN KEY (dfid, ns) REFERENCES decision_flows (dfid, ns) ON DELETE CASCADE
@@ -321,17 +341,70 @@ CREATE TABLE flow_leases (
 
 CREATE INDEX idx_flow_leases_expires_at ON flow_leases (expires_at);
 
+CREATE INDEX idx_flow_leases_queue ON flow_leases (ns, queue, priority, expires_at);
+
+CREATE TABLE flow_messages (
+  message_id TEXT PRIMARY KEY,
+  dfid TEXT NOT NULL,
+  n INTEGER NOT NULL,
+  topic TEXT NOT NULL,
+  value TEXT NOT NULL CHECK (json_valid(value)),
+--postgres:  value JSON NOT NULL,
+  value_hash TEXT NOT NULL,
+  sent_by TEXT,
+  idempotency_key TEXT,
+  sent_at TEXT NOT NULL,
+  received_at TEXT,
+  ns TEXT NOT NULL DEFAULT 'main',
+  leaf_id TEXT NOT NULL,
+  leaf_ver INTEGER NOT NULL,
+  leaf_salt BLOB,
+  FOREIGN KEY (dfid, ns) REFERENCES decision_flows (dfid, ns) ON DELETE CASCADE,
+  UNIQUE (dfid, ns, n),
+  UNIQUE (dfid, ns, idempotency_key)
+);
+
+CREATE INDEX idx_flow_messages_waiting ON flow_messages (dfid, ns, topic, n) WHERE received_at IS NULL;
+
+CREATE TABLE flow_promises (
+  promise_id TEXT PRIMARY KEY,
+  dfid TEXT NOT NULL,
+  name TEXT NOT NULL,
+  n INTEGER NOT NULL,
+  token_hash TEXT NOT NULL UNIQUE,
+  state TEXT NOT NULL CHECK (state IN ('PENDING', 'RESOLVED', 'REJECTED')),
+  value TEXT CHECK (json_valid(value)),
+--postgres:  value JSON,
+  value_hash TEXT,
+  created_at TEXT NOT NULL,
+  settled_at TEXT,
+  ns TEXT NOT NULL DEFAULT 'main',
+  leaf_id TEXT NOT NULL,
+  leaf_ver INTEGER NOT NULL,
+  leaf_salt BLOB,
+  FOREIGN KEY (dfid, ns) REFERENCES decision_flows (dfid, ns) ON DELETE CASCADE,
+  UNIQUE (dfid, ns, name, n),
+  CHECK ((state = 'PENDING') = (value IS NULL))
+);
+
 CREATE TABLE flow_steps (
   step_id TEXT PRIMARY KEY,
   dfid TEXT NOT NULL,
   name TEXT NOT NULL,
   n INTEGER NOT NULL,
-  state TEXT NOT NULL CHECK (state IN ('STARTED', 'DONE', 'FAILED', 'UNKNOWN')),
+  position INTEGER NOT NULL,
+  state TEXT NOT NULL CHECK (state IN ('STARTED', 'RETRYING', 'DONE', 'FAILED', 'UNKNOWN')),
   compensates TEXT,
+  arguments TEXT CHECK (json_valid(arguments)),
+--postgres:  arguments JSON,
+  arguments_hash TEXT,
   result TEXT CHECK (json_valid(result)),
 --postgres:  result JSON,
   error TEXT,
   undo INTEGER NOT NULL DEFAULT 0 CHECK (undo IN (0, 1)),
+  attempts INTEGER NOT NULL DEFAULT 1,
+  retry_at TEXT,
+  worker TEXT NOT NULL DEFAULT '',
   started_at TEXT NOT NULL,
   finished_at TEXT,
   ns TEXT NOT NULL DEFAULT 'main',
@@ -341,6 +414,24 @@ CREATE TABLE flow_steps (
   FOREIGN KEY (dfid, ns) REFERENCES decision_flows (dfid, ns) ON DELETE CASCADE,
   UNIQUE (dfid, ns, name, n),
   CHECK (state <> 'DONE' OR result IS NOT NULL)
+);
+
+CREATE TABLE flow_stream_items (
+  item_id TEXT PRIMARY KEY,
+  dfid TEXT NOT NULL,
+  stream TEXT NOT NULL,
+  position INTEGER NOT NULL,
+  value TEXT CHECK (json_valid(value)),
+--postgres:  value JSON,
+  closed INTEGER NOT NULL DEFAULT 0 CHECK (closed IN (0, 1)),
+  written_at TEXT NOT NULL,
+  ns TEXT NOT NULL DEFAULT 'main',
+  leaf_id TEXT NOT NULL,
+  leaf_ver INTEGER NOT NULL,
+  leaf_salt BLOB,
+  FOREIGN KEY (dfid, ns) REFERENCES decision_flows (dfid, ns) ON DELETE CASCADE,
+  UNIQUE (dfid, ns, stream, position),
+  CHECK ((closed = 1) = (value IS NULL))
 );
 
 CREATE TABLE flow_transitions (
@@ -353,6 +444,8 @@ CREATE TABLE flow_transitions (
   causation_id TEXT,
   created_at TEXT NOT NULL,
   reason TEXT,
+  result TEXT CHECK (json_valid(result)),
+--postgres:  result JSON,
   ns TEXT NOT NULL DEFAULT 'main',
   leaf_id TEXT NOT NULL,
   leaf_ver INTEGER NOT NULL,
@@ -365,6 +458,22 @@ CREATE INDEX idx_flow_transitions_created_at ON flow_transitions (created_at);
 CREATE INDEX idx_flow_transitions_dfid ON flow_transitions (dfid);
 
 CREATE INDEX idx_flow_transitions_root_dfid ON flow_transitions (root_dfid);
+
+CREATE TABLE flow_values (
+  value_id TEXT PRIMARY KEY,
+  dfid TEXT NOT NULL,
+  key TEXT NOT NULL,
+  value TEXT NOT NULL CHECK (json_valid(value)),
+--postgres:  value JSON NOT NULL,
+  version INTEGER NOT NULL,
+  published_at TEXT NOT NULL,
+  ns TEXT NOT NULL DEFAULT 'main',
+  leaf_id TEXT NOT NULL,
+  leaf_ver INTEGER NOT NULL,
+  leaf_salt BLOB,
+  FOREIGN KEY (dfid, ns) REFERENCES decision_flows (dfid, ns) ON DELETE CASCADE,
+  UNIQUE (dfid, ns, key)
+);
 
 CREATE TABLE idempotency_cache (
   idempotency_key TEXT NOT NULL,
