@@ -109,8 +109,8 @@ def _token(tx: Tx, promise_id: str, ns: str) -> str:
     return token if expected == _digest(token) else ""
 
 
-def wait_for(run: FlowRun, promise: str, *, timeout_s: float | None = None) -> Work[Recordable]:
-    """Wait until a promise of this flow is settled, and return what it was resolved with.
+def wait_for(run: FlowRun, promise: Any, *, timeout_s: float | None = None) -> Work[Recordable]:
+    """Wait until a promise of this flow, given as `flow.promise` returned it, is settled; return what it was resolved with.
 
     Raises PromiseRejectedError where it was rejected, and TimeoutExpiredError after `timeout_s`; the promise stays open
     then.
