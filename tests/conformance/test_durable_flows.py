@@ -6,13 +6,14 @@ import asyncio
 import threading
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any
 
 import pytest
 
 from holdproof import errors, sync
 from holdproof.client import Holdproof
-from holdproof.db import sql
+from holdproof.db import Query, Tx, sql
 from holdproof.runtime import leases
 from holdproof.testing import FrozenClock
 from tests.conformance.decisions import CrashError, InMemory, OnPostgres, OnSqlite, OnStore
@@ -180,7 +181,7 @@ class Durable(OnStore):
             ("b", "DONE"),
         ]
         with pytest.raises(errors.InvalidInputError, match=r"flow\.call"), live.flows.run("trader") as other:
-            other.gather(world.pay)
+            other.gather(world.pay)  # type: ignore[arg-type]
 
     # --- time -----------------------------------------------------------------------------------------------------
 
@@ -268,10 +269,10 @@ class Durable(OnStore):
     # --- records that were edited ---------------------------------------------------------------------------------
 
     def test_an_edited_record_stops_its_flow_and_nothing_runs(self, store: sync.Holdproof, clock: FrozenClock) -> None:
-        edits = {
-            "call": (_EDIT_CALL, {"text": '{"args":["a yacht"],"kwargs":{}}'}),
-            "result": (_EDIT_STEP, {"text": '"a yacht"'}),
-            "put back": (_PUT_BACK, {}),
+        edits: dict[str, tuple[Query, str | None]] = {
+            "call": (_EDIT_CALL, '{"args":["a yacht"],"kwargs":{}}'),
+            "result": (_EDIT_STEP, '"a yacht"'),
+            "put back": (_PUT_BACK, None),
         }
         crashed: list[int] = []
         bought: list[str] = []
@@ -284,10 +285,13 @@ class Durable(OnStore):
                 raise CrashError
             return str(flow.step("buy", bought.append, what))
 
-        for name, (edit, params) in edits.items():
+        def edit(tx: Tx, query: Query, name: str, text: str | None) -> None:
+            tx.execute(query, dfid=name, **({} if text is None else {"text": text}))
+
+        for name, (query, text) in edits.items():
             with pytest.raises(CrashError):
                 order.with_id(name)("tea")
-            store.core.database.write(lambda tx, e=edit, p=params, n=name: tx.execute(e, dfid=n, **p)).result()
+            store.core.database.write(partial(edit, query=query, name=name, text=text)).result()
         clock.advance(10)
         reruns = {rerun.flow.flow_id: rerun for rerun in store.flows.recover().reruns}
         assert reruns.keys() == edits.keys()
