@@ -286,7 +286,10 @@ class Durable(OnStore):
             return str(flow.step("buy", bought.append, what))
 
         def edit(tx: Tx, query: Query, name: str, text: str | None) -> None:
-            tx.execute(query, dfid=name, **({} if text is None else {"text": text}))
+            if text is None:
+                tx.execute(query, dfid=name)
+            else:
+                tx.execute(query, dfid=name, text=text)
 
         for name, (query, text) in edits.items():
             with pytest.raises(CrashError):
