@@ -160,6 +160,14 @@ PARAMETERS: Final[Mapping[str, str]] = {
     "context_ref": "Where the context of the decision is stored.",
     "evidence_hash": "The hash of the evidence.",
     "signature": "The signature.",
+    # Schedules.
+    "cron": "When: five fields of cron, or six with seconds first, or a word such as @daily.",
+    "timezone": "The time zone of the cron expression, by its IANA name.",
+    "catch_up": "Which instants are made up for that passed while nothing ran: none, one (the latest) or all.",
+    "args": "What the function is called with by position, as a JSON list.",
+    "kwargs": "What the function is called with by name, as a JSON object.",
+    "instant_as": "The parameter of the function that gets the instant it is run for; empty for none.",
+    "queue": "The queue.",
     # Evidence.
     "evaluation_id": "The evaluation's id.",
     "breakdown": "Why it is this score.",

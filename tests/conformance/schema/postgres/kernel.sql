@@ -647,6 +647,34 @@ CREATE TABLE saga_dirty_state (
   CONSTRAINT saga_dirty_state_pkey PRIMARY KEY (dfid, ns)
 );
 
+CREATE TABLE schedules (
+  schedule_id text NOT NULL,
+  name text NOT NULL,
+  function text NOT NULL,
+  function_version text NOT NULL,
+  arguments json NOT NULL,
+  instant_as text,
+  agent_id text NOT NULL,
+  queue text NOT NULL,
+  cron text NOT NULL,
+  timezone text NOT NULL,
+  catch_up text NOT NULL,
+  paused bigint NOT NULL DEFAULT 0,
+  version bigint NOT NULL,
+  fired_until timestamp with time zone NOT NULL,
+  next_at timestamp with time zone NOT NULL,
+  created_at timestamp with time zone NOT NULL,
+  updated_at timestamp with time zone NOT NULL,
+  deleted_at timestamp with time zone,
+  ns text NOT NULL DEFAULT 'main'::text,
+  leaf_id text NOT NULL,
+  leaf_ver bigint NOT NULL,
+  leaf_salt bytea,
+  CONSTRAINT schedules_catch_up_check CHECK ((catch_up = ANY (ARRAY['none'::text, 'one'::text, 'all'::text]))),
+  CONSTRAINT schedules_paused_check CHECK ((paused = ANY (ARRAY[(0)::bigint, (1)::bigint]))),
+  CONSTRAINT schedules_pkey PRIMARY KEY (schedule_id)
+);
+
 CREATE TABLE schema_migrations (
   name text NOT NULL,
   sha256 text NOT NULL,
@@ -947,6 +975,9 @@ CREATE INDEX idx_resource_locks_expires_at ON kernel.resource_locks USING btree 
 CREATE UNIQUE INDEX resource_locks_pkey ON kernel.resource_locks USING btree (ns, resource_id, dfid);
 CREATE UNIQUE INDEX restores_pkey ON kernel.restores USING btree (n);
 CREATE UNIQUE INDEX saga_dirty_state_pkey ON kernel.saga_dirty_state USING btree (dfid, ns);
+CREATE UNIQUE INDEX idx_schedules_name ON kernel.schedules USING btree (ns, name) WHERE (deleted_at IS NULL);
+CREATE INDEX idx_schedules_next_at ON kernel.schedules USING btree (ns, next_at) WHERE ((deleted_at IS NULL) AND (paused = 0));
+CREATE UNIQUE INDEX schedules_pkey ON kernel.schedules USING btree (schedule_id);
 CREATE UNIQUE INDEX schema_migrations_pkey ON kernel.schema_migrations USING btree (name);
 CREATE UNIQUE INDEX sealed_blocks_pkey ON kernel.sealed_blocks USING btree (subject, cid);
 CREATE UNIQUE INDEX skill_approvals_ns_path_n_key ON kernel.skill_approvals USING btree (ns, path, n);

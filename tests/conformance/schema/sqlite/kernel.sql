@@ -709,6 +709,36 @@ CREATE TABLE saga_dirty_state (
   FOREIGN KEY (dfid, ns) REFERENCES decision_flows (dfid, ns) ON DELETE CASCADE
 );
 
+CREATE TABLE schedules (
+  schedule_id TEXT PRIMARY KEY,
+  name TEXT NOT NULL,
+  function TEXT NOT NULL,
+  function_version TEXT NOT NULL,
+  arguments TEXT NOT NULL CHECK (json_valid(arguments)),
+--postgres:  arguments JSON NOT NULL,
+  instant_as TEXT,
+  agent_id TEXT NOT NULL,
+  queue TEXT NOT NULL,
+  cron TEXT NOT NULL,
+  timezone TEXT NOT NULL,
+  catch_up TEXT NOT NULL CHECK (catch_up IN ('none', 'one', 'all')),
+  paused INTEGER NOT NULL DEFAULT 0 CHECK (paused IN (0, 1)),
+  version INTEGER NOT NULL,
+  fired_until TEXT NOT NULL,
+  next_at TEXT NOT NULL,
+  created_at TEXT NOT NULL,
+  updated_at TEXT NOT NULL,
+  deleted_at TEXT,
+  ns TEXT NOT NULL DEFAULT 'main',
+  leaf_id TEXT NOT NULL,
+  leaf_ver INTEGER NOT NULL,
+  leaf_salt BLOB
+);
+
+CREATE UNIQUE INDEX idx_schedules_name ON schedules (ns, name) WHERE deleted_at IS NULL;
+
+CREATE INDEX idx_schedules_next_at ON schedules (ns, next_at) WHERE deleted_at IS NULL AND paused = 0;
+
 CREATE TABLE schema_migrations (name TEXT PRIMARY KEY, sha256 TEXT NOT NULL, applied_at TEXT NOT NULL, leaf_id TEXT, leaf_ver INTEGER, leaf_salt BLOB);
 
 CREATE TABLE sealed_blocks (
