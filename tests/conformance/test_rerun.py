@@ -22,6 +22,7 @@ from tests.conformance import (
     test_notes,
     test_objects,
     test_pruning,
+    test_schedules,
     test_search,
     test_sessions,
     test_snapshots,
@@ -90,6 +91,9 @@ class TestObjects(Rerun, test_objects.TestInMemory): ...
 
 
 class TestPruning(Rerun, test_pruning.TestInMemory): ...
+
+
+class TestSchedules(Rerun, test_schedules.TestMemory): ...
 
 
 class TestSearch(Rerun, test_search.TestInMemory): ...

@@ -219,8 +219,9 @@ def test_a_tool_signals_a_flow(web: Web) -> None:
     from mcp.client.streamable_http import streamable_http_client  # noqa: PLC0415 (an extra)
 
     async def signal(flow_id: str) -> Any:
+        client: Any = httpx.AsyncClient(headers={"Authorization": f"Bearer {secret(web)}"})  # its like is asked for
         async with (
-            httpx.AsyncClient(headers={"Authorization": f"Bearer {secret(web)}"}) as client,
+            client,
             streamable_http_client(f"{web.listening.address}/mcp", http_client=client) as (reading, writing, *_),
             mcp.ClientSession(reading, writing) as session,
         ):

@@ -8,7 +8,7 @@ from holdproof.executors import Executor, Resource, RunsWith
 from holdproof.model.messages import PromiseTicket
 from holdproof.model.typed_json import Recordable
 from holdproof.runtime import promises, streams
-from holdproof.runtime.runs import FlowRun
+from holdproof.runtime.flow_run import FlowRun
 
 
 def shown_token(ticket: PromiseTicket) -> str:

@@ -25,8 +25,8 @@ from holdproof.model.messages import Message
 from holdproof.model.namespaces import MAIN
 from holdproof.model.typed_json import Recordable
 from holdproof.runtime import flows, own_steps, recorded
+from holdproof.runtime.flow_run import FlowRun
 from holdproof.runtime.own_steps import StepOutcome
-from holdproof.runtime.runs import FlowRun
 from holdproof.runtime.suspension import WorkerLease
 
 MESSAGES: Final = Table(

@@ -17,8 +17,8 @@ from holdproof.db import Tx, Work, Write, ask, lock_exclusive
 from holdproof.model import typed_json
 from holdproof.model.flows import Step
 from holdproof.model.times import later
-from holdproof.runtime import recorded, runs, steps, suspension
-from holdproof.runtime.runs import OWN, FlowRun
+from holdproof.runtime import flow_run, recorded, steps, suspension
+from holdproof.runtime.flow_run import OWN, FlowRun, outside_steps
 from holdproof.runtime.steps import StepSpec
 from holdproof.runtime.suspension import WorkerLease
 
@@ -59,7 +59,7 @@ def record(
     run: FlowRun, name: str, act: Callable[[Tx], Any], *, arguments: str | None = None, locks: tuple[str, ...] = ()
 ) -> Work[Any]:
     """Do something once, and return what it returned then; `locks` are further flows that it changes."""
-    runs.outside_steps(run, name)
+    outside_steps(run, name)
     own = f"{OWN}{name}"
     n, position = run.reach(own)
     spec = StepSpec(own, n, position, arguments=arguments)
@@ -103,7 +103,7 @@ def wait(
 
     `look` may change rows: the flow is locked, and the worker has its lease.
     """
-    runs.outside_steps(run, name)
+    outside_steps(run, name)
     until = yield from _deadline(run, name, timeout_s)
     own = f"{OWN}{name}"
     n, position = run.reach(own)
@@ -123,7 +123,7 @@ def wait(
         _add(tx, run.lease, spec, outcome)
         return EndedStep(recorded.load(tx, outcome.result), outcome.error)
 
-    ended: EndedStep | None = yield from runs.wait(run, attempt, waits_for=waits_for, until=until)
+    ended: EndedStep | None = yield from flow_run.wait(run, attempt, waits_for=waits_for, until=until)
     assert ended is not None, "the attempt at the deadline ends the step"
     return ended
 
@@ -140,5 +140,5 @@ def _deadline(run: FlowRun, name: str, timeout_s: float | None) -> Work[str | No
     if not limit_s:
         # A look that does not wait has no deadline that a later run could miss.
         return ""
-    until: str = yield from runs.record_own(run, f"deadline {name}", lambda tx: later(tx.now, limit_s))
+    until: str = yield from flow_run.record_own(run, f"deadline {name}", lambda tx: later(tx.now, limit_s))
     return until

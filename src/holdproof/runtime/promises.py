@@ -33,8 +33,8 @@ from holdproof.model.messages import PromiseRecord, PromiseTicket
 from holdproof.model.namespaces import MAIN
 from holdproof.model.typed_json import Recordable
 from holdproof.runtime import flows, messages, own_steps, recorded
+from holdproof.runtime.flow_run import FlowRun
 from holdproof.runtime.own_steps import StepOutcome
-from holdproof.runtime.runs import FlowRun
 from holdproof.runtime.suspension import WorkerLease
 
 PROMISES: Final = Table(
@@ -110,7 +110,7 @@ def _token(tx: Tx, promise_id: str, ns: str) -> str:
 
 
 def wait_for(run: FlowRun, promise: Any, *, timeout_s: float | None = None) -> Work[Recordable]:
-    """Wait until a promise of this flow, given as `flow.promise` returned it, is settled; return what it was resolved with.
+    """Wait until a promise is settled, given as `flow.promise` returned it; return what it was resolved with.
 
     Raises PromiseRejectedError where it was rejected, and TimeoutExpiredError after `timeout_s`; the promise stays open
     then.

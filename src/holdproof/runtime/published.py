@@ -20,8 +20,8 @@ from holdproof.model.messages import PublishedValue
 from holdproof.model.namespaces import MAIN
 from holdproof.model.times import later
 from holdproof.model.typed_json import Recordable
-from holdproof.runtime import flows, own_steps, recorded, runs
-from holdproof.runtime.runs import FlowRun
+from holdproof.runtime import flow_run, flows, own_steps, recorded
+from holdproof.runtime.flow_run import FlowRun
 from holdproof.runtime.suspension import WorkerLease
 
 VALUES: Final = Table(
@@ -38,14 +38,14 @@ def publish(run: FlowRun, key: str, value: Recordable = None, *, in_step: bool =
     """Publish a value under a key, for `flows.published`; it replaces the one before."""
     own_steps.name("key", key)
     put = partial(_put, lease=run.lease, key=key, text=own_steps.encoded(value, "the value"))
-    if in_step or runs.is_inside_step(run):
+    if in_step or flow_run.is_inside_step(run):
         yield from ask(Write(partial(_put_leased, lease=run.lease, put=put)))
     else:
         yield from own_steps.record(run, f"publish {key}", put)
 
 
 def _put_leased(tx: Tx, lease: WorkerLease, put: Any) -> None:
-    runs.lock_leased(tx, lease)
+    flow_run.lock_leased(tx, lease)
     put(tx)
 
 

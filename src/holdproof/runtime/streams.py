@@ -21,8 +21,8 @@ from holdproof.model.messages import StreamItem
 from holdproof.model.namespaces import MAIN
 from holdproof.model.times import later
 from holdproof.model.typed_json import Recordable
-from holdproof.runtime import flows, own_steps, recorded, runs
-from holdproof.runtime.runs import FlowRun
+from holdproof.runtime import flow_run, flows, own_steps, recorded
+from holdproof.runtime.flow_run import FlowRun
 from holdproof.runtime.suspension import WorkerLease
 
 ITEMS: Final = Table(
@@ -50,14 +50,14 @@ def close(run: FlowRun, stream: str, *, in_step: bool = False) -> Work[None]:
 def _append(run: FlowRun, stream: str, text: str | None, *, in_step: bool) -> Work[None]:
     own_steps.name("stream", stream)
     add = partial(_add, lease=run.lease, stream=stream, text=text)
-    if in_step or runs.is_inside_step(run):
+    if in_step or flow_run.is_inside_step(run):
         yield from ask(Write(partial(_add_leased, lease=run.lease, add=add)))
     else:
         yield from own_steps.record(run, f"{'close' if text is None else 'write'} {stream}", add)
 
 
 def _add_leased(tx: Tx, lease: WorkerLease, add: Any) -> None:
-    runs.lock_leased(tx, lease)
+    flow_run.lock_leased(tx, lease)
     add(tx)
 
 

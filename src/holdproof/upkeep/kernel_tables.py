@@ -34,6 +34,7 @@ from holdproof.runtime import (
     messages,
     promises,
     published,
+    schedule_rows,
     state,
     steps,
     streams,
@@ -42,7 +43,15 @@ from holdproof.runtime import (
 TABLES: Final = (
     *(agents.AGENTS, audit.AUDIT, contexts.CONTEXT, escalation_rows.ESCALATIONS, evaluations.EVALUATIONS),
     *(calls.CALLS, feedback.FEEDBACK, flows.FLOWS),
-    *(flows.TRANSITIONS, import_records.IMPORTED_ROWS, ledger.LEDGER, state.STATE, steps.STEPS, tokens.TOKENS),
+    *(
+        flows.TRANSITIONS,
+        import_records.IMPORTED_ROWS,
+        ledger.LEDGER,
+        schedule_rows.SCHEDULES,
+        state.STATE,
+        steps.STEPS,
+        tokens.TOKENS,
+    ),
     *(messages.MESSAGES, promises.PROMISES, published.VALUES, streams.ITEMS),
 )
 """The logged tables whose rows are read and written through a descriptor."""

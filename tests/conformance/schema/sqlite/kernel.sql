@@ -167,11 +167,11 @@ CREATE TABLE decision_flows (
   created_by_type TEXT,
   created_by_id TEXT,
   priority INTEGER NOT NULL DEFAULT 0,
-  subject TEXT,
   started_at TEXT,
   completed_at TEXT,
   created_at TEXT NOT NULL,
   updated_at TEXT NOT NULL,
+  subject TEXT,
   ns TEXT NOT NULL DEFAULT 'main',
   leaf_id TEXT NOT NULL,
   leaf_ver INTEGER NOT NULL,
@@ -343,50 +343,6 @@ CREATE INDEX idx_flow_leases_expires_at ON flow_leases (expires_at);
 
 CREATE INDEX idx_flow_leases_queue ON flow_leases (ns, queue, priority, expires_at);
 
-CREATE TABLE flow_messages (
-  message_id TEXT PRIMARY KEY,
-  dfid TEXT NOT NULL,
-  n INTEGER NOT NULL,
-  topic TEXT NOT NULL,
-  value TEXT NOT NULL CHECK (json_valid(value)),
---postgres:  value JSON NOT NULL,
-  value_hash TEXT NOT NULL,
-  sent_by TEXT,
-  idempotency_key TEXT,
-  sent_at TEXT NOT NULL,
-  received_at TEXT,
-  ns TEXT NOT NULL DEFAULT 'main',
-  leaf_id TEXT NOT NULL,
-  leaf_ver INTEGER NOT NULL,
-  leaf_salt BLOB,
-  FOREIGN KEY (dfid, ns) REFERENCES decision_flows (dfid, ns) ON DELETE CASCADE,
-  UNIQUE (dfid, ns, n),
-  UNIQUE (dfid, ns, idempotency_key)
-);
-
-CREATE INDEX idx_flow_messages_waiting ON flow_messages (dfid, ns, topic, n) WHERE received_at IS NULL;
-
-CREATE TABLE flow_promises (
-  promise_id TEXT PRIMARY KEY,
-  dfid TEXT NOT NULL,
-  name TEXT NOT NULL,
-  n INTEGER NOT NULL,
-  token_hash TEXT NOT NULL UNIQUE,
-  state TEXT NOT NULL CHECK (state IN ('PENDING', 'RESOLVED', 'REJECTED')),
-  value TEXT CHECK (json_valid(value)),
---postgres:  value JSON,
-  value_hash TEXT,
-  created_at TEXT NOT NULL,
-  settled_at TEXT,
-  ns TEXT NOT NULL DEFAULT 'main',
-  leaf_id TEXT NOT NULL,
-  leaf_ver INTEGER NOT NULL,
-  leaf_salt BLOB,
-  FOREIGN KEY (dfid, ns) REFERENCES decision_flows (dfid, ns) ON DELETE CASCADE,
-  UNIQUE (dfid, ns, name, n),
-  CHECK ((state = 'PENDING') = (value IS NULL))
-);
-
 CREATE TABLE flow_steps (
   step_id TEXT PRIMARY KEY,
   dfid TEXT NOT NULL,
@@ -416,24 +372,6 @@ CREATE TABLE flow_steps (
   CHECK (state <> 'DONE' OR result IS NOT NULL)
 );
 
-CREATE TABLE flow_stream_items (
-  item_id TEXT PRIMARY KEY,
-  dfid TEXT NOT NULL,
-  stream TEXT NOT NULL,
-  position INTEGER NOT NULL,
-  value TEXT CHECK (json_valid(value)),
---postgres:  value JSON,
-  closed INTEGER NOT NULL DEFAULT 0 CHECK (closed IN (0, 1)),
-  written_at TEXT NOT NULL,
-  ns TEXT NOT NULL DEFAULT 'main',
-  leaf_id TEXT NOT NULL,
-  leaf_ver INTEGER NOT NULL,
-  leaf_salt BLOB,
-  FOREIGN KEY (dfid, ns) REFERENCES decision_flows (dfid, ns) ON DELETE CASCADE,
-  UNIQUE (dfid, ns, stream, position),
-  CHECK ((closed = 1) = (value IS NULL))
-);
-
 CREATE TABLE flow_transitions (
   id INTEGER PRIMARY KEY AUTOINCREMENT,
   dfid TEXT NOT NULL,
@@ -458,22 +396,6 @@ CREATE INDEX idx_flow_transitions_created_at ON flow_transitions (created_at);
 CREATE INDEX idx_flow_transitions_dfid ON flow_transitions (dfid);
 
 CREATE INDEX idx_flow_transitions_root_dfid ON flow_transitions (root_dfid);
-
-CREATE TABLE flow_values (
-  value_id TEXT PRIMARY KEY,
-  dfid TEXT NOT NULL,
-  key TEXT NOT NULL,
-  value TEXT NOT NULL CHECK (json_valid(value)),
---postgres:  value JSON NOT NULL,
-  version INTEGER NOT NULL,
-  published_at TEXT NOT NULL,
-  ns TEXT NOT NULL DEFAULT 'main',
-  leaf_id TEXT NOT NULL,
-  leaf_ver INTEGER NOT NULL,
-  leaf_salt BLOB,
-  FOREIGN KEY (dfid, ns) REFERENCES decision_flows (dfid, ns) ON DELETE CASCADE,
-  UNIQUE (dfid, ns, key)
-);
 
 CREATE TABLE idempotency_cache (
   idempotency_key TEXT NOT NULL,
@@ -786,6 +708,36 @@ CREATE TABLE saga_dirty_state (
   PRIMARY KEY (dfid, ns),
   FOREIGN KEY (dfid, ns) REFERENCES decision_flows (dfid, ns) ON DELETE CASCADE
 );
+
+CREATE TABLE schedules (
+  schedule_id TEXT PRIMARY KEY,
+  name TEXT NOT NULL,
+  function TEXT NOT NULL,
+  function_version TEXT NOT NULL,
+  arguments TEXT NOT NULL CHECK (json_valid(arguments)),
+--postgres:  arguments JSON NOT NULL,
+  instant_as TEXT,
+  agent_id TEXT NOT NULL,
+  queue TEXT NOT NULL,
+  cron TEXT NOT NULL,
+  timezone TEXT NOT NULL,
+  catch_up TEXT NOT NULL CHECK (catch_up IN ('none', 'one', 'all')),
+  paused INTEGER NOT NULL DEFAULT 0 CHECK (paused IN (0, 1)),
+  version INTEGER NOT NULL,
+  fired_until TEXT NOT NULL,
+  next_at TEXT NOT NULL,
+  created_at TEXT NOT NULL,
+  updated_at TEXT NOT NULL,
+  deleted_at TEXT,
+  ns TEXT NOT NULL DEFAULT 'main',
+  leaf_id TEXT NOT NULL,
+  leaf_ver INTEGER NOT NULL,
+  leaf_salt BLOB
+);
+
+CREATE UNIQUE INDEX idx_schedules_name ON schedules (ns, name) WHERE deleted_at IS NULL;
+
+CREATE INDEX idx_schedules_next_at ON schedules (ns, next_at) WHERE deleted_at IS NULL AND paused = 0;
 
 CREATE TABLE schema_migrations (name TEXT PRIMARY KEY, sha256 TEXT NOT NULL, applied_at TEXT NOT NULL, leaf_id TEXT, leaf_ver INTEGER, leaf_salt BLOB);
 
