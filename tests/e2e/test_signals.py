@@ -129,6 +129,17 @@ def test_an_agent_signals_and_reads_its_own_flows_only(web: Web) -> None:
     assert web.store.flows.messages(others) == ()
 
 
+def test_what_a_remote_flow_records_never_stands_for_content_of_others(web: Web) -> None:
+    client = operator(web)
+    hidden = json.dumps({"args": [{"$cid": "x"}], "kwargs": {}})
+    call = {"name": "buy", "version": "1.0", "arguments": hidden}
+    problem(client.post("/v1/flows/run", json={"agent_id": "trader", "call": call}), 422, "value.unrecordable")
+    block = client.post("/v1/flows/run", json={"agent_id": "trader"}).json()["block"]
+    left = client.post(f"/v1/blocks/{block}/leave", json={"result": '{"$sealed": "x"}'})
+    problem(left, 422, "value.unrecordable")
+    assert client.post(f"/v1/blocks/{block}/leave", json={}).status_code == 200
+
+
 # --- streams -----------------------------------------------------------------------------------------------------
 
 

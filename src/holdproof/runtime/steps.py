@@ -201,7 +201,8 @@ def _done(lease: WorkerLease, record: StoredRecord[Step], spec: StepSpec, result
 
 
 def _encoded(spec: StepSpec, result: Any) -> Any:
-    return result if spec.raw else typed_json.encode(result, "it")
+    # What comes over a wire may not stand for content that its sender was not given.
+    return typed_json.encode(typed_json.tagged(result, "it") if spec.raw else result, "it")
 
 
 def _try_again(
