@@ -156,7 +156,7 @@ PARAMETERS: Final[Mapping[str, str]] = {
     "budget": "How many approvals an agent may request in the window.",
     "window_s": "The length of the budget's window in seconds.",
     "resolution": "The answer: approve, reject or cancel.",
-    "decision": "The decision: approve, reject or cancel.",
+    "decision": "The decision: approve, reject or cancel; of a step in doubt happened, did_not_happen or undo.",
     "context_ref": "Where the context of the decision is stored.",
     "evidence_hash": "The hash of the evidence.",
     "signature": "The signature.",

@@ -43,6 +43,7 @@ from holdproof.errors.decisions import (
     UnknownOutcomeError,
     UnrecordableError,
     VersionMismatchError,
+    WrongAnswerError,
 )
 from holdproof.errors.evidence import (
     BadKeyError,
@@ -231,6 +232,7 @@ __all__ = [
     "UnrecordableError",
     "UnsafeTypeError",
     "VersionMismatchError",
+    "WrongAnswerError",
     "WriterDeadError",
     "WrongClientError",
 ]

@@ -144,6 +144,12 @@ class BudgetExhaustedError(HoldproofError):
     exit_code = 5
 
 
+class WrongAnswerError(InvalidInputError):
+    """That is no answer to this escalation; a step in doubt takes `happened`, `did_not_happen` or `undo`."""
+
+    code = "escalations.answer"
+
+
 class AlreadyResolvedError(ConflictError):
     """The escalation was resolved before, and that decision stands; read it."""
 

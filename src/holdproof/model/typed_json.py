@@ -174,6 +174,20 @@ _READERS: Final[dict[str, Callable[[Any], Any]]] = {
 }
 
 
+def checked(value: Any, what: str) -> Any:
+    """Return tagged JSON that somebody typed; UnrecordableError for a tag that no recorded value has."""
+    if isinstance(value, list):
+        for n, item in enumerate(value):
+            checked(item, f"{what}[{n}]")
+    if isinstance(value, dict):
+        tags = [key for key in value if str(key).startswith("$")]
+        if tags and (len(value) > 1 or tags[0] not in _READERS or tags[0] == "$erased"):
+            raise UnrecordableError(f"{what} has the key {tags[0]}, which is no tag of a recorded value", tag=tags[0])
+        for key, item in value.items():
+            checked(item, f"{what}.{key}")
+    return value
+
+
 # --- classes by name ---------------------------------------------------------------------------------------------
 
 

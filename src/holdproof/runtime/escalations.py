@@ -7,6 +7,8 @@ Rules:
   ESCALATION_BUDGET_EXHAUSTED, the flow CANCELLED.
 - A request moves its flow to WAITING_ESCALATION; its resolution moves the flow on: approved to RUNNING, rejected to
   FAILED, cancelled to CANCELLED. A flow that has steps to undo then goes on to COMPENSATING, worker or not.
+- A step in doubt has answers of its own: `happened` (with its result) and `did_not_happen` move the flow to RUNNING,
+  `undo` to FAILED. To approve or to reject it is WrongAnswerError: neither word says whether the step ran.
 - An escalation is resolved once; the second resolver gets AlreadyResolvedError.
 - A deadline that passes applies its default and records that; a later answer is DeadlinePassedError.
 - Who resolved it, the comment, and the proposal as it was shown are in the record's leaf.
@@ -26,10 +28,12 @@ from holdproof.errors import (
     IllegalTransitionError,
     InvalidInputError,
     NotFoundError,
+    WrongAnswerError,
 )
 from holdproof.evidence.tables import StoredRecord, numbered
 from holdproof.model.agents import ESCALATES
-from holdproof.model.coordination import IMPACTS, Escalation
+from holdproof.model import typed_json
+from holdproof.model.coordination import ANSWERS, IMPACTS, Escalation
 from holdproof.model.flows import Flow
 from holdproof.model.namespaces import MAIN
 from holdproof.model.times import later
@@ -43,6 +47,7 @@ EXPIRED: Final = "escalation expired"
 """The topic of the notes that hand each escalation that nobody answered to the hooks of its commit."""
 # The words that people and callers use, as the statuses of DIR's schema.
 _STATUS_OF: Final = {"approve": "APPROVED", "reject": "REJECTED", "cancel": "CANCELLED"}
+_STATUS_IN_DOUBT: Final = {"happened": "APPROVED", "did_not_happen": "APPROVED", "undo": "REJECTED"}
 _FLOW_STATUS_AFTER: Final = {"APPROVED": "RUNNING", "REJECTED": "FAILED", "CANCELLED": "CANCELLED"}
 
 # --- requesting --------------------------------------------------------------------------------------------------
@@ -100,12 +105,19 @@ def request(
 
 
 def alert(
-    tx: Tx, flow_id: str, *, reason: str, context: Any = None, proposal: Any = None, ns: str = MAIN
+    tx: Tx,
+    flow_id: str,
+    *,
+    reason: str,
+    context: Any = None,
+    proposal: Any = None,
+    kind: str = "approval",
+    ns: str = MAIN,
 ) -> Escalation:
     """Escalate for the kernel: that costs the agent nothing, and moves the flow only if it is running."""
     columns = _columns(reason, context, proposal)
     flow = flows.lock(tx, flow_id, ns=ns)
-    escalation = _write(tx, flow, {**columns, "opened_by": "kernel"})
+    escalation = _write(tx, flow, {**columns, "kind": kind, "opened_by": "kernel"})
     if flow.status == "RUNNING":
         _await_answer(tx, escalation)
     return escalation
@@ -160,6 +172,7 @@ def _write(tx: Tx, flow: Flow, columns: Mapping[str, Any]) -> Escalation:
         "dfid": flow.flow_id,
         "root_dfid": flow.root_flow_id,
         "agent_id": flow.agent_id,
+        "kind": "approval",
         "status": "PENDING",
         "created_at": tx.now,
         "on_deadline": "reject",
@@ -167,7 +180,7 @@ def _write(tx: Tx, flow: Flow, columns: Mapping[str, Any]) -> Escalation:
         **columns,
         "ns": flow.ns,
     }
-    escalation = escalation_rows.write(tx, row)
+    escalation = escalation_rows.write(tx, row, flow.subject)
     # Wakes consoles and notifiers that show what is pending.
     tx.notify(f"escalations:{flow.ns}")
     return escalation
@@ -200,25 +213,22 @@ def resolve(
     *,
     by: str,
     proposal: Any = None,
+    result: Any = None,
     comment: str | None = None,
     ns: str = MAIN,
 ) -> Escalation | Refused:
     """Resolve an escalation, once: `approve`, `reject` or `cancel`; a proposal approves with changes.
 
-    Raises AlreadyResolvedError for a second answer, and DeadlinePassedError for one that comes too late.
+    One about a step in doubt is answered by `happened`, with the result of the step as JSON, `did_not_happen`, which
+    runs it, or `undo`, which undoes the flow. Raises WrongAnswerError for an answer of the other kind,
+    AlreadyResolvedError for a second answer, and DeadlinePassedError for one that comes too late.
     """
-    word = validation.one_of("decision", str(decision).lower(), _STATUS_OF)
-    if proposal is not None and word != "approve":
-        raise InvalidInputError("a proposal goes with approve only", field="proposal", decision=word)
-    answer = {
-        "status": _STATUS_OF[word],
-        "human_decision": _human_decision(word, changes=proposal is not None),
-        "resolved_by": validation.name("by", by),
-        "comment": comment,
-        "answer_json": None if proposal is None else canonical.dump_text(proposal),
-    }
+    word = validation.one_of("decision", str(decision).lower(), [each for words in ANSWERS.values() for each in words])
+    answer = {**_answer(word, proposal, result), "resolved_by": validation.name("by", by), "comment": comment}
     record = _lock(tx, id, ns)
     escalation = record.value
+    if word not in escalation.answers:
+        raise _wrong_answer(escalation, word)
     if escalation.status != "PENDING":
         raise AlreadyResolvedError(
             f"escalation {id} is {escalation.outcome} by {escalation.resolved_by}",
@@ -230,6 +240,34 @@ def resolve(
         _apply_default(tx, record)
         return Refused(DeadlinePassedError(f"the deadline of escalation {id} was {escalation.deadline}", id=id))
     return _settle(tx, record, answer)
+
+
+def _answer(word: str, proposal: Any, result: Any) -> dict[str, Any]:
+    """Return the columns of an answer; InvalidInputError for a value that does not go with it."""
+    if proposal is not None and word != "approve":
+        raise InvalidInputError("a proposal goes with approve only", field="proposal", decision=word)
+    if result is not None and word != "happened":
+        raise InvalidInputError("a result goes with happened only", field="result", decision=word)
+    if word in _STATUS_IN_DOUBT:
+        # The result stands for what the step's function would have returned: tagged as that would be, or plain JSON.
+        text = canonical.dump_text(typed_json.checked(result, "the result")) if word == "happened" else None
+        return {"status": _STATUS_IN_DOUBT[word], "human_decision": word.upper(), "answer_json": text}
+    return {
+        "status": _STATUS_OF[word],
+        "human_decision": _human_decision(word, changes=proposal is not None),
+        "answer_json": None if proposal is None else canonical.dump_text(proposal),
+    }
+
+
+def _wrong_answer(escalation: Escalation, word: str) -> WrongAnswerError:
+    if escalation.kind == "in_doubt":
+        message = (
+            f"escalation {escalation.id} is about a step in doubt, and {word} does not say whether it ran: answer"
+            " happened (with its result), did_not_happen (it is run) or undo (the flow is undone)"
+        )
+    else:
+        message = f"escalation {escalation.id} asks for an approval: answer approve, reject or cancel, not {word}"
+    return WrongAnswerError(message, id=escalation.id, kind=escalation.kind, answers=list(escalation.answers))
 
 
 def _human_decision(word: str, *, changes: bool) -> str:
@@ -294,7 +332,9 @@ def _apply_default(tx: Tx, record: StoredRecord[Escalation]) -> Escalation:
 def expire(tx: Tx, id: int, *, ns: str = MAIN) -> Escalation:
     """Apply the default of an escalation whose deadline has passed; one that is resolved or not due stays as it is."""
     record = _lock(tx, id, ns)
-    return _apply_default(tx, record) if _is_due(record.value, tx.now) else record.value
+    if _is_due(record.value, tx.now):
+        return _apply_default(tx, record)
+    return escalation_rows.shown(tx, record.value)
 
 
 _OVERDUE = sql(

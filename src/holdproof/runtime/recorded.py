@@ -6,6 +6,9 @@ Rules:
   is stored once however often it is passed: of a conversation that grows, each call adds what is new.
 - What belongs to a person is sealed whole, `{"$sealed": …}`; once the person was erased it is read as `{"$erased": …}`.
 - `fingerprint` tells equal values without storing them; of a person's value only with that person's key.
+- Texts and JSON of other columns (reasons, contexts, details) are sealed in the same way (`seal_text`, `seal_json`).
+  What somebody else writes never looks sealed: a value with that mark is refused, so that nobody has another person's
+  content opened by passing its envelope.
 """
 
 import base64
@@ -15,10 +18,13 @@ from typing import Any, Final
 from holdproof.content import encryption, values
 from holdproof.crypto import canonical
 from holdproof.db import Tx
-from holdproof.errors import ErasedError
+from holdproof.errors import ErasedError, InvalidInputError
 
 LARGEST: Final = 4096
 """How long the JSON text of a value is that stands in its row, in bytes."""
+ERASED: Final = "[erased]"
+"""What is read in the place of a text that was erased with the person it belonged to."""
+_SEALED: Final = "$sealed"
 
 
 def dump(value: Any) -> str:
@@ -71,6 +77,51 @@ def load(tx: Tx, text: str | None) -> Any:
     value = json.loads(text)
     # Most values are whole; keys of a caller never start with `$` (model/typed_json.py).
     return _resolve(tx, value) if '"$cid"' in text or '"$sealed"' in text else value
+
+
+def seal_json(tx: Tx, text: str, handle: str | None) -> str:
+    """Return the JSON text for a column: a person's sealed, nobody's as it is."""
+    if handle is not None:
+        return _seal(tx, text, handle)
+    if f'"{_SEALED}"' in text and _is_sealed(json.loads(text)):
+        raise InvalidInputError(f"{_SEALED} is no key of a caller's value", field=_SEALED)
+    return text
+
+
+def open_json(tx: Tx, value: Any) -> Any:
+    """Return the JSON of a column that `seal_json` wrote; `{"$erased": …}` once its person was erased."""
+    return _unseal(tx, value[_SEALED]) if _is_sealed(value) else value
+
+
+def _is_sealed(value: Any) -> bool:
+    return isinstance(value, dict) and value.keys() == {_SEALED}
+
+
+def seal_text(tx: Tx, text: str | None, handle: str | None) -> str | None:
+    """Return a text for a column: a person's sealed, nobody's as it is."""
+    if text is None:
+        return None
+    if handle is not None:
+        return _seal(tx, json.dumps(text), handle)
+    if text.startswith(_TEXT_MARK):
+        raise InvalidInputError(f"a text does not start with {_TEXT_MARK}", field=_SEALED)
+    return text
+
+
+_TEXT_MARK: Final = f'{{"{_SEALED}":'
+
+
+def open_text(tx: Tx, text: str | None) -> str | None:
+    """Return the text of a column that `seal_text` wrote; `ERASED` once its person was erased."""
+    if text is None or not text.startswith(_TEXT_MARK):
+        return text
+    opened = _unseal(tx, json.loads(text)[_SEALED])
+    return opened if isinstance(opened, str) else ERASED
+
+
+def resolve(tx: Tx, value: Any) -> Any:
+    """Return tagged JSON with every part in its place, given with references to them."""
+    return _resolve(tx, value)
 
 
 def _resolve(tx: Tx, value: Any) -> Any:

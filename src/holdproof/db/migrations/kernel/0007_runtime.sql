@@ -184,12 +184,14 @@ CREATE TABLE escalation_budget (
 CREATE INDEX idx_escalation_budget_agent_id ON escalation_budget (agent_id);
 CREATE INDEX idx_escalation_budget_created_at ON escalation_budget (created_at);
 
--- `answer_json` is the proposal the resolver put in the place of the one shown; `opened_by` is the agent or the kernel.
+-- `answer_json` is the proposal the resolver put in the place of the one shown, or the result of a step that happened;
+-- `opened_by` is the agent or the kernel. `kind` says which answers there are: to an approval, or about a step in doubt.
 CREATE TABLE escalation_requests (
   id @serial,
   dfid TEXT NOT NULL,
   root_dfid TEXT NOT NULL,
   agent_id TEXT NOT NULL,
+  kind TEXT NOT NULL DEFAULT 'approval' CHECK (kind IN ('approval', 'in_doubt')),
   reason TEXT NOT NULL DEFAULT '',
 --sqlite:  context_json TEXT NOT NULL DEFAULT '{}' CHECK (json_valid(context_json)),
 --sqlite:  proposal_json TEXT NOT NULL DEFAULT '{}' CHECK (json_valid(proposal_json)),
