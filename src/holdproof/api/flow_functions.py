@@ -18,8 +18,8 @@ from holdproof.db import Work, Write, ask
 from holdproof.errors import AlreadyExistsError, WrongClientError
 from holdproof.executors import AsyncExecutor, SyncExecutor, with_namespace
 from holdproof.runtime import calls, functions
+from holdproof.runtime.flow_run import FlowRun
 from holdproof.runtime.functions import FunctionSpec, RegisteredFunction
-from holdproof.runtime.runs import FlowRun
 
 P = ParamSpec("P")
 R = TypeVar("R")

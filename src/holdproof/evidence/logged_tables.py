@@ -215,10 +215,13 @@ def confirm(tx: Tx, table: LoggedTable, query: Query, **params: Any) -> list[Map
             problem = f"version {logged.leaf_ver} of the row was put back; the log has {logged.newest}"
         if problem:
             raise TamperedError(f"{table.table} {logged.key}: {problem}", table=table.table, row=str(logged.key))
-    return [dict(zip((*_NAMED, *table.columns), (row[1], row[2], *row[COLUMNS:]), strict=True)) for row in rows]
+    return [_by_column(table, row) for row in rows]
 
 
-_NAMED: Final = ("leaf_id", "leaf_ver")
+def _by_column(table: LoggedTable, row: Row) -> Mapping[str, Any]:
+    logged = logged_row(row)
+    content = zip(table.columns, row[COLUMNS:], strict=True)
+    return {"leaf_id": logged.leaf_id, "leaf_ver": logged.leaf_ver, **dict(content)}
 
 
 def _walk(key: str, per_namespace: bool) -> str:
