@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 
 from holdproof import errors, sync
-from holdproof.db import sql
-from holdproof.runtime import escalations
+from holdproof.db import Tx, sql
+from holdproof.model.coordination import Escalation
+from holdproof.runtime import escalations, inbox
 from holdproof.testing import FrozenClock
 from tests.conformance.decisions import CrashError, InMemory, OnPostgres, OnSqlite, OnStore
 
@@ -140,6 +141,14 @@ class Doubts(OnStore):
         assert bank.paid == [("book", 1), ("o-17", 500)]
         # So that the rows are proven again when the test is over.
         store.write(lambda tx: tx.execute(sql("UPDATE escalation_requests SET human_decision = 'HAPPENED'")))
+
+    def test_what_one_commit_wrote_and_reads_again_matches_its_entries(self, store: sync.Holdproof) -> None:
+        flow = store.flows.start("trader")
+
+        def write(tx: Tx) -> Escalation:
+            return inbox.confirmed(tx, escalations.alert(tx, flow.flow_id, reason="?").id, ns="main")
+
+        assert store.write(write).reason == "?"
 
     def test_a_programs_own_questions_are_approvals(self, store: sync.Holdproof) -> None:
         flow = store.flows.start("trader")
