@@ -25,6 +25,11 @@ LARGEST: Final = 4096
 ERASED: Final = "[erased]"
 """What is read in the place of a text that was erased with the person it belonged to."""
 _SEALED: Final = "$sealed"
+_FIELDS: Final = "$fields"
+"""The tag of an object that is stored as a list of its keys and values."""
+_LARGEST_OBJECT: Final = 2**18
+_REFERENCE: Final = 71
+"""How long the text of a reference is."""
 
 
 def dump(value: Any) -> str:
@@ -43,7 +48,8 @@ def store(tx: Tx, text: str, handle: str | None = None) -> str:
         return _seal(tx, text, handle)
     if len(text) <= LARGEST and (text.isascii() or len(text.encode()) <= LARGEST):
         return text
-    return canonical.dump_text(_outsource(tx, json.loads(text)))
+    whole, _ = _outsource(tx, json.loads(text))
+    return canonical.dump_text(whole)
 
 
 def _seal(tx: Tx, text: str, handle: str) -> str:
@@ -53,21 +59,33 @@ def _seal(tx: Tx, text: str, handle: str) -> str:
     return canonical.dump_text({"$sealed": {"$cid": values.put(tx, envelope)}})
 
 
-def _outsource(tx: Tx, value: Any) -> Any:
-    """Replace large parts by references, the innermost first, so that parts that are shared stay shared."""
+def _outsource(tx: Tx, value: Any) -> tuple[Any, int]:
+    """Replace large parts by references, the innermost first; return what is left, and about how long its text is.
+
+    A long list becomes a Merkle list: one that grew shares all but its end with what was stored before.
+    """
     if isinstance(value, str):
-        return {"$cid": values.put(tx, value)} if _size(value) > LARGEST else value
+        size = len(value.encode("utf-8", "surrogatepass")) + 2
+        return _referred(tx, value) if size > LARGEST else (value, size)
     if isinstance(value, list):
-        outer: Any = [_outsource(tx, item) for item in value]
+        items = [_outsource(tx, item) for item in value]
+        size = sum(length + 1 for _, length in items) + 2
+        outer: Any = [item for item, _ in items]
     elif isinstance(value, dict):
-        outer = {key: _outsource(tx, item) for key, item in value.items()}
+        fields = {key: _outsource(tx, item) for key, item in value.items()}
+        size = sum(len(key) + length + 4 for key, (_, length) in fields.items()) + 2
+        outer = {key: item for key, (item, _) in fields.items()}
+        if size > _LARGEST_OBJECT:
+            # More than a block holds: as pairs, which are a Merkle list.
+            pairs, length = _referred(tx, [[key, item] for key, item in outer.items()])
+            return {_FIELDS: pairs}, length + len(_FIELDS) + 5
     else:
-        return value
-    return {"$cid": values.put(tx, outer)} if _size(outer) > LARGEST else outer
+        return value, len(str(value))
+    return _referred(tx, outer) if size > LARGEST else (outer, size)
 
 
-def _size(value: Any) -> int:
-    return len(canonical.dumps(value))
+def _referred(tx: Tx, value: Any) -> tuple[Any, int]:
+    return {"$cid": values.put(tx, value)}, _REFERENCE
 
 
 def load(tx: Tx, text: str | None) -> Any:
@@ -76,7 +94,7 @@ def load(tx: Tx, text: str | None) -> Any:
         return None
     value = json.loads(text)
     # Most values are whole; keys of a caller never start with `$` (model/typed_json.py).
-    return _resolve(tx, value) if '"$cid"' in text or '"$sealed"' in text else value
+    return _resolve(tx, value) if '"$cid"' in text or f'"{_SEALED}"' in text else value
 
 
 def seal_json(tx: Tx, text: str, handle: str | None) -> str:
@@ -131,8 +149,10 @@ def _resolve(tx: Tx, value: Any) -> Any:
         return value
     if "$cid" in value:
         return _resolve(tx, values.get(tx, value["$cid"]))
-    if "$sealed" in value:
-        return _unseal(tx, value["$sealed"])
+    if _SEALED in value:
+        return _unseal(tx, value[_SEALED])
+    if _FIELDS in value:
+        return dict(_resolve(tx, value[_FIELDS]))
     return {key: _resolve(tx, item) for key, item in value.items()}
 
 

@@ -197,11 +197,11 @@ def _done(lease: WorkerLease, record: StoredRecord[Step], spec: StepSpec, result
         # It has happened, so it is in doubt: FAILED would say that there is nothing to undo.
         raise UnrecordableError(f"the result of step {spec.name}: {error.message}", step=spec.name) from error
     yield from ask(Write(partial(_end, lease=lease, record=record, changes={"state": "DONE"}, result=text)))
-    return spec.decoded(encoded)
+    return spec.decoded(recorded.parse(text))
 
 
 def _encoded(spec: StepSpec, result: Any) -> Any:
-    return result if spec.raw else typed_json.encode(result, "it")
+    return typed_json.checked(result, "it") if spec.raw else typed_json.encode(result, "it")
 
 
 def _try_again(

@@ -35,7 +35,7 @@ from holdproof.errors import InvalidInputError, NotFoundError
 from holdproof.executors import with_namespace
 from holdproof.model.flows import Rerun
 from holdproof.model.namespaces import MAIN
-from holdproof.runtime import flow_run, functions, leases, runs
+from holdproof.runtime import calls, flow_run, functions, leases, runs
 from holdproof.runtime.calls import CallSpec
 from holdproof.runtime.flow_steps import StepCall, StepOptions
 from holdproof.runtime.steps import OnUnknown
@@ -154,6 +154,7 @@ class OpenBlock:
             return answer
         name = arguments.pop("name")
         text = arguments.pop("arguments")
+        text = None if text is None else calls.checked_text(text)
         undo = arguments.pop("compensate")
         options = StepOptions(**arguments, compensate=None if undo is None else self.undoing(undo))
         step = StepCall(name, exchange.caller("fn"), text, options)
@@ -263,7 +264,8 @@ class _Routes:
         if entered.call is None:
             return await self._opened(granted, granted.store.flows.run(**opening), "flow")
         # The agent is taken from the caller's credentials, never from the body.
-        call = replace(entered.call, agent_id=granted.agent_id)
+        text = calls.checked_text(entered.call.arguments)
+        call = replace(entered.call, arguments=text, agent_id=granted.agent_id)
         return await self._call(granted, call, opening)
 
     async def _call(self, granted: Granted, call: CallSpec, opening: dict[str, Any]) -> Response:
@@ -324,9 +326,10 @@ class _Routes:
         result = values.get("result")
         if result is not None and not isinstance(result, str):
             raise InvalidInputError("the result is the JSON text of tagged JSON", parameter="result")
+        text = None if result is None else calls.checked_text(result)
 
         async def leaving(exchange: Exchange) -> None:
-            await self._blocks.drop(open_block).leave(error, exchange, result=result)
+            await self._blocks.drop(open_block).leave(error, exchange, result=text)
 
         with self._exchanges.opened(open_block.who, partial(problem_details, request.scope)) as exchange:
             return streaming(self._exchanges, exchange, leaving(exchange))
