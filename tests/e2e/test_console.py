@@ -546,14 +546,22 @@ def test_a_step_in_doubt_is_answered_in_its_own_words_at_the_console(web: Web, o
     text = page(operator, f"/inbox/{number}").text
     assert "Step pay is in doubt" in text
     assert "Authorise the ticked parts" not in text
-    for words in ("It happened", "It did not happen: run it", "Undo the flow", "o-17", asked.context["idempotency_key"]):
+    for words in (
+        "It happened",
+        "It did not happen: run it",
+        "Undo the flow",
+        "o-17",
+        asked.context["idempotency_key"],
+    ):
         assert words in text
     for action in ("review", "decide"):
         answer = post(operator, f"/inbox/{number}/{action}", choice="approve", part="0", comment="go on", seen="0.0")
         assert "a step in doubt is not approved" in answer.text
     typed = {"choice": "happened", "comment": "the bank has it", "result": '{"paid": 500}'}
     assert "is not JSON" in post(operator, f"/inbox/{number}/review", **{**typed, "result": "{paid"}).text
-    assert "It happened" in (review := post(operator, f"/inbox/{number}/review", **typed).text) or "it happened" in review
+    assert (
+        "It happened" in (review := post(operator, f"/inbox/{number}/review", **typed).text) or "it happened" in review
+    )
     assert web.store.escalations.get(number).status == "PENDING"
     post(operator, f"/inbox/{number}/decide", **typed, seen="0.0")
     worker.join(30)

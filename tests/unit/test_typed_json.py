@@ -4,7 +4,7 @@ import math
 import subprocess
 import sys
 from dataclasses import dataclass, field
-from datetime import date, datetime, time, timedelta, timezone
+from datetime import UTC, date, datetime, time, timedelta, timezone
 from decimal import Decimal
 from enum import Enum
 from pathlib import Path
@@ -138,7 +138,7 @@ def test_the_same_value_gives_the_same_text(value: Any) -> None:
         *(2**53 - 1, 2**53, -(2**53), 10**400, True, False, None, ""),
         *(b"", b"\xff\x00", (), [], {}, set(), frozenset(), Decimal("1.10"), Decimal("-0"), Decimal("1E+3")),
         *({"$int": 1}, {"$cid": "x"}, {"a": {"$sealed": "x"}}, {1: "a", "1": "b"}, {(1, 2): [3]}, {None: 0}),
-        *(datetime(2026, 1, 31, 12, tzinfo=timezone.utc), date(2026, 1, 31), time(1, 2, 3, 4), timedelta(-1, 5, 7)),
+        *(datetime(2026, 1, 31, 12, tzinfo=UTC), date(2026, 1, 31), time(1, 2, 3, 4), timedelta(-1, 5, 7)),
         *(UUID(int=7), Path("/a/b"), Colour.RED, Receipt("o", 5), Outer.Inner(3)),
     ],
     ids=repr,
@@ -220,7 +220,9 @@ def test_nothing_but_recorded_classes_is_read(recorded_value: Any, names: str) -
         typed_json.decode(recorded_value)
 
 
-@pytest.mark.parametrize("value", [{"$cid": "x"}, {"$sealed": "x"}, {"$fields": []}, [{"a": {"$erased": "x"}}], {"$int": "1", "b": 2}])
+@pytest.mark.parametrize(
+    "value", [{"$cid": "x"}, {"$sealed": "x"}, {"$fields": []}, [{"a": {"$erased": "x"}}], {"$int": "1", "b": 2}]
+)
 def test_what_only_the_store_writes_is_refused_of_others(value: Any) -> None:
     with pytest.raises(errors.UnrecordableError, match="no tag of a recorded value"):
         typed_json.checked(value, "it")

@@ -137,7 +137,7 @@ class UnknownOutcomeError(ConflictError):
 
 
 class BudgetExhaustedError(HoldproofError):
-    """The agent escalated too often: it is suspended and the flow cancelled, until an operator activates it again."""
+    """The agent escalated too often: ask again when the error says, or raise its budget (`agents set-budget`)."""
 
     code = "escalations.budget_exhausted"
     status = 429

@@ -141,18 +141,22 @@ class EscalationCounts(Value):
 
 @dataclass(frozen=True, slots=True)
 class Budget(Value):
-    """What an agent has spent of its escalations within the window, and when the oldest of them leaves the window."""
+    """What an agent has spent of its escalations within the window, and when the oldest of them leaves the window.
+
+    `budget` is None where the agent has none, and may request as many as it likes.
+    """
 
     agent_id: str
     spent: int
-    budget: int
+    budget: int | None
+    on_exhausted: str | None
     window_s: float
     renews_at: str | None
 
     @property
-    def left(self) -> int:
-        """How many escalations it may still request."""
-        return max(self.budget - self.spent, 0)
+    def left(self) -> int | None:
+        """How many escalations it may still request; None for any number."""
+        return None if self.budget is None else max(self.budget - self.spent, 0)
 
 
 @dataclass(frozen=True, slots=True)

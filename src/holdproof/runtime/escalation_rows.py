@@ -61,7 +61,7 @@ def shown(tx: Tx, escalation: Escalation, *, whole: bool = True) -> Escalation:
         context = {**context, "arguments": recorded.resolve(tx, context.get("arguments"))}
     return replace(
         escalation,
-        reason=recorded.open_text(tx, escalation.reason),
+        reason=recorded.open_text(tx, escalation.reason) or "",
         comment=recorded.open_text(tx, escalation.comment),
         context=context,
         proposal=recorded.open_json(tx, escalation.proposal),
@@ -78,14 +78,9 @@ _SETTLE = sql(
 )
 
 
-_SUBJECT = sql("SELECT subject FROM decision_flows WHERE dfid = :dfid AND ns = :ns")
-
-
 def settle(tx: Tx, record: StoredRecord[Escalation], answer: Mapping[str, Any]) -> Escalation:
     """Resolve a pending escalation; its flow is locked by the caller."""
-    row = tx.one(_SUBJECT, dfid=record.value.flow_id, ns=record.value.ns)
-    assert row is not None, "a flow is not removed before its escalations"
-    (subject,) = row
+    subject = recorded.subject_of(tx, record.value.flow_id, ns=record.value.ns)
     changes = _sealed(tx, {"resolved_at": tx.now, **answer}, subject)
     escalation = shown(tx, ESCALATIONS.change(tx, _SETTLE, record, changes))
     # Wakes whoever waits for this decision, once the transaction is committed.

@@ -1,10 +1,10 @@
 """Escalations: an agent requests a human decision, and waits for it.
 
 Rules:
-- Each request of an agent spends one of its budget (3 an hour), checked and spent in one statement; the kernel's own
-  cost nothing.
-- A request beyond the budget is recorded and refused: it is CANCELLED, the agent SUSPENDED with the reason
-  ESCALATION_BUDGET_EXHAUSTED, the flow CANCELLED.
+- An agent may have a budget, so many an hour (agents.py); each request spends one, checked and spent in one statement;
+  the kernel's own cost nothing.
+- A request beyond the budget is refused with the time at which the next is possible. With `on_exhausted="suspend"` it
+  is recorded too, as CANCELLED, the agent SUSPENDED with the reason ESCALATION_BUDGET_EXHAUSTED, the flow CANCELLED.
 - A request moves its flow to WAITING_ESCALATION; its resolution moves the flow on: approved to RUNNING, rejected to
   FAILED, cancelled to CANCELLED. A flow that has steps to undo then goes on to COMPENSATING, worker or not.
 - A step in doubt has answers of its own: `happened` (with its result) and `did_not_happen` move the flow to RUNNING,
@@ -31,8 +31,8 @@ from holdproof.errors import (
     WrongAnswerError,
 )
 from holdproof.evidence.tables import StoredRecord, numbered
-from holdproof.model.agents import ESCALATES
 from holdproof.model import typed_json
+from holdproof.model.agents import ESCALATES, EscalationBudget
 from holdproof.model.coordination import ANSWERS, IMPACTS, Escalation
 from holdproof.model.flows import Flow
 from holdproof.model.namespaces import MAIN
@@ -40,7 +40,6 @@ from holdproof.model.times import later
 from holdproof.runtime import agents, audit, escalation_rows, flows
 from holdproof.runtime.escalation_rows import ESCALATIONS
 
-BUDGET: Final = 3
 WINDOW_S: Final = 3600.0
 EXHAUSTED: Final = "ESCALATION_BUDGET_EXHAUSTED"
 EXPIRED: Final = "escalation expired"
@@ -55,8 +54,13 @@ _FLOW_STATUS_AFTER: Final = {"APPROVED": "RUNNING", "REJECTED": "FAILED", "CANCE
 # One statement, so that no two requests both see the last of a budget.
 _SPEND = sql(
     "INSERT INTO escalation_budget (agent_id, created_at, ns) SELECT f.agent_id, :now, f.ns FROM decision_flows f"
-    " WHERE f.dfid = :dfid AND f.ns = :ns AND (SELECT count(*) FROM escalation_budget b"
-    " WHERE b.agent_id = f.agent_id AND b.ns = f.ns AND b.created_at > :since) < :budget"
+    " WHERE f.dfid = :dfid AND f.ns = :ns AND (CAST(:budget AS INTEGER) IS NULL OR (SELECT count(*)"
+    " FROM escalation_budget b WHERE b.agent_id = f.agent_id AND b.ns = f.ns AND b.created_at > :since) < :budget)"
+)
+# The one that must leave the window before another fits in.
+_BLOCKING = sql(
+    "SELECT created_at FROM escalation_budget WHERE agent_id = :agent_id AND ns = :ns"
+    " ORDER BY created_at DESC LIMIT 1 OFFSET :before"
 )
 
 
@@ -71,13 +75,12 @@ def request(
     deadline: str | None = None,
     deadline_s: float | None = None,
     on_deadline: str = "reject",
-    budget: int = BUDGET,
-    window_s: float = WINDOW_S,
     ns: str = MAIN,
 ) -> Escalation | Refused:
     """Request a human decision about a running flow; without an answer by the deadline the default applies.
 
-    Raises BudgetExhaustedError where the agent has spent its budget, and AgentInactiveError where it may not escalate.
+    Raises BudgetExhaustedError where the agent has a budget and has spent it, and AgentInactiveError where it may not
+    escalate.
     """
     columns = _columns(reason, context, proposal, impact=impact, on_deadline=on_deadline)
     columns["deadline"] = _deadline(tx, deadline, deadline_s)
@@ -90,11 +93,13 @@ def request(
             from_status=flow.status,
         )
     lock_exclusive(tx, f"agent:{flow.agent_id}")
-    since = later(tx.now, -validation.seconds("window_s", window_s))
-    if tx.count(_SPEND, dfid=flow_id, ns=ns, now=tx.now, since=since, budget=budget) == 0:
-        return _refuse(tx, flow, columns)
-    # Checked after the budget, so that a spent budget suspends an agent that may not escalate either.
     agent = agents.get(tx, flow.agent_id, ns=ns)
+    budget = agent.budget
+    most = None if budget is None else budget.per_hour
+    if tx.count(_SPEND, dfid=flow_id, ns=ns, now=tx.now, since=later(tx.now, -WINDOW_S), budget=most) == 0:
+        assert budget is not None, "without a budget there is no limit"
+        return _refuse(tx, flow, columns) if budget.on_exhausted == "suspend" else _postpone(tx, flow, budget)
+    # Checked after the budget, so that a spent budget suspends an agent that may not escalate either.
     if agent.status not in ESCALATES:
         raise AgentInactiveError(
             f"agent {agent.agent_id} is {agent.status} and may not escalate", agent_id=agent.agent_id
@@ -186,8 +191,24 @@ def _write(tx: Tx, flow: Flow, columns: Mapping[str, Any]) -> Escalation:
     return escalation
 
 
+def _postpone(tx: Tx, flow: Flow, budget: EscalationBudget) -> Refused:
+    """Refuse a request beyond the budget; agent and flow stay as they are, and an audit event says so."""
+    row = tx.one(_BLOCKING, agent_id=flow.agent_id, ns=flow.ns, before=budget.per_hour - 1) if budget.per_hour else None
+    possible_at = None if row is None else later(row[0], WINDOW_S)
+    when = "an operator raises it (agents set-budget)" if possible_at is None else possible_at
+    audit.record(tx, flow.flow_id, EXHAUSTED, severity="WARNING", detail={"possible_at": possible_at}, ns=flow.ns)
+    return Refused(
+        BudgetExhaustedError(
+            f"agent {flow.agent_id} has spent its {budget.per_hour} escalations an hour: none is possible until {when}",
+            agent_id=flow.agent_id,
+            flow_id=flow.flow_id,
+            possible_at=possible_at,
+        )
+    )
+
+
 def _refuse(tx: Tx, flow: Flow, columns: Mapping[str, Any]) -> Refused:
-    """StoredRecord a request beyond the budget, suspend the agent and cancel the flow."""
+    """Record a request beyond the budget, suspend the agent and cancel the flow."""
     answer = {"status": "CANCELLED", "resolved_at": tx.now, "resolved_by": "kernel", "comment": EXHAUSTED}
     escalation = _write(tx, flow, {**columns, **answer})
     audit.record(tx, flow.flow_id, EXHAUSTED, severity="ERROR", detail={"escalation": escalation.id}, ns=flow.ns)
@@ -196,7 +217,9 @@ def _refuse(tx: Tx, flow: Flow, columns: Mapping[str, Any]) -> Refused:
     # Refused, not raised: all of the above is to be committed.
     return Refused(
         BudgetExhaustedError(
-            f"agent {flow.agent_id} has spent its escalations", agent_id=flow.agent_id, flow_id=flow.flow_id
+            f"agent {flow.agent_id} has spent its escalations: it is suspended, and the flow cancelled",
+            agent_id=flow.agent_id,
+            flow_id=flow.flow_id,
         )
     )
 

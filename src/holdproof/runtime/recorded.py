@@ -8,7 +8,7 @@ Rules:
 - `fingerprint` tells equal values without storing them; of a person's value only with that person's key.
 - Texts and JSON of other columns (reasons, contexts, details) are sealed in the same way (`seal_text`, `seal_json`).
   What somebody else writes never looks sealed: a value with that mark is refused, so that nobody has another person's
-  content opened by passing its envelope.
+  content opened by passing its envelope. Of a person who was erased they are written as erased.
 """
 
 import base64
@@ -17,8 +17,8 @@ from typing import Any, Final
 
 from holdproof.content import encryption, values
 from holdproof.crypto import canonical
-from holdproof.db import Tx
-from holdproof.errors import ErasedError, InvalidInputError
+from holdproof.db import Tx, sql
+from holdproof.errors import ErasedError, FormatError, InvalidInputError
 
 LARGEST: Final = 4096
 """How long the JSON text of a value is that stands in its row, in bytes."""
@@ -44,7 +44,8 @@ def parse(text: str) -> Any:
 
 def store(tx: Tx, text: str, handle: str | None = None) -> str:
     """Return the text for a column, given the whole text; large parts are stored beside it, a person's are sealed."""
-    if handle is not None:
+    # Nothing is nobody's; and what undoes a step of a person who was erased gives nothing else.
+    if handle is not None and text != "null":
         return _seal(tx, text, handle)
     if len(text) <= LARGEST and (text.isascii() or len(text.encode()) <= LARGEST):
         return text
@@ -100,7 +101,10 @@ def load(tx: Tx, text: str | None) -> Any:
 def seal_json(tx: Tx, text: str, handle: str | None) -> str:
     """Return the JSON text for a column: a person's sealed, nobody's as it is."""
     if handle is not None:
-        return _seal(tx, text, handle)
+        try:
+            return _seal(tx, text, handle)
+        except ErasedError:
+            return canonical.dump_text({"$erased": handle})
     if f'"{_SEALED}"' in text and _is_sealed(json.loads(text)):
         raise InvalidInputError(f"{_SEALED} is no key of a caller's value", field=_SEALED)
     return text
@@ -108,7 +112,13 @@ def seal_json(tx: Tx, text: str, handle: str | None) -> str:
 
 def open_json(tx: Tx, value: Any) -> Any:
     """Return the JSON of a column that `seal_json` wrote; `{"$erased": …}` once its person was erased."""
-    return _unseal(tx, value[_SEALED]) if _is_sealed(value) else value
+    if not _is_sealed(value):
+        return value
+    try:
+        return _unseal(tx, value[_SEALED])
+    except (FormatError, ValueError, TypeError):
+        # Written by another program; `verify` says whether it was edited.
+        return value
 
 
 def _is_sealed(value: Any) -> bool:
@@ -120,7 +130,10 @@ def seal_text(tx: Tx, text: str | None, handle: str | None) -> str | None:
     if text is None:
         return None
     if handle is not None:
-        return _seal(tx, json.dumps(text), handle)
+        try:
+            return _seal(tx, json.dumps(text), handle)
+        except ErasedError:
+            return ERASED
     if text.startswith(_TEXT_MARK):
         raise InvalidInputError(f"a text does not start with {_TEXT_MARK}", field=_SEALED)
     return text
@@ -133,8 +146,20 @@ def open_text(tx: Tx, text: str | None) -> str | None:
     """Return the text of a column that `seal_text` wrote; `ERASED` once its person was erased."""
     if text is None or not text.startswith(_TEXT_MARK):
         return text
-    opened = _unseal(tx, json.loads(text)[_SEALED])
+    try:
+        opened = _unseal(tx, json.loads(text)[_SEALED])
+    except (FormatError, ValueError, TypeError):
+        return text
     return opened if isinstance(opened, str) else ERASED
+
+
+_SUBJECT = sql("SELECT subject FROM decision_flows WHERE dfid = :dfid AND ns = :ns")
+
+
+def subject_of(tx: Tx, flow_id: str, *, ns: str) -> str | None:
+    """Return the handle of the person whose flow it is; None for nobody's."""
+    (handle,) = tx.one(_SUBJECT, dfid=flow_id, ns=ns) or (None,)
+    return handle
 
 
 def resolve(tx: Tx, value: Any) -> Any:

@@ -275,7 +275,8 @@ class _Routes:
         scoped = with_namespace(granted.store, {**opening})
         for derived in ("flow_type", "flow_version"):
             scoped.pop(derived, None)
-        run = await granted.store.run(runs.enter_call(agent_id, call, **scoped))
+        strict = granted.store.context.settings.strict_agents
+        run = await granted.store.run(runs.enter_call(agent_id, call, strict=strict, **scoped))
         if isinstance(run, runs.EarlierFlow):
             return JSONResponse({"block": None, "flow_id": run.flow.flow_id})
         return await self._held(granted, run)
