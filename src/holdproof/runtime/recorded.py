@@ -158,7 +158,8 @@ _SUBJECT = sql("SELECT subject FROM decision_flows WHERE dfid = :dfid AND ns = :
 
 def subject_of(tx: Tx, flow_id: str, *, ns: str) -> str | None:
     """Return the handle of the person whose flow it is; None for nobody's."""
-    (handle,) = tx.one(_SUBJECT, dfid=flow_id, ns=ns) or (None,)
+    row = tx.one(_SUBJECT, dfid=flow_id, ns=ns)
+    handle: str | None = None if row is None else row[0]
     return handle
 
 
