@@ -193,8 +193,10 @@ def _write(tx: Tx, flow: Flow, columns: Mapping[str, Any]) -> Escalation:
 
 def _postpone(tx: Tx, flow: Flow, budget: EscalationBudget) -> Refused:
     """Refuse a request beyond the budget; agent and flow stay as they are, and an audit event says so."""
-    row = tx.one(_BLOCKING, agent_id=flow.agent_id, ns=flow.ns, before=budget.per_hour - 1) if budget.per_hour else None
-    possible_at = None if row is None else later(row[0], WINDOW_S)
+    # Of a budget of nothing no request ever leaves the window.
+    blocking = tx.one(_BLOCKING, agent_id=flow.agent_id, ns=flow.ns, before=max(budget.per_hour - 1, 0))
+    (spent_at,) = blocking or (None,)
+    possible_at = None if spent_at is None or not budget.per_hour else later(spent_at, WINDOW_S)
     when = "an operator raises it (agents set-budget)" if possible_at is None else possible_at
     audit.record(tx, flow.flow_id, EXHAUSTED, severity="WARNING", detail={"possible_at": possible_at}, ns=flow.ns)
     return Refused(

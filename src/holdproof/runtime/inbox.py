@@ -37,7 +37,8 @@ def confirmed(tx: Tx, id: int, *, ns: str) -> Escalation:
     rows = logged_tables.confirm(tx, ESCALATIONS.logged, _CONFIRM, id=id, ns=ns)
     if not rows:
         raise TamperedError(f"escalation {id} was removed", table=ESCALATIONS.name, row=str(id))
-    return escalation_rows.shown(tx, ESCALATIONS.from_columns(rows[0]))
+    [columns] = rows
+    return escalation_rows.shown(tx, ESCALATIONS.from_columns(columns))
 
 
 _FILTERS: Final = (

@@ -159,8 +159,10 @@ _SUBJECT = sql("SELECT subject FROM decision_flows WHERE dfid = :dfid AND ns = :
 def subject_of(tx: Tx, flow_id: str, *, ns: str) -> str | None:
     """Return the handle of the person whose flow it is; None for nobody's."""
     row = tx.one(_SUBJECT, dfid=flow_id, ns=ns)
-    handle: str | None = None if row is None else row[0]
-    return handle
+    if row is None:
+        return None
+    (handle,) = row
+    return None if handle is None else str(handle)
 
 
 def resolve(tx: Tx, value: Any) -> Any:
