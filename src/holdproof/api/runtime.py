@@ -87,6 +87,8 @@ class Agents(Resource[Executor]):
         example="--status SUSPENDED",
     )
     set_status = Writes(agents.set_status, example="trader SUSPENDED --reason 'under review'")
+    # No `agent` rule: an agent must not set its own budget.
+    set_budget = Writes(agents.set_budget, example="trader --per-hour 3")
 
 
 class Flows(Resource[Executor]):
@@ -330,8 +332,8 @@ class Escalations(Resource[Executor]):
 
     request = Writes(
         escalations.request,
-        # An agent must neither set its own budget nor let a request approve itself at the deadline.
-        agent=AgentRule({"flow_id": "flow"}, never=("budget", "window_s"), refused={"on_deadline": "approve"}),
+        # An agent must not let a request approve itself at the deadline.
+        agent=AgentRule({"flow_id": "flow"}, refused={"on_deadline": "approve"}),
         tool=True,
         **_OUTCOME,
     )

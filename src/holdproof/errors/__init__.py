@@ -45,6 +45,7 @@ from holdproof.errors.decisions import (
     UnknownOutcomeError,
     UnrecordableError,
     VersionMismatchError,
+    WrongAnswerError,
 )
 from holdproof.errors.evidence import (
     BadKeyError,
@@ -235,6 +236,7 @@ __all__ = [
     "UnrecordableError",
     "UnsafeTypeError",
     "VersionMismatchError",
+    "WrongAnswerError",
     "WriterDeadError",
     "WrongClientError",
 ]

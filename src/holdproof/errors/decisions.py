@@ -143,11 +143,17 @@ class UnknownOutcomeError(ConflictError):
 
 
 class BudgetExhaustedError(HoldproofError):
-    """The agent escalated too often: it is suspended and the flow cancelled, until an operator activates it again."""
+    """The agent escalated too often: ask again when the error says, or raise its budget (`agents set-budget`)."""
 
     code = "escalations.budget_exhausted"
     status = 429
     exit_code = 5
+
+
+class WrongAnswerError(InvalidInputError):
+    """That is no answer to this escalation; a step in doubt takes `happened`, `did_not_happen` or `undo`."""
+
+    code = "escalations.answer"
 
 
 class AlreadyResolvedError(ConflictError):

@@ -169,9 +169,11 @@ def record_own(run: FlowRun, name: str, value: Callable[[Tx], Any]) -> Work[Any]
 def _record_own(tx: Tx, lease: WorkerLease, spec: StepSpec, value: Callable[[Tx], Any]) -> Any:
     lock_leased(tx, lease)
     result = value(tx)
-    text = recorded.store(tx, recorded.dump(typed_json.encode(result)), lease.subject)
-    steps.add(tx, lease, spec, {"state": "DONE", "result": text, "finished_at": tx.now})
-    return result
+    text = recorded.dump(typed_json.encode(result))
+    columns = {"state": "DONE", "result": recorded.store(tx, text, lease.subject), "finished_at": tx.now}
+    steps.add(tx, lease, spec, columns)
+    # As a replay will get it.
+    return typed_json.decode(recorded.parse(text))
 
 
 def wait(
