@@ -122,6 +122,7 @@ class OpenFlow(Resource[Executor]):
     map = RunsWith(runs.map, calls=("fn", "compensate"), local=True)
     sleep = RunsWith(runs.sleep)
     sleep_until = RunsWith(runs.sleep_until)
+    patched = RunsWith(runs.patched)
     lock = RunsWith(runs.lock, like=("locks", "acquire"))
     approve = RunsWith(runs.approve, like=("escalations", "request"))
     heartbeat = RunsWith(runs.beat)

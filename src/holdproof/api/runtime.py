@@ -33,12 +33,14 @@ from holdproof.runtime import (
     feedback,
     flow_queries,
     flows,
+    forks,
     functions,
     idempotency,
     inbox,
     leases,
     ledger,
     locks,
+    replays,
     results,
     retries,
     runs,
@@ -53,6 +55,15 @@ P = ParamSpec("P")
 R = TypeVar("R")
 # DIR's codes stay in JSON and in the column; people read the outcome, which is a property.
 _OUTCOME: Final[dict[str, Any]] = {"draw": "escalation", "columns": ("outcome",)}
+
+
+_FORKING: Final = {
+    "at": "The first step that is not shared: its name, or its name and number; without it nothing is shared.",
+    "inputs": 'Other inputs, as {"args": [], "kwargs": {}}.',
+    "answers": "Results of steps, by name or by name and number; such a step is not run.",
+    "effects": "What new steps do: deny, simulate or real.",
+    "version": "The version of the function that runs it; the origin's by default.",
+}
 
 
 class Agents(Resource[Executor]):
@@ -117,6 +128,19 @@ class Flows(Resource[Executor]):
     heartbeat = Writes(leases.heartbeat, agent=OWN_FLOW)
     release = Writes(leases.release, agent=OWN_FLOW)
     recover = RunsWith(functions.recover, example="--register my_agents:register")
+    # Local: it runs the functions that are registered in this process.
+    replay = RunsWith(replays.replay, local=True)
+    replay_all = RunsWith(replays.replay_all, local=True)
+    fork = Writes(
+        forks.fork,
+        example="0198a7c2-9c1e-7a3b-8d4e-5f6071829304 --at pay --effects simulate",
+        parameters=_FORKING,
+    )
+    rewind = Writes(
+        forks.rewind,
+        example="0198a7c2-9c1e-7a3b-8d4e-5f6071829304 --at pay --effects real",
+        parameters=_FORKING,
+    )
     steps = Reads(
         steps.list,
         agent=OWN_FLOW,

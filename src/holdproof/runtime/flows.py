@@ -86,14 +86,7 @@ def start(
     `subject` names the person whose flow it is: what the flow records is sealed, and erased with that person. Raises
     AgentInactiveError unless the agent is ACTIVE, and AlreadyExistsError where `flow_id` is taken.
     """
-    agent = tx.one(_AGENT, agent_id=agent_id, ns=ns)
-    if agent is None:
-        raise NotFoundError(f"there is no agent {agent_id}", agent_id=agent_id)
-    (status,) = agent
-    if status not in OPENS_FLOWS:
-        raise AgentInactiveError(
-            f"agent {agent_id} is {status} and may not open flows", agent_id=agent_id, agent_status=status
-        )
+    require_active(tx, agent_id, ns=ns)
     if flow_id is not None:
         lock_exclusive(tx, f"flow:{validation.name('flow_id', flow_id)}")
         if tx.one(_GET, dfid=flow_id, ns=ns) is not None:
@@ -112,6 +105,18 @@ def start(
         subject=None if subject is None else encryption.label(tx, subject, ns=ns),
         ns=ns,
     )
+
+
+def require_active(tx: Tx, agent_id: str, *, ns: str) -> None:
+    """Raise unless the agent may open flows."""
+    agent = tx.one(_AGENT, agent_id=agent_id, ns=ns)
+    if agent is None:
+        raise NotFoundError(f"there is no agent {agent_id}", agent_id=agent_id)
+    (status,) = agent
+    if status not in OPENS_FLOWS:
+        raise AgentInactiveError(
+            f"agent {agent_id} is {status} and may not open flows", agent_id=agent_id, agent_status=status
+        )
 
 
 def enter(

@@ -19,6 +19,8 @@ Rules:
 - A block that is entered again meets the steps it recorded (its journal), compared with their entries in the log. Code
   that does another thing than was recorded stops there, as does a record that was edited: nothing is undone or run, and
   the flow is left as it is.
+- Code that was changed asks `patched` whether a flow reached that place before the change; the call may be removed once
+  no flow needs the old way.
 - Steps that run at once (`gather`, `map`) are numbered before the first of them starts, in the order they are passed.
 """
 
@@ -51,6 +53,7 @@ from holdproof.runtime import (
     calls,
     escalations,
     flows,
+    forks,
     inbox,
     leases,
     locks,
@@ -60,12 +63,17 @@ from holdproof.runtime import (
     suspension,
 )
 from holdproof.runtime.calls import CallSpec
+from holdproof.runtime.flow_modes import LIVE, Mode
 from holdproof.runtime.steps import Journal, OnUnknown, RetryPolicy, StepSpec
 from holdproof.runtime.suspension import FlowSuspended, WorkerLease
 
+END_OF_CODE: Final = "the end"
+"""What the code has reached when it returns, in place of a step's name."""
 _UNDO: Final = "undo "
 OWN: Final = "flow."
 """How the names of steps start that the flow itself records, as sleeping."""
+_PATCHED: Final = f"{OWN}patched "
+"""How the names of the steps start that `patched` records."""
 _LONGEST_NUMBER: Final = " 999999"
 """The number of a step, at its longest."""
 _STOPPED_S: Final = 300.0
@@ -103,6 +111,11 @@ class FlowRun:
     """Whether the functions of steps run at the other end of a wire, and give tagged JSON."""
     suspended: FlowSuspended | None = None
     """How the flow was suspended, after which nothing more can be done in it here."""
+    difference: NonDeterminismError | None = None
+    """How the code was found to differ from the record, after which nothing more is done either."""
+    mode: Mode = LIVE
+    patches: dict[str, bool] = field(default_factory=dict)
+    """What `patched` answered, by the name of its step."""
 
     def count(self, kind: str, name: str) -> int:
         """Count one more of its name, and return its number."""
@@ -116,8 +129,12 @@ class FlowRun:
         """
         if self.suspended is not None:
             raise self.suspended
+        if self.difference is not None:
+            # The code kept it from leaving; what it reaches now would be run on wrong ground.
+            raise self.difference
         n = self.count("step", name)
         self.position += 1
+        self._pass_patches(name)
         recorded_here = self.unreached.pop(self.position, None)
         if recorded_here is None and (name, n) in self.journal:
             # Steps that ran at once may have been recorded in another order than they are reached in.
@@ -128,14 +145,28 @@ class FlowRun:
             raise self.differs(name, self.unreached[min(self.unreached)])
         return n, self.position
 
+    def _pass_patches(self, name: str) -> None:
+        """Pass over patches that the code no longer asks for: it has the new way only, which the flow took."""
+        while (recorded_here := self.unreached.get(self.position, name)) != name and recorded_here.startswith(_PATCHED):
+            del self.unreached[self.position]
+            self.position += 1
+
     def differs(self, name: str, recorded_name: str) -> NonDeterminismError:
         """Return the error of code that reaches another step than was recorded."""
-        return NonDeterminismError(
-            f"the code reached step {name} where the flow recorded step {recorded_name}",
+        self.difference = NonDeterminismError(
+            f"the code reached {_place(name)} where the flow recorded {_place(recorded_name)}",
             step=name,
             recorded=recorded_name,
             flow_id=self.lease.flow_id,
         )
+        return self.difference
+
+    def unfinished(self) -> NonDeterminismError | None:
+        """Return the error of code that ends before it has reached all that was recorded; None where it has."""
+        if self.difference is not None:
+            return self.difference
+        beyond = [name for _, name in sorted(self.unreached.items()) if not name.startswith(_PATCHED)]
+        return self.differs(END_OF_CODE, beyond[0]) if beyond else None
 
     def load(self, journal: Journal) -> None:
         """Take over what was recorded before; the code will reach it again."""
@@ -143,6 +174,10 @@ class FlowRun:
         self.unreached = {
             record.value.position: record.value.name for record in journal.values() if record.value.compensates is None
         }
+
+
+def _place(name: str) -> str:
+    return name if name == END_OF_CODE else f"step {name}"
 
 
 # --- entering ----------------------------------------------------------------------------------------------------
@@ -194,7 +229,8 @@ def leased_run(
     """Return a flow that is leased already, with what it recorded before; TamperedError where that was edited."""
     run = FlowRun(WorkerLease(flow.flow_id, token, lease_s, flow.ns, worker, flow.subject, suspends))
     if loads:
-        run.load(steps.journal(tx, flow.flow_id, ns=flow.ns))
+        journal, run.mode = forks.journal(tx, flow.flow_id, ns=flow.ns)
+        run.load(journal)
     return run
 
 
@@ -367,16 +403,26 @@ def _numbered(run: FlowRun, call: StepCall) -> StepSpec:
 
 
 def _perform(run: FlowRun, call: StepCall, spec: StepSpec, outside: frozenset[tuple[str, str]]) -> Work[Any]:
+    earlier = run.journal.get((spec.name, spec.n))
+    recorded_step = None if earlier is None else earlier.value
     # Set for the function that the step calls, which runs in this context.
     _IN_STEPS_OF.set(outside | {(run.lease.ns, run.lease.flow_id)})
     try:
-        result = yield from steps.step(run.lease, spec, call.fn, run.journal)
+        fn = call.fn
+        if recorded_step is None or recorded_step.state not in steps.SETTLED:
+            spec, fn = run.mode.step(spec, fn)
+        result = yield from steps.step(run.lease, spec, fn, run.journal)
     except FlowSuspended as suspended:
         run.suspended = suspended
         raise
+    except NonDeterminismError as error:
+        # One of another flow, which the step's function runs, is an error of this step like any other.
+        if error.fields.get("flow_id") == run.lease.flow_id:
+            run.difference = error
+        raise
     finally:
         _IN_STEPS_OF.set(outside)
-    if call.options.compensate is not None:
+    if call.options.compensate is not None and run.mode.undoes(recorded_step):
         # Appended after the step: one that failed has nothing to undo.
         run.undoings.append(_Undoing(spec.name, spec.n, partial(call.options.compensate, result)))
     return result
@@ -493,6 +539,7 @@ def record_own(run: FlowRun, name: str, value: Callable[[Tx], Any]) -> Work[Any]
     if earlier is not None:
         return typed_json.decode(earlier.value.result)
     spec = StepSpec(own, n, position)
+    value = run.mode.own(own, n, value)
     return (yield from ask(Write(partial(_record_own, lease=run.lease, spec=spec, value=value))))
 
 
@@ -504,6 +551,23 @@ def _record_own(tx: Tx, lease: WorkerLease, spec: StepSpec, value: Callable[[Tx]
     return result
 
 
+def patched(run: FlowRun, name: str) -> Work[bool]:
+    """Return whether to take the new way: True in a flow that gets here first after the change, and ever after.
+
+    False in a flow that had gone on from here before the change. The answer for a name is the same within a flow. Once
+    no flow needs the old way, remove it together with this call: what it recorded is then passed over.
+    """
+    validation.name("name", name)
+    _outside_steps(run, "patched")
+    own = f"{_PATCHED}{name}"
+    if own not in run.patches:
+        asked_before = (own, 1) in run.journal
+        # What is recorded and not reached yet lies after this place, and was recorded without asking.
+        old_way = not asked_before and bool(run.unreached)
+        run.patches[own] = False if old_way else (yield from record_own(run, own.removeprefix(OWN), lambda _: True))
+    return run.patches[own]
+
+
 def wait(
     run: FlowRun,
     attempt: Callable[[Tx], Any],
@@ -513,6 +577,8 @@ def wait(
     until: str | None = None,
 ) -> Work[Any]:
     """Wait inside a flow, in place or suspended; see suspension.py."""
+    if not run.mode.waits(waits_for, until):
+        return None
     try:
         return (yield from suspension.wait(run.lease, attempt, waits_for=waits_for, topic=topic, until=until))
     except FlowSuspended as suspended:
@@ -527,8 +593,13 @@ def lock(
     run: FlowRun, /, resources: dict[str, float], *, timeout_s: float = 5.0, **options: Any
 ) -> Work[tuple[Lock, ...]]:
     """Lock resources until the flow ends; options are those of `locks.acquire`. Waiting extends the lease."""
-    # Attempts three times within a lease, so that waiting never loses it.
     lease = run.lease
+    if run.mode.offline:
+        # What was held is not recorded; nobody is kept from anything here.
+        return tuple(
+            Lock(name, lease.flow_id, amount, "", None, None, 0, lease.ns) for name, amount in resources.items()
+        )
+    # Attempts three times within a lease, so that waiting never loses it.
     attempt = partial(_try_lock, lease=lease, resources=resources, options=options)
     return (yield from locks.acquire_with_retry(attempt, timeout_s=timeout_s, every_s=lease.lease_s / 3, ns=lease.ns))
 
@@ -554,6 +625,21 @@ def approve(run: FlowRun, /, reason: str, **options: Any) -> Work[Escalation]:
     n = run.count("approve", reason)
     if run.suspended is not None:
         raise run.suspended
+    answer = run.mode.answer(reason, n, run.position)
+    if answer is None:
+        answer = yield from _ask_approval(run, reason, n, options)
+    if not answer.approved:
+        raise FlowEndedError(
+            f"{answer.outcome} by {answer.resolved_by}: {answer.comment or reason}",
+            flow_id=lease.flow_id,
+            escalation=answer.id,
+        )
+    return answer
+
+
+def _ask_approval(run: FlowRun, reason: str, n: int, options: dict[str, Any]) -> Work[Escalation]:
+    """Request an approval, or find it requested, and wait for the answer."""
+    lease = run.lease
     escalation = yield from ask(Write(lambda tx: _requested(tx, lease, reason, n, options)))
     assert not isinstance(escalation, Refused), "the executor raises a refusal"
     try:
@@ -561,14 +647,9 @@ def approve(run: FlowRun, /, reason: str, **options: Any) -> Work[Escalation]:
     except FlowSuspended as suspended:
         run.suspended = suspended
         raise
-    if not answer.approved:
-        raise FlowEndedError(
-            f"{answer.outcome} by {answer.resolved_by}: {answer.comment or reason}",
-            flow_id=lease.flow_id,
-            escalation=answer.id,
-        )
-    # The answer moved the flow back to RUNNING; the lease may be nearly over by now.
-    yield from beat(run)
+    if answer.approved:
+        # The answer moved the flow back to RUNNING; the lease may be nearly over by now.
+        yield from beat(run)
     return answer
 
 
@@ -584,6 +665,8 @@ def _requested(tx: Tx, lease: WorkerLease, reason: str, n: int, options: dict[st
 
 def beat(run: FlowRun) -> Work[None]:
     """Extend the lease between steps that are far apart."""
+    if run.mode.offline:
+        return
     yield from ask(Write(lambda tx: suspension.extend(tx, run.lease)))
 
 
@@ -593,20 +676,27 @@ def beat(run: FlowRun) -> Work[None]:
 def complete(run: FlowRun, result: str | None = None) -> Work[Flow]:
     """Complete the flow; one that is being undone is undone to the end, and FlowEndedError raised.
 
-    `result` is the text of what the flow's function returned.
+    `result` is the text of what the flow's function returned. A flow whose code left out what it recorded is left as it
+    is: NonDeterminismError.
     """
-    flow = yield from ask(Write(partial(_complete, lease=run.lease, result=result)))
+    flow = yield from ask(Write(partial(_complete, run=run, result=result)))
+    assert not isinstance(flow, Refused), "the executor raises a refusal"
     if flow.status != "COMPENSATING":
         return flow
     flow = yield from _undo(run, "it was being undone")
     raise FlowEndedError(f"flow {flow.flow_id} was being undone, and is {flow.status}", flow_id=flow.flow_id)
 
 
-def _complete(tx: Tx, lease: WorkerLease, result: str | None) -> Flow:
+def _complete(tx: Tx, run: FlowRun, result: str | None) -> Flow | Refused:
+    lease = run.lease
     flow = flows.lock(tx, lease.flow_id, ns=lease.ns)
     if flow.ended or flow.status == "COMPENSATING":  # the block ended it itself, or it did not fail a second time
         return flow
     leases.heartbeat(tx, lease.flow_id, lease.token, ns=lease.ns)
+    difference = run.unfinished()
+    if difference is not None:
+        _stop(tx, lease, difference)
+        return Refused(difference)
     in_doubt = [f"{name} {n}" for name, n in flows.in_doubt(tx, lease.flow_id, ns=lease.ns)]
     if in_doubt:
         audit.record(tx, lease.flow_id, "STEPS_UNFINISHED", severity="WARNING", detail={"steps": in_doubt}, ns=lease.ns)
@@ -623,8 +713,9 @@ def abort(run: FlowRun, error: Exception) -> Work[Flow]:
     """
     if _is_lost(run, error):
         return (yield from ask(Read(lambda tx: flows.get(tx, run.lease.flow_id, ns=run.lease.ns))))
-    if isinstance(error, NonDeterminismError | TamperedError):
-        return (yield from ask(Write(partial(_stop, lease=run.lease, error=error))))
+    stopped = run.difference or (error if isinstance(error, TamperedError) else None)
+    if stopped is not None:
+        return (yield from ask(Write(partial(_stop, lease=run.lease, error=stopped))))
     return (yield from _undo(run, steps.error_text(run.lease, error)))
 
 

@@ -60,6 +60,8 @@ STEPS: Final = Table(
 )
 OnUnknown = Literal["ask", "retry", "fail"]
 ON_UNKNOWN: Final = frozenset({"ask", "retry", "fail"})
+SETTLED: Final = frozenset({"DONE", "FAILED"})
+"""The states in which a step stays."""
 LONGEST_BACKOFF_S: Final = 300.0
 _ESCALATION: Final = "escalation:"
 """The `error` of a step in doubt: this, and the number of its escalation."""
