@@ -3,7 +3,8 @@
 Rules:
 - What is removed is past every limit: older than `before`, and beyond the newest `keep` of its flow type.
 - Flows are removed as whole trees, with everything that belongs to them, by the age and the type of their root; and
-  only if every flow of the tree has ended, none is dirty, and none has a pending escalation.
+  only if every flow of the tree has ended, none is dirty, none has a pending escalation, and none has forks, which
+  share its record: they are removed first.
 - A tree is locked while it is removed, so that nothing written meanwhile is removed unseen.
 - Nothing here is logged: the caller logs the handles of what it removes (evidence/prunings.py) in the same transaction.
 """
@@ -134,6 +135,8 @@ _DUE = (
     " OR EXISTS (SELECT 1 FROM saga_dirty_state s WHERE s.dfid = f.dfid AND s.ns = f.ns)))"
     " AND NOT EXISTS (SELECT 1 FROM escalation_requests e WHERE e.root_dfid = r.dfid AND e.ns = r.ns"
     " AND e.status = 'PENDING')"
+    " AND NOT EXISTS (SELECT 1 FROM flow_calls c JOIN decision_flows f ON f.dfid = c.forked_from AND f.ns = c.ns"
+    " WHERE f.root_dfid = r.dfid AND f.ns = r.ns)"
 )
 _SOME_DUE = sql(f"{_DUE} AND r.dfid > :after ORDER BY r.dfid LIMIT :limit")
 _STILL_DUE = sql(f"{_DUE} AND r.dfid = :root")
@@ -178,6 +181,8 @@ _HANDLES = sql(
     " UNION ALL SELECT 'escalation_requests', leaf_id FROM escalation_requests WHERE root_dfid = :root AND ns = :ns"
     " UNION ALL SELECT 'decision_audit_events', leaf_id FROM decision_audit_events WHERE root_dfid = :root AND ns = :ns"
     " UNION ALL SELECT 'flow_context', t.leaf_id FROM flow_context t"
+    " JOIN decision_flows f ON f.dfid = t.dfid AND f.ns = t.ns WHERE f.root_dfid = :root AND f.ns = :ns"
+    " UNION ALL SELECT 'flow_calls', t.leaf_id FROM flow_calls t"
     " JOIN decision_flows f ON f.dfid = t.dfid AND f.ns = t.ns WHERE f.root_dfid = :root AND f.ns = :ns"
     " UNION ALL SELECT 'flow_steps', t.leaf_id FROM flow_steps t"
     " JOIN decision_flows f ON f.dfid = t.dfid AND f.ns = t.ns WHERE f.root_dfid = :root AND f.ns = :ns"

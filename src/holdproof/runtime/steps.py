@@ -152,7 +152,7 @@ def _check_same(lease: WorkerLease, step: Step, spec: StepSpec) -> None:
         same = lease.subject is not None or canonical.sha256_hex(spec.arguments.encode()) == step.arguments_hash
     if not same:
         raise NonDeterminismError(
-            f"step {step.name} {step.n} was recorded with other arguments", step=step.name, flow_id=step.flow_id
+            f"step {step.name} {step.n} was recorded with other arguments", step=step.name, flow_id=lease.flow_id
         )
 
 
