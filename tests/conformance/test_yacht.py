@@ -99,7 +99,7 @@ class Yacht(OnStore):
         table, value = ("objects", b"a yacht" * 100) if case == "part" else (_EDITS[case][0], _EDITS[case][3])
         with self.edited(store, case, value):
             [again] = worker.flows.recover().reruns
-            assert again.error.startswith(f"TamperedError: {table}")
+            assert (again.error or "").startswith(f"TamperedError: {table}")
             assert market.ordered == []
             assert store.flows.get("o-1").status == "RUNNING"
             report = store.verify.run(full=True, lock=False)

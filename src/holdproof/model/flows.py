@@ -143,6 +143,28 @@ class Transition(Value):
 
 
 @dataclass(frozen=True, slots=True)
+class FlowCount(Value):
+    """How many flows there are of a kind: of an hour (`2026-01-31T12`), a day, a status, a type or an agent."""
+
+    bucket: str
+    count: int
+    completed: int
+    failed: int
+
+
+@dataclass(frozen=True, slots=True)
+class BulkChange(Value):
+    """Which flows one call changed, or would change (`dry_run`), and which of them could not be."""
+
+    dry_run: bool
+    flow_ids: tuple[str, ...]
+    successors: tuple[str, ...]
+    """The flows that run in their place, where they were tried again."""
+    refused: tuple[str, ...]
+    """Why single flows were left as they are."""
+
+
+@dataclass(frozen=True, slots=True)
 class Pace(Value):
     """How many transitions there were in one minute (`2026-01-31T12:00`)."""
 

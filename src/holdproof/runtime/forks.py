@@ -24,9 +24,9 @@ from holdproof.db import Tx, sql
 from holdproof.errors import ConflictError, EffectDeniedError, InvalidInputError, NotFoundError, ReplayedError
 from holdproof.model import typed_json
 from holdproof.model.coordination import Escalation
-from holdproof.model.flows import OPEN, Flow, Step
+from holdproof.model.flows import OPEN, Flow, FunctionCall, Step
 from holdproof.model.namespaces import MAIN
-from holdproof.runtime import calls, flows, inbox, leases, recorded, steps
+from holdproof.runtime import calls, flows, inbox, leases, recorded, sagas, steps
 from holdproof.runtime.calls import CallSpec
 from holdproof.runtime.flow_modes import LIVE, Mode, OwnValue
 from holdproof.runtime.steps import Journal, StepSpec
@@ -175,13 +175,10 @@ def fork(
     """
     validation.one_of("effects", effects, EFFECTS)
     origin = flows.lock(tx, flow_id, ns=ns)
-    flows.require_active(tx, origin.agent_id, ns=ns)
-    # NotFoundError for a plain block of code, which only its own program could run.
-    calls.get(tx, flow_id, ns=ns)
-    call = calls.confirmed(tx, flow_id, ns=ns)
     meets, _ = journal(tx, flow_id, ns=ns)
     forked_at = 0 if at is None else _position(meets, flow_id, at)
     _refuse_doubt(meets, flow_id, forked_at)
+    call = _call(tx, flow_id, ns)
     results = {name: typed_json.encode(value, f"the answer for {name}") for name, value in (answers or {}).items()}
     spec = CallSpec(
         call.name,
@@ -193,6 +190,17 @@ def fork(
         effects=effects,
         answers=recorded.dump(results) if results else None,
     )
+    return _open(tx, origin, spec)
+
+
+def _call(tx: Tx, flow_id: str, ns: str) -> FunctionCall:
+    # NotFoundError for a plain block of code, which only its own program could run.
+    calls.get(tx, flow_id, ns=ns)
+    return calls.confirmed(tx, flow_id, ns=ns)
+
+
+def _open(tx: Tx, origin: Flow, spec: CallSpec) -> Flow:
+    flows.require_active(tx, origin.agent_id, ns=origin.ns)
     flow = flows.enter(
         tx,
         origin.agent_id,
@@ -200,14 +208,15 @@ def fork(
         flow_type=origin.flow_type,
         flow_version=spec.version,
         created_by_type="fork",
-        created_by_id=flow_id,
+        created_by_id=origin.flow_id,
         priority=origin.priority,
         subject=origin.subject,
-        ns=ns,
+        attributes=flows.attributes(tx, origin.flow_id, ns=origin.ns),
+        ns=origin.ns,
     )
     calls.record(tx, flow, spec)
     leases.offer(tx, flow)
-    return flows.transition(tx, flow.flow_id, "RUNNING", reason=f"forked from flow {flow_id}", ns=ns)
+    return flows.transition(tx, flow.flow_id, "RUNNING", reason=f"forked from flow {origin.flow_id}", ns=origin.ns)
 
 
 def rewind(
@@ -234,6 +243,38 @@ def rewind(
         # A cancelled flow keeps its locks while it has steps to undo; these are its successor's ground.
         flows.close(tx, flow_id, ns=ns)
     return successor
+
+
+_FORKS = sql("SELECT dfid FROM flow_calls WHERE ns = :ns AND forked_from = :dfid ORDER BY dfid LIMIT 1")
+
+
+def retry(tx: Tx, flow_id: str, *, ns: str) -> Flow:
+    """Run a failed flow again: from its last step that failed, or from the start where its steps were undone."""
+    origin = flows.lock(tx, flow_id, ns=ns)
+    successor = tx.one(_FORKS, dfid=flow_id, ns=ns)
+    if successor is not None:
+        raise ConflictError(f"it was forked already, as flow {successor[0]}", flow_id=flow_id)
+    if sagas.is_dirty(tx, flow_id, ns=ns):
+        raise ConflictError("it is dirty: undo it first (`sagas compensate`)", flow_id=flow_id)
+    call = _call(tx, flow_id, ns)
+    meets, _ = journal(tx, flow_id, ns=ns)
+    work = [record.value for record in meets.values() if record.value.compensates is None]
+    # The last one: an earlier failure was dealt with by the code, which went on.
+    positions = [step.position for step in work if step.state == "FAILED"] or [step.position + 1 for step in work]
+    forked_at = max(positions, default=0) if origin.status == "FAILED" else 0
+    _refuse_doubt(meets, flow_id, forked_at)
+    answers = None if call.answers is None else recorded.dump(call.answers)
+    spec = CallSpec(
+        call.name,
+        call.version,
+        recorded.dump(call.arguments),
+        agent_id=call.agent_id,
+        forked_from=flow_id,
+        forked_at=forked_at,
+        effects=call.effects or "real",
+        answers=answers,
+    )
+    return _open(tx, origin, spec)
 
 
 def _position(meets: Journal, flow_id: str, at: str) -> int:

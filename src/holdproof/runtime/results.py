@@ -10,11 +10,11 @@ Rules:
 from typing import Any, NoReturn
 
 from holdproof import validation
-from holdproof.db import Read, Tx, Wait, Work, ask
+from holdproof.db import Read, Tx, Wait, Work, ask, sql
 from holdproof.errors import FlowEndedError, FlowFailedError, TimeoutExpiredError
 from holdproof.evidence import logged_tables
 from holdproof.model import typed_json
-from holdproof.model.flows import FlowResult
+from holdproof.model.flows import Flow, FlowResult
 from holdproof.model.namespaces import MAIN
 from holdproof.model.times import later
 from holdproof.runtime import flows, recorded
@@ -36,10 +36,26 @@ def get(tx: Tx, flow_id: str, *, ns: str = MAIN) -> FlowResult:
         return FlowResult(flow_id, flow.status, None, None)
     # What the flow returned is acted on: by its caller, by the flow that started it.
     rows = logged_tables.confirm(tx, TRANSITIONS.logged, _ENDING, dfid=flow_id, ns=ns)
-    ending = rows[0] if rows else {"result": None, "reason": None}
+    return _result(tx, flow, rows[0]["result"], rows[0]["reason"]) if rows else _result(tx, flow, None, None)
+
+
+_STORED = sql(
+    "SELECT result, reason FROM flow_transitions WHERE dfid = :dfid AND ns = :ns"
+    " AND (result IS NOT NULL OR reason IS NOT NULL) ORDER BY id DESC LIMIT 1"
+)
+
+
+def stored(tx: Tx, flow_id: str, *, ns: str) -> FlowResult:
+    """Return how a flow stands as it is stored, to be shown: an edited record can be looked at too."""
+    flow = flows.get(tx, flow_id, ns=ns)
+    text, reason = tx.one(_STORED, dfid=flow_id, ns=ns) or (None, None)
+    return _result(tx, flow, text, reason) if flow.ended else FlowResult(flow_id, flow.status, None, None)
+
+
+def _result(tx: Tx, flow: Flow, text: str | None, reason: str | None) -> FlowResult:
     if flow.status == "COMPLETED":
-        return FlowResult(flow_id, flow.status, recorded.load(tx, ending["result"]), None)
-    return FlowResult(flow_id, flow.status, None, ending["reason"] or flow.status)
+        return FlowResult(flow.flow_id, flow.status, recorded.load(tx, text), None)
+    return FlowResult(flow.flow_id, flow.status, None, reason or flow.status)
 
 
 def wait(flow_id: str, *, timeout_s: float | None = None, ns: str = MAIN) -> Work[Any]:

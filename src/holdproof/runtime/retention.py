@@ -164,6 +164,12 @@ _LOCK = sql(
 _REMOVE = sql("DELETE FROM decision_flows WHERE root_dfid = :root AND ns = :ns")
 
 
+def remove_tree(tx: Tx, root: str, *, ns: str) -> dict[str, list[str]]:
+    """Remove one tree, however young; return the handles of all its records, none where it must stay."""
+    limits = {"before": END, "at": END, "newest": "", "flow_type": None, "ns": ns}
+    return _remove_tree(tx, root, limits)
+
+
 def _remove_tree(tx: Tx, root: str, limits: dict[str, Any]) -> dict[str, list[str]]:
     """Remove a tree if it is still due once it is locked; return the handles of all its records."""
     ns = limits["ns"]
