@@ -56,11 +56,10 @@ def stranger(page: Path, data: bytes) -> subprocess.CompletedProcess[str]:
 
 def test_a_bundle_holds_the_call_and_every_part_of_what_was_recorded(exported: bytes, page: Path) -> None:
     held = members(exported)
-    about = canonical.loads(held["bundle.json"])
-    assert isinstance(about, dict)
-    records = [each["projection"].partition("/")[0] for each in about["records"]]  # type: ignore[index,union-attr]
+    about: Any = canonical.loads(held["bundle.json"])
+    records = [each["projection"].partition("/")[0] for each in about["records"]]
     assert {"decision_flows", "flow_calls", "flow_steps", "flow_transitions"} <= {*records}
-    assert {name for name in held if name.startswith("values/")} == {f"values/{cid}" for cid in about["values"]}  # type: ignore[union-attr]
+    assert {name for name in held if name.startswith("values/")} == {f"values/{cid}" for cid in about["values"]}
     assert any(_PAGES[0].encode() in data for data in held.values())
     assert offline.check(exported).verdict is Verdict.VALID
     answer = stranger(page, exported)

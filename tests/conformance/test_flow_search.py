@@ -6,7 +6,7 @@ import pytest
 
 from holdproof import errors, sync
 from holdproof.api import OpenFlow
-from holdproof.db import sql
+from holdproof.db import Query, sql
 from holdproof.executors import SyncExecutor
 from holdproof.model.flows import FlowCount
 from holdproof.model.verdicts import Verdict
@@ -22,6 +22,11 @@ _REMOVE = sql("DELETE FROM flow_attributes WHERE dfid = 'b' AND value = 'c-9'")
 
 def ids(page: Any) -> list[str]:
     return [flow.flow_id for flow in page.items]
+
+
+def edit(store: sync.Holdproof, query: Query, values: dict[str, str]) -> None:
+    """Write behind the store's back."""
+    store.write(lambda tx: tx.execute(query, expect=1, **values))
 
 
 class Broken:
@@ -100,9 +105,9 @@ class Search(OnStore):
             (_ADD, {}, _REMOVE, {}),
         ]
         for attack, values, repair, originals in attacks:
-            store.write(lambda tx, attack=attack, values=values: tx.execute(attack, **values))
+            edit(store, attack, values)
             assert verdict() is Verdict.TAMPERED
-            store.write(lambda tx, repair=repair, originals=originals: tx.execute(repair, **originals))
+            edit(store, repair, originals)
             assert verdict() is Verdict.VALID
 
     # --- filters --------------------------------------------------------------------------------------------------

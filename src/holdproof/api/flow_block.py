@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, overload
 from holdproof.db import Work
 from holdproof.errors import InvalidInputError
 from holdproof.executors import AsyncExecutor, ContextBlock, Executor, Resource, RunsWith, SyncExecutor
-from holdproof.runtime import runs
+from holdproof.runtime import patches, runs
 from holdproof.runtime.runs import FlowRun, StepCall, StepOptions
 from holdproof.runtime.steps import OnUnknown
 
@@ -122,7 +122,7 @@ class OpenFlow(Resource[Executor]):
     map = RunsWith(runs.map, calls=("fn", "compensate"), local=True)
     sleep = RunsWith(runs.sleep)
     sleep_until = RunsWith(runs.sleep_until)
-    patched = RunsWith(runs.patched)
+    patched = RunsWith(patches.patched)
     lock = RunsWith(runs.lock, like=("locks", "acquire"))
     approve = RunsWith(runs.approve, like=("escalations", "request"))
     heartbeat = RunsWith(runs.beat)

@@ -49,4 +49,4 @@ _GET = sql("SELECT key, value FROM flow_attributes WHERE dfid = :dfid AND ns = :
 
 def find(tx: Tx, flow_id: str, *, ns: str) -> dict[str, str]:
     """Return the attributes of a flow; none for one that is not there."""
-    return dict(tx.all(_GET, dfid=flow_id, ns=ns))  # type: ignore[arg-type]
+    return dict(tx.all(_GET, dfid=flow_id, ns=ns))

@@ -72,7 +72,7 @@ END_OF_CODE: Final = "the end"
 _UNDO: Final = "undo "
 OWN: Final = "flow."
 """How the names of steps start that the flow itself records, as sleeping."""
-_PATCHED: Final = f"{OWN}patched "
+PATCHED: Final = f"{OWN}patched "
 """How the names of the steps start that `patched` records."""
 _LONGEST_NUMBER: Final = " 999999"
 """The number of a step, at its longest."""
@@ -147,7 +147,7 @@ class FlowRun:
 
     def _pass_patches(self, name: str) -> None:
         """Pass over patches that the code no longer asks for: it has the new way only, which the flow took."""
-        while (recorded_here := self.unreached.get(self.position, name)) != name and recorded_here.startswith(_PATCHED):
+        while (recorded_here := self.unreached.get(self.position, name)) != name and recorded_here.startswith(PATCHED):
             del self.unreached[self.position]
             self.position += 1
 
@@ -165,7 +165,7 @@ class FlowRun:
         """Return the error of code that ends before it has reached all that was recorded; None where it has."""
         if self.difference is not None:
             return self.difference
-        beyond = [name for _, name in sorted(self.unreached.items()) if not name.startswith(_PATCHED)]
+        beyond = [name for _, name in sorted(self.unreached.items()) if not name.startswith(PATCHED)]
         return self.differs(END_OF_CODE, beyond[0]) if beyond else None
 
     def load(self, journal: Journal) -> None:
@@ -381,7 +381,7 @@ def step(
 
 def perform(run: FlowRun, call: StepCall) -> Work[Any]:
     """Run a step that is prepared."""
-    outside = _outside_steps(run, f"step {call.name}")
+    outside = outside_steps(run, f"step {call.name}")
     return (yield from _perform(run, call, _numbered(run, call), outside))
 
 
@@ -444,7 +444,7 @@ def gather(
             raise InvalidInputError(
                 "gather takes what flow.call returns: flow.gather(flow.call(fn, 1), …)", field="calls"
             )
-    outside = _outside_steps(run, "gather")
+    outside = outside_steps(run, "gather")
     numbered = [_numbered(run, each) for each in prepared]
     failures: list[BaseException] = []
 
@@ -482,7 +482,7 @@ def map(
     return (yield from gather(run, *prepared, concurrency=concurrency, on_error=on_error))
 
 
-def _outside_steps(run: FlowRun, what: str) -> frozenset[tuple[str, str]]:
+def outside_steps(run: FlowRun, what: str) -> frozenset[tuple[str, str]]:
     """Return the flows inside one of whose steps this is called; InvalidInputError if ours is among them."""
     inside = _IN_STEPS_OF.get()
     if (run.lease.ns, run.lease.flow_id) in inside:
@@ -526,7 +526,7 @@ def sleep_until(run: FlowRun, moment: str) -> Work[None]:
 
 
 def _sleep(run: FlowRun, wake_at: Callable[[Tx], str]) -> Work[None]:
-    _outside_steps(run, "sleeping")
+    outside_steps(run, "sleeping")
     until = yield from record_own(run, "sleep", wake_at)
     yield from wait(run, lambda _: None, waits_for=f"{until}", until=until)
 
@@ -549,23 +549,6 @@ def _record_own(tx: Tx, lease: WorkerLease, spec: StepSpec, value: Callable[[Tx]
     text = recorded.store(tx, recorded.dump(typed_json.encode(result)), lease.subject)
     steps.add(tx, lease, spec, {"state": "DONE", "result": text, "finished_at": tx.now})
     return result
-
-
-def patched(run: FlowRun, name: str) -> Work[bool]:
-    """Return whether to take the new way: True in a flow that gets here first after the change, and ever after.
-
-    False in a flow that had gone on from here before the change. The answer for a name is the same within a flow. Once
-    no flow needs the old way, remove it together with this call: what it recorded is then passed over.
-    """
-    validation.name("name", name)
-    _outside_steps(run, "patched")
-    own = f"{_PATCHED}{name}"
-    if own not in run.patches:
-        asked_before = (own, 1) in run.journal
-        # What is recorded and not reached yet lies after this place, and was recorded without asking.
-        old_way = not asked_before and bool(run.unreached)
-        run.patches[own] = False if old_way else (yield from record_own(run, own.removeprefix(OWN), lambda _: True))
-    return run.patches[own]
 
 
 def wait(
@@ -620,7 +603,7 @@ def approve(run: FlowRun, /, reason: str, **options: Any) -> Work[Escalation]:
 
     Raises FlowEndedError unless they approve.
     """
-    _outside_steps(run, "an approval")
+    outside_steps(run, "an approval")
     lease = run.lease
     n = run.count("approve", reason)
     if run.suspended is not None:
