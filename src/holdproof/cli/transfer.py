@@ -16,7 +16,7 @@ from holdproof.cli.files import STDIO, opened_file, pieces
 from holdproof.cli.index import ALIAS_GROUPS
 from holdproof.errors import HoldproofError, InvalidInputError, NonDeterminismError, NotFoundError
 from holdproof.model.blobs import Blob
-from holdproof.model.flows import Recovery, Replay
+from holdproof.model.flows import Recovery
 from holdproof.model.storage import TelemetryEvent
 from holdproof.model.threads import ThreadsImported
 
@@ -173,8 +173,8 @@ def recover(
         return store.flows.recover(worker, limit=limit, ns=ns)
 
 
-def _exit_different(replays: Sequence[Replay]) -> int:
-    return 0 if all(replay.equal for replay in replays) else NonDeterminismError.exit_code
+def _exit_different(replays: Sequence[dict[str, Any]]) -> int:
+    return NonDeterminismError.exit_code if any(replay["differences"] for replay in replays) else 0
 
 
 @command(
@@ -197,7 +197,7 @@ def replay(
     status: Annotated[str | None, Option("--status", help="Only flows with this status.")] = None,
     limit: Annotated[int, Option("--limit", help="How many flows of a function, at most, the newest first.")] = 1000,
     ns: Namespace = "main",
-) -> list[Replay]:
+) -> list[dict[str, Any]]:
     """Run the code of flows again on what they recorded, without doing anything; exits with 4 where something differs.
 
     No step is executed and nothing is written: safe on a store in use, and in CI on a copy of one.
@@ -208,5 +208,7 @@ def replay(
     with call.open(create=False) as store:
         registering(store)
         if every:
-            return [*store.flows.replay_all(status=status, limit=limit, ns=ns)]
-        return [store.flows.replay(flow_id, ns=ns) for flow_id in flow_ids]
+            replays = [*store.flows.replay_all(status=status, limit=limit, ns=ns)]
+        else:
+            replays = [store.flows.replay(flow_id, ns=ns) for flow_id in flow_ids]
+        return [each.to_dict() for each in replays]

@@ -8,7 +8,7 @@ Rules:
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import Enum
 from itertools import islice
@@ -218,6 +218,11 @@ class Tx(ABC):
         self.notes = {}
         self._new_notes.clear()
         self.broken = None
+
+    def noted(self, topic: str) -> Iterator[Any]:
+        """Yield what this transaction noted under a topic so far: operations before this one, and this one."""
+        yield from self.notes.get(topic, ())
+        yield from (value for each, value in self._new_notes if each == topic)
 
     def accept_notes(self) -> None:
         """Keep the notes of an operation that succeeded."""

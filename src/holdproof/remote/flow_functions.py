@@ -80,7 +80,9 @@ class Registry(Generic[Wire]):
             raise RemoteError("enqueue over the wire with `flows.enqueue`", name=registered.name)
 
         enlist(self._functions, registered, registered.fn, soft=isinstance(self._wire, AsyncTransport))
-        return FlowFunction(registered.fn, performs, opening, enqueues)
+        return FlowFunction(
+            registered.fn, performs, opening, enqueues, name=registered.name, version=registered.version
+        )
 
     def recover(self, worker: str | None, limit: int, ns: str = MAIN) -> Exchange[Recovery]:
         """Run orphaned flows again whose function is registered here, `limit` at most; the rest is left, and named."""

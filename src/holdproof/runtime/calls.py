@@ -127,10 +127,9 @@ _CONFIRM = logged_tables.selecting(CALLS.logged, "dfid", "t.dfid = :dfid AND t.n
 
 def confirmed(tx: Tx, flow_id: str, *, ns: str) -> FunctionCall:
     """Return the call of a flow that is about to be run again, compared with its entry in the log."""
-    rows = logged_tables.confirm(tx, CALLS.logged, _CONFIRM, dfid=flow_id, ns=ns)
-    if not rows:
-        raise TamperedError(f"the call of flow {flow_id} was removed", table=CALLS.name, row=flow_id)
-    return _shown(tx, CALLS.from_columns(rows[0]))
+    for row in logged_tables.confirm(tx, CALLS.logged, _CONFIRM, dfid=flow_id, ns=ns):
+        return _shown(tx, CALLS.from_columns(row))
+    raise TamperedError(f"the call of flow {flow_id} was removed", table=CALLS.name, row=flow_id)
 
 
 def _shown(tx: Tx, call: FunctionCall) -> FunctionCall:

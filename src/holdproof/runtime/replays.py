@@ -26,9 +26,9 @@ from holdproof.model.flows import Flow, FlowResult, FunctionCall, Replay
 from holdproof.model.namespaces import MAIN
 from holdproof.runtime import calls, flows, forks, recorded, results, steps
 from holdproof.runtime.flow_modes import Mode, OwnValue
+from holdproof.runtime.flow_run import FlowRun
 from holdproof.runtime.forks import Answers
 from holdproof.runtime.functions import RegisteredFunction
-from holdproof.runtime.runs import FlowRun
 from holdproof.runtime.steps import StepSpec
 from holdproof.runtime.suspension import FlowSuspended, WorkerLease
 

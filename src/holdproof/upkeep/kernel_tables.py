@@ -22,12 +22,32 @@ from holdproof.evidence.logged_tables import LoggedTable
 from holdproof.memory.objects import commits, refs
 from holdproof.memory.skills import skills
 from holdproof.model.coverage import Columns, Cover, columns, not_covered
-from holdproof.runtime import agents, audit, calls, contexts, escalation_rows, feedback, flows, ledger, state, steps
+from holdproof.runtime import (
+    agents,
+    audit,
+    calls,
+    contexts,
+    escalation_rows,
+    feedback,
+    flows,
+    ledger,
+    schedule_rows,
+    state,
+    steps,
+)
 
 TABLES: Final = (
     *(agents.AGENTS, audit.AUDIT, contexts.CONTEXT, escalation_rows.ESCALATIONS, evaluations.EVALUATIONS),
     *(calls.CALLS, feedback.FEEDBACK, flows.FLOWS),
-    *(flows.TRANSITIONS, import_records.IMPORTED_ROWS, ledger.LEDGER, state.STATE, steps.STEPS, tokens.TOKENS),
+    *(
+        flows.TRANSITIONS,
+        import_records.IMPORTED_ROWS,
+        ledger.LEDGER,
+        schedule_rows.SCHEDULES,
+        state.STATE,
+        steps.STEPS,
+        tokens.TOKENS,
+    ),
 )
 """The logged tables whose rows are read and written through a descriptor."""
 _LOGGED: Final[tuple[LoggedTable, ...]] = (
