@@ -18,7 +18,7 @@ from holdproof.model.coordination import Escalation
 from holdproof.runtime import (
     agents,
     escalations,
-    flow_queries,
+    flow_search,
     flows,
     functions,
     idempotency,
@@ -67,7 +67,7 @@ def keeper(scene: Scene, worker: str) -> Script:
             assert isinstance(taken, LeasedCall), "nobody edits records here"
             engine.counts["recovered"] += 1
             engine.spawn(worker, within(scene, taken.run), flow_id=taken.run.lease.flow_id)
-        waiting = yield from ask(Read(lambda tx: flow_queries.list(tx, status="CREATED", limit=20)))
+        waiting = yield from ask(Read(lambda tx: flow_search.list(tx, status="CREATED", limit=20)))
         for flow in waiting.items:
             scene.conduct(flow.flow_id)
 
@@ -171,7 +171,7 @@ def _settle(scene: Scene, key: str) -> Work[None]:
 
 
 def _cancel(scene: Scene, name: str) -> Work[None]:
-    page = yield from ask(Read(lambda tx: flow_queries.list(tx, status="RUNNING", limit=20)))
+    page = yield from ask(Read(lambda tx: flow_search.list(tx, status="RUNNING", limit=20)))
     if not page.items:
         return
     flow_id = scene.engine.rng.choice(page.items).flow_id

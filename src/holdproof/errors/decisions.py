@@ -53,6 +53,18 @@ class NonDeterminismError(ConflictError):
     code = "flow.nondeterministic"
 
 
+class EffectDeniedError(ConflictError):
+    """Fork with effects `simulate` or `real`, or give the step's result in `answers`; nothing was done."""
+
+    code = "flow.effect_denied"
+
+
+class ReplayWriteError(ConflictError):
+    """A replay writes nothing: move what writes into a step, whose result is recorded."""
+
+    code = "flow.replay_write"
+
+
 class UnrecordableError(InvalidInputError):
     """Pass dataclasses, pydantic models, JSON, dates, Decimal, UUID, Path, Enum, bytes, sets or tuples."""
 

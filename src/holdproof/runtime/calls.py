@@ -28,7 +28,7 @@ CALLS: Final = Table(
     per_namespace=True,
     logged=(
         *("dfid", "name", "version", "arguments", "arguments_hash", "agent_id", "queue", "partition_key"),
-        *("not_before", "deduplicate", "forked_from", "forked_at", "effects", "ns"),
+        *("not_before", "deduplicate", "forked_from", "forked_at", "effects", "answers", "ns"),
     ),
 )
 
@@ -48,6 +48,8 @@ class CallSpec:
     forked_from: str | None = None
     forked_at: int | None = None
     effects: str | None = None
+    answers: str | None = None
+    """The text of the results that a fork is given, by step."""
 
 
 def call_of(name: str, version: str, args: Sequence[Any], kwargs: Mapping[str, Any], **queued: Any) -> CallSpec:
@@ -109,6 +111,7 @@ def record(tx: Tx, flow: Flow, spec: CallSpec) -> None:
         "forked_from": spec.forked_from,
         "forked_at": spec.forked_at,
         "effects": spec.effects,
+        "answers": None if spec.answers is None else recorded.store(tx, spec.answers, flow.subject),
         "ns": flow.ns,
     }
     CALLS.add(tx, _ADD, row)
@@ -120,7 +123,7 @@ _FIND = sql(CALLS.select("WHERE dfid = :dfid AND ns = :ns"))
 def find(tx: Tx, flow_id: str, *, ns: str) -> FunctionCall | None:
     """Return the call of a flow, as it is shown; None for a flow that is a plain block of code."""
     call = CALLS.find(tx, _FIND, dfid=flow_id, ns=ns)
-    return None if call is None else replace(call, arguments=recorded.load(tx, call.arguments))
+    return None if call is None else _shown(tx, call)
 
 
 def get(tx: Tx, flow_id: str, *, ns: str = MAIN) -> FunctionCall:
@@ -137,9 +140,12 @@ _CONFIRM = logged_tables.selecting(CALLS.logged, "dfid", "t.dfid = :dfid AND t.n
 def confirmed(tx: Tx, flow_id: str, *, ns: str) -> FunctionCall:
     """Return the call of a flow that is about to be run again, compared with its entry in the log."""
     for row in logged_tables.confirm(tx, CALLS.logged, _CONFIRM, dfid=flow_id, ns=ns):
-        call = CALLS.from_columns(row)
-        return replace(call, arguments=recorded.load(tx, call.arguments))
+        return _shown(tx, CALLS.from_columns(row))
     raise TamperedError(f"the call of flow {flow_id} was removed", table=CALLS.name, row=flow_id)
+
+
+def _shown(tx: Tx, call: FunctionCall) -> FunctionCall:
+    return replace(call, arguments=recorded.load(tx, call.arguments), answers=recorded.load(tx, call.answers))
 
 
 def check_same(tx: Tx, flow: Flow, existing: FunctionCall, spec: CallSpec) -> None:

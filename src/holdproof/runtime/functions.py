@@ -87,8 +87,6 @@ def conduct(function: RegisteredFunction, run: FlowRun, args: Sequence[Any], kwa
         if run.suspended is not None:
             # The code kept FlowSuspended from leaving it; nothing that it did since has been recorded.
             raise run.suspended
-        if run.unreached:
-            raise run.differs("the end", run.unreached[min(run.unreached)])
         text = recorded.dump(typed_json.encode(result, f"the result of {function.name}"))
     except Exception as error:
         yield from runs.abort(run, error)

@@ -131,6 +131,14 @@ def nth(tx: Tx, flow_id: str, reason: str, n: int, *, ns: str) -> Escalation | N
     return next(islice((each for each in requested if each.reason == reason), n - 1, None), None)
 
 
+_REQUESTED = sql(ESCALATIONS.select("WHERE dfid = :dfid AND ns = :ns AND opened_by = 'agent' ORDER BY id"))
+
+
+def requested(tx: Tx, flow_id: str, *, ns: str) -> tuple[Escalation, ...]:
+    """Return all escalations that a flow itself requested, oldest first."""
+    return tuple(ESCALATIONS.all(tx, _REQUESTED, dfid=flow_id, ns=ns))
+
+
 def wait(id: int, *, timeout_s: float | None = None, ns: str = MAIN) -> Work[Escalation]:
     """Wait until an escalation is resolved, by a person or by its deadline; it is PENDING only after `timeout_s`."""
     until = ""

@@ -18,7 +18,7 @@ from typing import Any, Final
 from holdproof.content import encryption, values
 from holdproof.crypto import canonical
 from holdproof.db import Tx, sql
-from holdproof.errors import ErasedError, FormatError, InvalidInputError
+from holdproof.errors import ErasedError, FormatError, InvalidInputError, NotFoundError, ProofError, TamperedError
 
 LARGEST: Final = 4096
 """How long the JSON text of a value is that stands in its row, in bytes."""
@@ -176,7 +176,7 @@ def _resolve(tx: Tx, value: Any) -> Any:
     if not isinstance(value, dict):
         return value
     if "$cid" in value:
-        return _resolve(tx, values.get(tx, value["$cid"]))
+        return _resolve(tx, _part(tx, value["$cid"]))
     if _SEALED in value:
         return _unseal(tx, value[_SEALED])
     if _FIELDS in value:
@@ -184,8 +184,16 @@ def _resolve(tx: Tx, value: Any) -> Any:
     return {key: _resolve(tx, item) for key, item in value.items()}
 
 
+def _part(tx: Tx, cid: str) -> Any:
+    try:
+        return values.get(tx, cid)
+    except (NotFoundError, ProofError) as error:
+        # The row is under its entry, and names its parts by their hashes: so they are under it too.
+        raise TamperedError(f"objects {cid}: {error.message}", table="objects", row=cid) from error
+
+
 def _unseal(tx: Tx, content: Any) -> Any:
-    envelope = base64.b64decode(content) if isinstance(content, str) else values.get(tx, content["$cid"])
+    envelope = base64.b64decode(content) if isinstance(content, str) else _part(tx, content["$cid"])
     assert isinstance(envelope, bytes), "sealed content is bytes"
     try:
         return json.loads(encryption.open(tx, envelope))

@@ -60,6 +60,8 @@ STEPS: Final = Table(
 )
 OnUnknown = Literal["ask", "retry", "fail"]
 ON_UNKNOWN: Final = frozenset({"ask", "retry", "fail"})
+SETTLED: Final = frozenset({"DONE", "FAILED"})
+"""The states in which a step stays."""
 LONGEST_BACKOFF_S: Final = 300.0
 _ESCALATION: Final = "escalation:"
 """The `error` of a step in doubt: this, and the number of its escalation."""
@@ -150,7 +152,7 @@ def check_same(lease: WorkerLease, step: Step, spec: StepSpec) -> None:
         same = lease.subject is not None or canonical.sha256_hex(spec.arguments.encode()) == step.arguments_hash
     if not same:
         raise NonDeterminismError(
-            f"step {step.name} {step.n} was recorded with other arguments", step=step.name, flow_id=step.flow_id
+            f"step {step.name} {step.n} was recorded with other arguments", step=step.name, flow_id=lease.flow_id
         )
 
 

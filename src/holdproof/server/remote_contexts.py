@@ -267,9 +267,11 @@ class _Routes:
         opening |= {"resume": entered.resume, "worker": entered.worker, "lease_s": entered.lease_s}
         if entered.call is None:
             return await self._opened(granted, granted.store.flows.run(**opening), "flow")
-        # The agent is taken from the caller's credentials, never from the body.
+        # The agent is taken from the caller's credentials, never from the body; and no caller makes a flow the fork of
+        # another, whose record it would read then.
+        own = {"forked_from": None, "forked_at": None, "effects": None, "answers": None}
         text = calls.checked_text(entered.call.arguments)
-        call = replace(entered.call, arguments=text, agent_id=granted.agent_id)
+        call = replace(entered.call, arguments=text, agent_id=granted.agent_id, **own)
         return await self._call(granted, call, opening)
 
     async def _call(self, granted: Granted, call: CallSpec, opening: dict[str, Any]) -> Response:
