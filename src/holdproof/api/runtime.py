@@ -5,6 +5,7 @@ from typing import Any, Concatenate, Final, Generic, ParamSpec, TypeVar
 
 from holdproof.api.flow_block import FlowBlock, OpenFlow
 from holdproof.api.flow_functions import FlowFunction, Registry, register
+from holdproof.api.queues import Queues, Workers
 from holdproof.executors import (
     OWN_AGENT,
     OWN_ESCALATION,
@@ -117,6 +118,15 @@ class Flows(Resource[Executor]):
     heartbeat = Writes(leases.heartbeat, agent=OWN_FLOW)
     release = Writes(leases.release, agent=OWN_FLOW)
     recover = RunsWith(functions.recover, example="--register my_agents:register")
+    enqueue = Writes(
+        functions.enqueue_call,
+        agent=OWN_AGENT,
+        # The agent is taken from the caller's credentials: it decides which functions run the call.
+        from_caller=("called_by",),
+        parameters={"name": "The function's name.", "version": "The function's version."},
+        example="trader refund --args '[\"o-17\", 90000]' --queue payments",
+        creates=True,
+    )
     steps = Reads(
         steps.list,
         agent=OWN_FLOW,
@@ -329,6 +339,8 @@ class RuntimeResources(Generic[Executor]):
         self.sagas = Sagas(executor)
         self.escalations = Escalations(executor)
         self.sweep = Sweep(executor)
+        self.queues = Queues(executor)
+        self.workers = Workers(executor)
 
     def flow(
         self,

@@ -87,7 +87,7 @@ class _Undoing(NamedTuple):
         return f"{self.name} {self.n}"
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, weakref_slot=True)
 class FlowRun:
     """A leased flow in this process: how often each step and each approval was reached, and what there is to undo."""
 
@@ -234,7 +234,9 @@ def open_call(
             return EarlierFlow(earlier)
     # Whoever may run the code may name its agents; contracts and versions are for `agents.register`.
     autocreate.agent(tx, agent_id, ns=ns)
-    flow = flows.start(tx, agent_id, flow_id=flow_id, flow_type=call.name, flow_version=call.version, ns=ns, **opening)
+    flow = flows.open_flow(
+        tx, agent_id, flow_id=flow_id, flow_type=call.name, flow_version=call.version, ns=ns, **opening
+    )
     calls.record(tx, flow, call)
     return flow
 
@@ -345,7 +347,7 @@ def step(
 
 def perform(run: FlowRun, call: StepCall) -> Work[Any]:
     """Run a step that is prepared."""
-    outside = _outside_steps(run, f"step {call.name}")
+    outside = outside_steps(run, f"step {call.name}")
     return (yield from _perform(run, call, _numbered(run, call), outside))
 
 
@@ -398,7 +400,7 @@ def gather(
             raise InvalidInputError(
                 "gather takes what flow.call returns: flow.gather(flow.call(fn, 1), …)", field="calls"
             )
-    outside = _outside_steps(run, "gather")
+    outside = outside_steps(run, "gather")
     numbered = [_numbered(run, each) for each in prepared]
     failures: list[BaseException] = []
 
@@ -436,7 +438,7 @@ def map(
     return (yield from gather(run, *prepared, concurrency=concurrency, on_error=on_error))
 
 
-def _outside_steps(run: FlowRun, what: str) -> frozenset[tuple[str, str]]:
+def outside_steps(run: FlowRun, what: str) -> frozenset[tuple[str, str]]:
     """Return the flows inside one of whose steps this is called; InvalidInputError if ours is among them."""
     inside = _IN_STEPS_OF.get()
     if (run.lease.ns, run.lease.flow_id) in inside:
@@ -480,7 +482,7 @@ def sleep_until(run: FlowRun, moment: str) -> Work[None]:
 
 
 def _sleep(run: FlowRun, wake_at: Callable[[Tx], str]) -> Work[None]:
-    _outside_steps(run, "sleeping")
+    outside_steps(run, "sleeping")
     until = yield from record_own(run, "sleep", wake_at)
     yield from wait(run, lambda _: None, waits_for=f"{until}", until=until)
 
@@ -549,7 +551,7 @@ def approve(run: FlowRun, /, reason: str, **options: Any) -> Work[Escalation]:
 
     Raises FlowEndedError unless they approve.
     """
-    _outside_steps(run, "an approval")
+    outside_steps(run, "an approval")
     lease = run.lease
     n = run.count("approve", reason)
     if run.suspended is not None:

@@ -261,7 +261,10 @@ class _Routes:
             granted = await self._guard(request, self._specs["flows", "lease"], about)
         opening |= {"resume": entered.resume, "worker": entered.worker, "lease_s": entered.lease_s}
         if entered.call is None:
-            return await self._opened(granted, granted.store.flows.run(**opening), "flow")
+            block = granted.store.flows.run(**opening)
+            # Its caller is elsewhere, and may be gone: only what it does here extends the lease.
+            block.keeps = False
+            return await self._opened(granted, block, "flow")
         # The agent is taken from the caller's credentials, never from the body.
         call = replace(entered.call, agent_id=granted.agent_id)
         return await self._call(granted, call, opening)

@@ -22,12 +22,25 @@ from holdproof.evidence.logged_tables import LoggedTable
 from holdproof.memory.objects import commits, refs
 from holdproof.memory.skills import skills
 from holdproof.model.coverage import Columns, Cover, columns, not_covered
-from holdproof.runtime import agents, audit, calls, contexts, escalation_rows, feedback, flows, ledger, state, steps
+from holdproof.runtime import (
+    agents,
+    audit,
+    calls,
+    contexts,
+    escalation_rows,
+    feedback,
+    flows,
+    ledger,
+    queues,
+    state,
+    steps,
+)
 
 TABLES: Final = (
     *(agents.AGENTS, audit.AUDIT, contexts.CONTEXT, escalation_rows.ESCALATIONS, evaluations.EVALUATIONS),
     *(calls.CALLS, feedback.FEEDBACK, flows.FLOWS),
-    *(flows.TRANSITIONS, import_records.IMPORTED_ROWS, ledger.LEDGER, state.STATE, steps.STEPS, tokens.TOKENS),
+    *(flows.TRANSITIONS, import_records.IMPORTED_ROWS, ledger.LEDGER, queues.QUEUES, state.STATE, steps.STEPS),
+    tokens.TOKENS,
 )
 """The logged tables whose rows are read and written through a descriptor."""
 _LOGGED: Final[tuple[LoggedTable, ...]] = (
@@ -84,8 +97,15 @@ UNLOGGED: Final[Mapping[str, Columns]] = {
         Cover.NONE,
         "results of calls with an idempotency key: a repeated call gets what stands here, and runs again without it",
     ),
-    "flow_leases": columns(
-        "dfid worker token heartbeat_at expires_at queue partition_key priority ns", Cover.NONE, _LASTS
+    "flow_leases": {
+        **columns("queue partition_key priority", Cover.REBUILT, "the flow and its call, and again before it is run"),
+        **columns("dfid worker token heartbeat_at expires_at ns", Cover.NONE, _LASTS),
+    },
+    "queue_starts": columns("dfid queue started_at ns", Cover.NONE, _LASTS),
+    "workers": columns(
+        "worker_id name host pid functions queues concurrency running state started_at heartbeat_at ns",
+        Cover.NONE,
+        "what workers say of themselves, for people and metrics: flows go by their leases",
     ),
     "resource_locks": columns("resource_id dfid amount acquired_at expires_at capacity fence ns", Cover.NONE, _LASTS),
     "lock_fences": columns("ns resource_id fence", Cover.NONE, _LASTS),
