@@ -14,6 +14,9 @@ from holdproof.runtime.lease_keeper import keeper_of
 from holdproof.runtime.runs import FlowRun, StepCall, StepOptions
 from holdproof.runtime.steps import OnUnknown
 
+if TYPE_CHECKING:
+    from holdproof.api.flow_functions import FlowFunction
+
 R = TypeVar("R")
 RetryOn = type[BaseException] | tuple[type[BaseException], ...]
 
@@ -138,20 +141,24 @@ class OpenFlow(Resource[Executor]):
         options = {name: kwargs.pop(name) for name in runs.OPTIONS & kwargs.keys()}
         return runs.prepare(first, args, kwargs, StepOptions(**options))
 
-    def start(self, function: Any, /, *args: Any, queue: str = functions.DEFAULT_QUEUE, **kwargs: Any) -> Any:
+    def start(
+        self, function: "FlowFunction[..., Any]", /, *args: Any, queue: str = functions.DEFAULT_QUEUE, **kwargs: Any
+    ) -> Any:
         """Start a registered function as a flow of its own, run by a worker of the queue, and return its handle.
 
         It is started once, also through crashes; `result(handle)` waits for it. Beside the function's own arguments it
         takes what `enqueue` takes.
         """
-        queued = function._queueing(kwargs)
+        queued = function.queueing(kwargs)
         work = children.start(self._run, function.child_call(args, kwargs), queue=queue, **queued)
         return self._executor.run(_handle(self._executor, work))
 
-    def run(self, function: Any, /, *args: Any, queue: str | None = None, **kwargs: Any) -> Any:
+    def run(self, function: "FlowFunction[..., R]", /, *args: Any, queue: str | None = None, **kwargs: Any) -> R:
         """Run a registered function as a flow of its own and return its result: here, or by a worker of a queue."""
-        queued = function._queueing(kwargs)
-        return self._executor.run(children.call(self._run, function.child_call(args, kwargs), queue=queue, **queued))
+        queued = function.queueing(kwargs)
+        work = children.call(self._run, function.child_call(args, kwargs), queue=queue, **queued)
+        # What the function gives: a value, or an awaitable for an `async def`.
+        return self._executor.run(work)  # type: ignore[return-value]
 
     def result(self, handle: FlowHandle[Any]) -> Any:
         """Wait for a flow that `start` started, and return its result; raises as `flows.result` does."""

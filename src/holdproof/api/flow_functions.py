@@ -76,7 +76,7 @@ class FlowFunction(Generic[P, R]):
 
         Beside the function's own arguments it takes `queue`, `delay_s`, `priority`, `partition` and `deduplicate`.
         """
-        queued = self._queueing(kwargs)
+        queued = self.queueing(kwargs)
         self.__signature__.bind(*args, **kwargs)
         return self._enqueues(args, kwargs, {**self._opening, **queued})
 
@@ -86,11 +86,11 @@ class FlowFunction(Generic[P, R]):
         `store.write(lambda tx: refund.enqueue_in(tx, order))`: the flow is there if the rest of the transaction is. It
         takes what `enqueue` takes.
         """
-        queued = self._queueing(kwargs)
+        queued = self.queueing(kwargs)
         child = self.child_call(args, kwargs)
         return enqueue_call(tx, child.function, child.arguments, {**child.opening, **queued})
 
-    def _queueing(self, kwargs: dict[str, Any]) -> dict[str, Any]:
+    def queueing(self, kwargs: dict[str, Any]) -> dict[str, Any]:
         """Remove and return the keywords of `enqueue` that are not the function's own."""
         return {name: kwargs.pop(name) for name in _QUEUEING & kwargs.keys() - self.__signature__.parameters.keys()}
 

@@ -77,6 +77,11 @@ class WorkerBase(ABC, Generic[Executor]):
         return tuple(self._running)
 
     @property
+    def functions(self) -> tuple[str, ...]:
+        """The functions that it runs, by name."""
+        return tuple(self._registry)
+
+    @property
     def _database(self) -> Database:
         return self._executor.database
 
