@@ -14,7 +14,7 @@ import socket
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from holdproof import validation
 from holdproof.db import Read, Tx, Work, Write, ask, sql
@@ -185,6 +185,28 @@ def list(tx: Tx, *, limit: int = 100, ns: str = MAIN) -> tuple[Worker, ...]:
     """List the workers of a namespace, the oldest first; one that was not heard of for a while is LOST."""
     lost = later(tx.now, -_LOST_S)
     return tuple(_worker(row, lost) for row in tx.all(_LIST, ns=ns, limit=validation.limited(limit)))
+
+
+_STATES = sql(
+    "SELECT CASE WHEN heartbeat_at <= :lost THEN 'LOST' ELSE state END, count(*) FROM workers GROUP BY 1 ORDER BY 1"
+)
+# By the indexes of what is due and of what is leased: neither walks over flows that sleep or have ended.
+_DUE = sql("SELECT queue, count(*) FROM flow_leases WHERE expires_at <= :now GROUP BY queue")
+_LEASED = sql("SELECT queue, count(*) FROM flow_leases WHERE worker <> '' AND expires_at > :now GROUP BY queue")
+
+
+class Totals(NamedTuple):
+    """How many workers there are by state, and how many flows of each queue are due and run; of all namespaces."""
+
+    workers: dict[str, int]
+    due: dict[str, int]
+    running: dict[str, int]
+
+
+def totals(tx: Tx) -> Totals:
+    """Count workers, and what is due and runs, cheaply: for metrics and `status`."""
+    states: dict[str, int] = dict(tx.all(_STATES, lost=later(tx.now, -_LOST_S)))
+    return Totals(states, dict(tx.all(_DUE, now=tx.now)), dict(tx.all(_LEASED, now=tx.now)))
 
 
 def _worker(row: Sequence[Any], lost: str) -> Worker:
