@@ -239,6 +239,17 @@ class Queues(OnStore):
             assert any(finding.table == "queues" for finding in verified(store))
         assert got(claim(store)) == ["a"]
 
+    def test_what_was_enqueued_in_the_same_commit_is_no_edit(self, store: sync.Holdproof) -> None:
+        pay = paying(store)
+
+        def enqueue_and_claim(tx: Any) -> Claim:
+            queues.create(tx, "q", concurrency=1)
+            pay.enqueue_in(tx, "a", queue="q")
+            return claims.claim(tx, "w", store._registry, ("q",), limit=1, ns="main")
+
+        result = store.write(enqueue_and_claim)
+        assert (got(result), result.stopped, result.problems) == (["a"], [], [])
+
     # --- enqueueing -----------------------------------------------------------------------------------------------
 
     def test_a_flow_is_enqueued_with_the_callers_own_transaction_or_not_at_all(self, store: sync.Holdproof) -> None:

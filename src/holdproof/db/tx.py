@@ -206,6 +206,10 @@ class Tx(ABC):
         """Pass a value to the commit hooks, which read it from `tx.notes[topic]` if this operation succeeds."""
         self._new_notes.append((topic, value))
 
+    def noted(self, topic: str) -> list[Any]:
+        """Return what was noted under a topic so far, by this operation and by those before it in its transaction."""
+        return [*self.notes.get(topic, ()), *(value for each, value in self._new_notes if each == topic)]
+
     def notify(self, *topics: str) -> None:
         """Wake everybody who waits for these topics, once this is committed."""
         self._new_notes.extend((WAKE, topic) for topic in topics)

@@ -20,6 +20,7 @@ from typing import Any, Final, NamedTuple
 from holdproof.crypto import canonical
 from holdproof.db import Query, Row, Tx, sql
 from holdproof.errors import FormatError, InvalidInputError, TamperedError
+from holdproof.evidence import leaves
 from holdproof.evidence.leaves import TYPES, Projection
 from holdproof.model import coverage
 from holdproof.model.coverage import Columns, Cover, Coverage
@@ -207,7 +208,7 @@ def selecting(table: LoggedTable, key: str, where: str) -> Query:
 
 def confirm(tx: Tx, table: LoggedTable, query: Query, **params: Any) -> list[Mapping[str, Any]]:
     """Return rows by column, each compared with its entry in the log; TamperedError for the first that differs."""
-    rows = tx.all(query, **params)
+    rows = [_with_leaf(tx, row) for row in tx.all(query, **params)]
     for row in rows:
         logged = logged_row(row)
         problem = mismatch(table, row) if logged.leaf is not None else "the row names a leaf that the log does not have"
@@ -219,6 +220,20 @@ def confirm(tx: Tx, table: LoggedTable, query: Query, **params: Any) -> list[Map
 
 
 _NAMED: Final = ("leaf_id", "leaf_ver")
+
+
+def _with_leaf(tx: Tx, row: Row) -> Row:
+    """Return a row with its leaf, also where the operations of one commit wrote it.
+
+    On SQLite their leaves come into the log at the commit; until then they are notes of the transaction.
+    """
+    logged = logged_row(row)
+    if logged.leaf is not None or tx.dialect == "postgres":
+        return row
+    for handle, version, text in tx.noted(leaves.TOPIC):
+        if (handle, version) == (logged.leaf_id, logged.leaf_ver):
+            return (*logged._replace(leaf=text), *row[COLUMNS:])
+    return row
 
 
 def _walk(key: str, per_namespace: bool) -> str:
