@@ -13,7 +13,7 @@ from holdproof.db import sql
 from holdproof.executors import SyncExecutor
 from holdproof.model.verify import Finding
 from holdproof.runtime import claims, queues
-from holdproof.runtime.claims import Claim
+from holdproof.runtime.claims import ClaimResult
 from holdproof.testing import FrozenClock
 from tests.conformance.decisions import InMemory, OnPostgres, OnSqlite, OnStore
 
@@ -41,13 +41,13 @@ def paying(store: sync.Holdproof, log: list[Any] | None = None, **options: Any) 
     return pay
 
 
-def claim(store: sync.Holdproof, worker: str = "w1", names: tuple[str, ...] = ("q",), limit: int = 100) -> Claim:
+def claim(store: sync.Holdproof, worker: str = "w1", names: tuple[str, ...] = ("q",), limit: int = 100) -> ClaimResult:
     """What a worker gets now."""
     registry = store._registry
     return store.write(lambda tx: claims.claim(tx, worker, registry, names, limit=limit, ns="main"))
 
 
-def got(result: Claim) -> list[Any]:
+def got(result: ClaimResult) -> list[Any]:
     return [leased.call.arguments["args"][0] for leased in result.leased]
 
 
@@ -242,7 +242,7 @@ class Queues(OnStore):
     def test_what_was_enqueued_in_the_same_commit_is_no_edit(self, store: sync.Holdproof) -> None:
         pay = paying(store)
 
-        def enqueue_and_claim(tx: Any) -> Claim:
+        def enqueue_and_claim(tx: Any) -> ClaimResult:
             queues.create(tx, "q", concurrency=1)
             pay.enqueue_in(tx, "a", queue="q")
             return claims.claim(tx, "w", store._registry, ("q",), limit=1, ns="main")

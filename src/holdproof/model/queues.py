@@ -39,7 +39,7 @@ class QueueLength(Value):
 
 
 @dataclass(frozen=True, slots=True)
-class Worker(Value):
+class WorkerProcess(Value):
     """A process that runs flows, as it says of itself."""
 
     worker_id: str

@@ -32,7 +32,7 @@ _RUNNABLE: Final = frozenset({"CREATED", "RUNNING", "COMPENSATING"})
 
 
 @dataclass(slots=True)
-class Claim:
+class ClaimResult:
     """What a worker got: leased flows, flows that were stopped, and queues that were edited."""
 
     leased: list[LeasedCall] = field(default_factory=list)
@@ -84,9 +84,9 @@ def claim(
     *,
     limit: int,
     ns: str,
-) -> Claim:
+) -> ClaimResult:
     """Lease up to `limit` due flows of the named queues to a worker, in the order of the queues; '' is no queue."""
-    result = Claim()
+    result = ClaimResult()
     for name in names:
         free = limit - len(result.leased)
         if free < 1:
@@ -106,7 +106,7 @@ def _claim_of(
     tx: Tx,
     name: str,
     limits: Queue | None,
-    result: Claim,
+    result: ClaimResult,
     *,
     worker: str,
     specs: Mapping[str, FunctionSpec],

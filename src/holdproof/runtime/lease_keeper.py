@@ -116,9 +116,9 @@ class LeaseKeeper:
     def _set_next(self, runs: list[FlowRun]) -> None:
         with self._changed:
             for run in runs:
-                kept = self._kept.get(id(run))
-                if kept is not None:
-                    kept.next_at = time.monotonic() + run.lease.lease_s / 3
+                entry = self._kept.get(id(run))
+                if entry is not None:
+                    entry.next_at = time.monotonic() + run.lease.lease_s / 3
 
 
 def _extend(tx: Tx, runs: list[FlowRun]) -> None:

@@ -207,10 +207,9 @@ _CONFIRM = logged_tables.selecting(QUEUES.logged, "name", "t.name = :name AND t.
 
 def confirmed(tx: Tx, name: str, *, ns: str) -> Queue | None:
     """Return the limits of a queue, compared with their entry in the log; None where it has none."""
-    rows = logged_tables.confirm(tx, QUEUES.logged, _CONFIRM, name=name, ns=ns)
-    if not rows or rows[0]["deleted_at"] is not None:
-        return None
-    return QUEUES.from_columns(rows[0])
+    for columns in logged_tables.confirm(tx, QUEUES.logged, _CONFIRM, name=name, ns=ns):
+        return QUEUES.from_columns(columns) if columns["deleted_at"] is None else None
+    return None
 
 
 # --- lengths -----------------------------------------------------------------------------------------------------

@@ -19,10 +19,10 @@ from typing import Any, Final, NamedTuple
 from holdproof import validation
 from holdproof.db import Read, Tx, Work, Write, ask, sql
 from holdproof.model.namespaces import MAIN
-from holdproof.model.queues import Worker
+from holdproof.model.queues import WorkerProcess
 from holdproof.model.times import later
 from holdproof.runtime import calls, claims, escalations, functions, leases, queues
-from holdproof.runtime.claims import Claim
+from holdproof.runtime.claims import ClaimResult
 from holdproof.runtime.functions import FunctionSpec, LeasedCall, RegisteredFunction
 from holdproof.runtime.runs import FlowRun
 from holdproof.runtime.suspension import FlowSuspended
@@ -50,7 +50,7 @@ class WorkerSpec:
 class Look:
     """What a look brought, and when the next one is due at the latest."""
 
-    claim: Claim
+    claim: ClaimResult
     until: str | None
     more: bool
     """Whether there may be more to lease at once."""
@@ -60,7 +60,7 @@ def look(spec: WorkerSpec, registry: Mapping[str, RegisteredFunction], *, free: 
     """Fire what is due and lease due flows, up to `free` of them; `turn` says which queue comes first."""
     fires_at = yield from _fire_schedules(spec.ns)
     yield from _sweep()
-    claim = Claim()
+    claim = ClaimResult()
     if free > 0:
         # A copy: a function that runs may register others.
         claim = yield from _claim(spec, dict(registry), free, turn)
@@ -87,10 +87,10 @@ def _sweep() -> Work[None]:
             return
 
 
-def _claim(spec: WorkerSpec, registry: Mapping[str, FunctionSpec], free: int, turn: int) -> Work[Claim]:
+def _claim(spec: WorkerSpec, registry: Mapping[str, FunctionSpec], free: int, turn: int) -> Work[ClaimResult]:
     due = yield from ask(Read(partial(_due_queues, spec=spec, registry=registry, turn=turn)))
     if not due:
-        return Claim()
+        return ClaimResult()
     lease = partial(claims.claim, worker=spec.worker_id, specs=registry, names=due, limit=free, ns=spec.ns)
     return (yield from ask(Write(lease)))
 
@@ -116,13 +116,13 @@ def run(function: RegisteredFunction, leased: LeasedCall) -> Work[str | None]:
 
 def give_back(runs: Iterable[FlowRun]) -> Work[None]:
     """Give flows back that are not finished, due at once; what was lost or has ended is left alone."""
-    lost = [run.lease for run in runs]
+    unfinished = [run.lease for run in runs]
 
     def release(tx: Tx) -> None:
-        for lease in lost:
+        for lease in unfinished:
             leases.release(tx, lease.flow_id, lease.token, ns=lease.ns)
 
-    if lost:
+    if unfinished:
         yield from ask(Write(release))
 
 
@@ -181,10 +181,10 @@ def delist(spec: WorkerSpec) -> Work[None]:
     yield from ask(Write(lambda tx: tx.execute(_REMOVE, worker_id=spec.worker_id)))
 
 
-def list(tx: Tx, *, limit: int = 100, ns: str = MAIN) -> tuple[Worker, ...]:
+def list(tx: Tx, *, limit: int = 100, ns: str = MAIN) -> tuple[WorkerProcess, ...]:
     """List the workers of a namespace, the oldest first; one that was not heard of for a while is LOST."""
-    lost = later(tx.now, -_LOST_S)
-    return tuple(_worker(row, lost) for row in tx.all(_LIST, ns=ns, limit=validation.limited(limit)))
+    since = later(tx.now, -_LOST_S)
+    return tuple(_worker(row, since) for row in tx.all(_LIST, ns=ns, limit=validation.limited(limit)))
 
 
 _STATES = sql(
@@ -209,9 +209,9 @@ def totals(tx: Tx) -> Totals:
     return Totals(states, dict(tx.all(_DUE, now=tx.now)), dict(tx.all(_LEASED, now=tx.now)))
 
 
-def _worker(row: Sequence[Any], lost: str) -> Worker:
+def _worker(row: Sequence[Any], since: str) -> WorkerProcess:
     worker_id, name, host, pid, names, queue_names, concurrency, running, state, started_at, heartbeat_at, ns = row
-    return Worker(
+    return WorkerProcess(
         worker_id,
         name,
         host,
@@ -220,7 +220,7 @@ def _worker(row: Sequence[Any], lost: str) -> Worker:
         None if queue_names is None else json.loads(queue_names),
         concurrency,
         running,
-        "LOST" if heartbeat_at <= lost else state,
+        "LOST" if heartbeat_at <= since else state,
         started_at,
         heartbeat_at,
         ns,
