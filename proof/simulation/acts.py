@@ -20,8 +20,8 @@ from holdproof.errors import (
     StaleVersionError,
     UnknownOutcomeError,
 )
-from holdproof.runtime import flows, idempotency, retries, runs, sagas, state
-from holdproof.runtime.runs import FlowRun
+from holdproof.runtime import flow_steps, flows, idempotency, retries, runs, sagas, state
+from holdproof.runtime.flow_run import FlowRun
 from proof.simulation.engine import DAY, HOUR, Engine
 from proof.simulation.world import TroubleError, World
 
@@ -119,7 +119,7 @@ class Act:
         caught = (TroubleError, ReplayedError) if self.rng.random() < 0.3 else ()
         compensate: Callable[[Any], Any] | None = (lambda _: back()) if undo else None
         try:
-            yield from runs.step(self.run, self.name, act, compensate=compensate, on_unknown=policy)  # type: ignore[arg-type]
+            yield from flow_steps.step(self.run, self.name, act, compensate=compensate, on_unknown=policy)  # type: ignore[arg-type]
         except caught:
             self.count("failures caught")
 
@@ -204,7 +204,7 @@ class Act:
             scene.submit(self.agent, child, parent=flow_id)
             return scene.world.act(flow_id, self.name, 1)
 
-        yield from runs.step(self.run, self.name, delegate, on_unknown="retry")
+        yield from flow_steps.step(self.run, self.name, delegate, on_unknown="retry")
         if child not in scene.world.submitted:
             return
         self.count("children")

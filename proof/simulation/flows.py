@@ -11,7 +11,7 @@ from holdproof.errors import (
     NotFoundError,
 )
 from holdproof.runtime import calls, runs
-from holdproof.runtime.runs import FlowRun
+from holdproof.runtime.flow_run import FlowRun
 from proof.simulation.acts import Scene, play
 from proof.simulation.engine import HOUR, Script
 from proof.simulation.world import TroubleError

@@ -8,8 +8,7 @@
 5. A file is text of bounded size, with each key once; a key without a value is ignored.
 6. A project file overrides single settings; naming another `type` replaces that provider as a whole.
 7. A file counts only if it belongs to this user or to root: others could move the store elsewhere.
-8. A project file neither moves data nor limits how long it stays, and expands no variable, until it was allowed
-   (config_trust.py).
+8. A project file moves no data, limits no retention and expands no variable until it was allowed (config_trust.py).
 9. Secrets never appear in messages, warnings or `repr`.
 """
 

@@ -19,13 +19,14 @@ from tests.conformance.test_locks import Locks
 from tests.conformance.test_objects import Objects
 from tests.conformance.test_records import Records
 from tests.conformance.test_sagas import Sagas
+from tests.conformance.test_schedules import Schedules
 from tests.conformance.test_search import Search
 from tests.conformance.test_snapshots import Snapshots
 from tests.conformance.test_timelines import Timelines
 
 RESOURCES = frozenset(
     {"agents", "audit", "contexts", "escalations", "feedback", "flows", "image", "locks", "objects", "sagas"}
-    | {"snapshots", "state"}
+    | {"schedules", "snapshots", "state"}
 )
 """Those whose suites run here."""
 
@@ -86,7 +87,7 @@ def test_about_twenty_five_commands_are_written_by_hand() -> None:
         for command, facts in {"": entry, **entry.get("commands", {})}.items()
         if "module" in facts
     ]
-    assert len(written) <= 27, written
+    assert len(written) <= 30, written
 
 
 def test_every_parameter_has_a_description() -> None:
@@ -123,6 +124,10 @@ class TestRecords(OnCommandLine, Records):
 
 
 class TestSagas(OnCommandLine, Sagas):
+    pass
+
+
+class TestSchedules(OnCommandLine, Schedules):
     pass
 
 

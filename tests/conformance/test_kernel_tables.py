@@ -59,7 +59,7 @@ class KernelTables(OnStore):
         assert report.not_covered == report.to_dict()["not_covered"] == [*kernel_tables.NOT_COVERED]
         # Among them what a reader would not expect: inputs of functions, results of repeated calls, conversations.
         text = "\n".join(report.not_covered)
-        for name in ("flow_calls", "idempotency_cache", "transcripts", "threads", "lock_fences", "membrane.db"):
+        for name in ("idempotency_cache", "transcripts", "threads", "lock_fences", "membrane.db"):
             assert name in text
 
     def test_every_table_with_a_leaf_is_under_the_log(self, store: sync.Holdproof) -> None:

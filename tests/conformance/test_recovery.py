@@ -15,7 +15,7 @@ from holdproof.api import FlowFunction, OpenFlow
 from holdproof.client import Holdproof
 from holdproof.executors import AsyncExecutor, SyncExecutor
 from holdproof.model.flows import Recovery as Recovered
-from holdproof.runtime import calls, runs
+from holdproof.runtime import calls, flow_run, runs
 from holdproof.testing import FrozenClock
 from tests.conformance.decisions import CrashError, InMemory, OnPostgres, OnSqlite, OnStore
 
@@ -236,7 +236,7 @@ class Recovery(OnStore):
         begun: dict[str, str] = {}
         for agent in ("scout", "trader"):
             run = near.run(runs.enter_call(agent, replace(call, agent_id=agent), lease_s=10))
-            assert isinstance(run, runs.FlowRun)
+            assert isinstance(run, flow_run.FlowRun)
             begun[agent] = run.lease.flow_id
         clock.advance(11)
         ordering(store, broker)

@@ -23,6 +23,7 @@ from tests.conformance.test_records import Records
 from tests.conformance.test_recovery import Recovery
 from tests.conformance.test_retries import Retries
 from tests.conformance.test_sagas import Sagas
+from tests.conformance.test_schedules import Schedules
 from tests.conformance.test_search import Search
 from tests.conformance.test_snapshots import Snapshots
 from tests.conformance.test_steps import Steps
@@ -120,6 +121,10 @@ class TestRetries(OnServer, Retries):
 
 
 class TestSagas(OnServer, Sagas):
+    pass
+
+
+class TestSchedules(OnServer, Schedules):
     pass
 
 

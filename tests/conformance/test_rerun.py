@@ -21,6 +21,7 @@ from tests.conformance import (
     test_notes,
     test_objects,
     test_pruning,
+    test_schedules,
     test_search,
     test_sessions,
     test_snapshots,
@@ -86,6 +87,9 @@ class TestObjects(Rerun, test_objects.TestInMemory): ...
 
 
 class TestPruning(Rerun, test_pruning.TestInMemory): ...
+
+
+class TestSchedules(Rerun, test_schedules.TestMemory): ...
 
 
 class TestSearch(Rerun, test_search.TestInMemory): ...

@@ -13,7 +13,7 @@ from holdproof import errors, sync
 from holdproof.client import Holdproof
 from holdproof.db import Call, Work, Write
 from holdproof.db.effects import Effect
-from holdproof.runtime import inbox, runs
+from holdproof.runtime import flow_steps, inbox, runs
 from holdproof.testing import FrozenClock
 from tests.conformance.decisions import CrashError, InMemory, OnPostgres, OnSqlite, OnStore
 
@@ -178,7 +178,7 @@ class Steps(OnStore):
         self, store: sync.Holdproof, clock: FrozenClock, trouble: Exception | None
     ) -> None:
         run = store.run(runs.enter("trader", lease_s=10))
-        store.run(runs.step(run, "order", int, compensate=lambda _: World().do("undo", trouble)))
+        store.run(flow_steps.step(run, "order", int, compensate=lambda _: World().do("undo", trouble)))
         work, effects = runs.abort(run, ValueError("no")), 0
         effect = next(work)
         while effects < 3:  # in hand for undoing, the undoing begun, called

@@ -84,6 +84,18 @@ class Workers(OnStore):
         with live.worker():
             assert ask.enqueue().result(timeout_s=30) == "did"
 
+    def test_a_worker_fires_schedules(self, live: sync.Holdproof) -> None:
+        fired = threading.Event()
+
+        @live.flow(agent="trader")
+        def tick(flow: Flow) -> None:
+            fired.set()
+
+        with live.worker():
+            live.schedules.create("every second", tick, cron="* * * * * *")
+            assert fired.wait(30)
+            live.schedules.pause("every second")
+
     def test_flows_of_a_killed_worker_go_on_elsewhere(self, live: sync.Holdproof) -> None:
         done: list[str] = []
 

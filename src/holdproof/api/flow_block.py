@@ -9,9 +9,10 @@ from holdproof.db import Work
 from holdproof.errors import InvalidInputError
 from holdproof.executors import AsyncExecutor, ContextBlock, Executor, Resource, RunsWith, SyncExecutor
 from holdproof.model.flows import Flow
-from holdproof.runtime import children, functions, runs
+from holdproof.runtime import children, flow_run, flow_steps, functions, runs
+from holdproof.runtime.flow_run import FlowRun
+from holdproof.runtime.flow_steps import StepCall, StepOptions
 from holdproof.runtime.lease_keeper import keeper_of
-from holdproof.runtime.runs import FlowRun, StepCall, StepOptions
 from holdproof.runtime.steps import OnUnknown
 
 if TYPE_CHECKING:
@@ -122,12 +123,12 @@ class OpenFlow(Resource[Executor]):
         def step(self, first: Any, /, *args: Any, **kwargs: Any) -> Any:
             """Run a step once, whatever happens, and return its result."""
     else:
-        step = RunsWith(runs.step, calls=("first", "args", "compensate"))
+        step = RunsWith(flow_steps.step, calls=("first", "args", "compensate"))
     # Local: they take functions, and number what they start before it starts.
-    gather = RunsWith(runs.gather, local=True)
-    map = RunsWith(runs.map, calls=("fn", "compensate"), local=True)
-    sleep = RunsWith(runs.sleep)
-    sleep_until = RunsWith(runs.sleep_until)
+    gather = RunsWith(flow_steps.gather, local=True)
+    map = RunsWith(flow_steps.map, calls=("fn", "compensate"), local=True)
+    sleep = RunsWith(flow_run.sleep)
+    sleep_until = RunsWith(flow_run.sleep_until)
     lock = RunsWith(runs.lock, like=("locks", "acquire"))
     approve = RunsWith(runs.approve, like=("escalations", "request"))
     heartbeat = RunsWith(runs.beat)
@@ -138,8 +139,8 @@ class OpenFlow(Resource[Executor]):
 
     def call(self, first: Any, /, *args: Any, **kwargs: Any) -> StepCall:
         """Return a step that has not begun, for `gather`; it takes what `step` takes."""
-        options = {name: kwargs.pop(name) for name in runs.OPTIONS & kwargs.keys()}
-        return runs.prepare(first, args, kwargs, StepOptions(**options))
+        options = {name: kwargs.pop(name) for name in flow_steps.OPTIONS & kwargs.keys()}
+        return flow_steps.prepare(first, args, kwargs, StepOptions(**options))
 
     def start(
         self, function: "FlowFunction[..., Any]", /, *args: Any, queue: str = functions.DEFAULT_QUEUE, **kwargs: Any
@@ -166,7 +167,7 @@ class OpenFlow(Resource[Executor]):
 
     def perform(self, step: StepCall) -> Any:
         """Run a step that is prepared already, as a server does for a caller at the other end of a wire."""
-        return self._executor.run(runs.perform(self._run, step))
+        return self._executor.run(flow_steps.perform(self._run, step))
 
     @property
     def held(self) -> FlowRun:

@@ -16,14 +16,15 @@ from holdproof import validation
 from holdproof.api.flow_block import OpenFlow
 from holdproof.api.flow_handle import FlowHandle
 from holdproof.db import Tx, Work, Write, ask
-from holdproof.errors import AlreadyExistsError, WrongClientError
+from holdproof.errors import AlreadyExistsError, InvalidInputError, WrongClientError
 from holdproof.executors import AsyncExecutor, SyncExecutor, with_namespace
 from holdproof.model.flows import Flow
+from holdproof.model.schedules import FunctionRef
 from holdproof.runtime import calls, functions
 from holdproof.runtime.children import ChildCall
+from holdproof.runtime.flow_run import FlowRun
 from holdproof.runtime.functions import FunctionSpec, RegisteredFunction
 from holdproof.runtime.lease_keeper import keeper_of
-from holdproof.runtime.runs import FlowRun
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -37,8 +38,11 @@ Performs = Callable[[Sequence[Any], Mapping[str, Any], Mapping[str, Any]], Any]
 """Opens a flow and runs a function in it: given its arguments, by place and by name, and how the flow is opened."""
 
 
-class FlowFunction(Generic[P, R]):
-    """A registered function: each call opens a flow and works on it, and gives what the function gives."""
+class FlowFunction(FunctionRef, Generic[P, R]):
+    """A registered function: each call opens a flow and works on it, and gives what the function gives.
+
+    Where a function is named, as in `schedules.create`, it stands for its name, its version and its agent.
+    """
 
     def __init__(
         self,
@@ -46,8 +50,12 @@ class FlowFunction(Generic[P, R]):
         performs: Performs,
         opening: Mapping[str, Any],
         enqueues: Performs,
+        *,
+        name: str,
+        version: str,
         registered: RegisteredFunction | None = None,
     ) -> None:
+        super().__init__(name, version, opening.get("agent_id"))
         self._fn = fn
         self._performs = performs
         self._enqueues = enqueues
@@ -63,6 +71,13 @@ class FlowFunction(Generic[P, R]):
         # Wrong arguments fail here, before a flow is opened that could only fail.
         self.__signature__.bind(*args, **kwargs)
         return self._performs(args, kwargs, self._opening)  # type: ignore[no-any-return]
+
+    def check_arguments(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
+        """Refuse arguments that do not fit the function."""
+        try:
+            self.__signature__.bind(*args, **kwargs)
+        except TypeError as error:
+            raise InvalidInputError(f"{self.name} cannot be called so: {error}", field="args") from error
 
     def with_id(self, flow_id: str) -> "FlowFunction[P, R]":
         """The same function, its next flow under this id: a second call gives the first one's result.
@@ -104,7 +119,12 @@ class FlowFunction(Generic[P, R]):
     def opening(self, agent: str | None = None, **opening: Any) -> "FlowFunction[P, R]":
         """The same function, its next flow opened otherwise: for another agent, or by what else `flows.start` takes."""
         changed = opening if agent is None else {"agent_id": agent, **opening}
-        return FlowFunction(self._fn, self._performs, {**self._opening, **changed}, self._enqueues, self._registered)
+        return FlowFunction(
+            *(self._fn, self._performs, {**self._opening, **changed}, self._enqueues),
+            name=self.name,
+            version=self.version,
+            registered=self._registered,
+        )
 
 
 def register(
@@ -135,7 +155,7 @@ def register(
     registered = RegisteredFunction(name, version, lease_s, opening.get("agent_id"), compatible, bind=bind, keeps=keeps)
     enlist(registry, registered, fn, soft=isinstance(executor, AsyncExecutor))
     scoped = with_namespace(executor, {**opening})
-    return FlowFunction(fn, performs, scoped, enqueues, registered)
+    return FlowFunction(fn, performs, scoped, enqueues, name=name, version=version, registered=registered)
 
 
 def _enqueue(

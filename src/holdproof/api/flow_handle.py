@@ -1,4 +1,4 @@
-"""Handles: a flow that was started elsewhere, for whoever waits for it."""
+"""Handles: a flow that was started elsewhere, to ask about, wait for and cancel."""
 
 from typing import Any, NamedTuple
 

@@ -44,6 +44,7 @@ from holdproof.runtime import (
     retries,
     runs,
     sagas,
+    schedules,
     state,
     steps,
     timelines,
@@ -54,6 +55,12 @@ P = ParamSpec("P")
 R = TypeVar("R")
 # DIR's codes stay in JSON and in the column; people read the outcome, which is a property.
 _OUTCOME: Final[dict[str, Any]] = {"draw": "escalation", "columns": ("outcome",)}
+_SCHEDULE: Final = {
+    "function": "The registered function, by its name.",
+    "version": "The version of the function.",
+    "agent_id": "The agent whose flows these are; that of the function by default.",
+    "paused": "Whether it is paused.",
+}
 
 
 class Agents(Resource[Executor]):
@@ -311,6 +318,37 @@ class Escalations(Resource[Executor]):
     wait = Runs(inbox.wait, agent=OWN_ESCALATION, tool=True, tool_defaults={"timeout_s": 50.0}, **_OUTCOME)
 
 
+class Schedules(Resource[Executor]):
+    """Registered functions that are run by the clock."""
+
+    group = "Run"
+
+    create = Writes(
+        schedules.create,
+        creates=True,
+        example="nightly refund --agent-id buyer --cron '0 3 * * *' --timezone Europe/Berlin --args '[\"o-17\"]'",
+        parameters=_SCHEDULE,
+    )
+    get = Reads(schedules.get, example="nightly")
+    list = Reads(
+        schedules.list,
+        columns=("name", "cron", "timezone", "function", "function_version", "next_at", "paused", "fired_until"),
+        example="--function refund",
+        parameters=_SCHEDULE,
+    )
+    update = Writes(schedules.update, example="nightly --cron '0 4 * * *'", parameters=_SCHEDULE)
+    pause = Writes(schedules.pause, example="nightly")
+    resume = Writes(schedules.resume, example="nightly")
+    trigger = Writes(schedules.trigger, example="nightly")
+    backfill = Runs(
+        schedules.backfill,
+        example="nightly 2026-01-01T00:00:00Z 2026-02-01T00:00:00Z",
+        parameters={"start": "From this moment on.", "end": "Before this moment, which is not in the future."},
+    )
+    delete = Writes(schedules.delete, example="nightly", exit_code=exit_absent)
+    fire = Runs(schedules.fire_due)
+
+
 class Sweep(Resource[Executor]):
     """Removal of what has expired."""
 
@@ -338,6 +376,7 @@ class RuntimeResources(Generic[Executor]):
         self.retries = Retries(executor)
         self.sagas = Sagas(executor)
         self.escalations = Escalations(executor)
+        self.schedules = Schedules(executor)
         self.sweep = Sweep(executor)
         self.queues = Queues(executor)
         self.workers = Workers(executor)

@@ -183,8 +183,14 @@ def _convert(spec: MethodSpec, parameter: Parameter, word: Any) -> Any:
         return _from_file(parameter, word)
     if parameter.shape.callback:
         return find_function(word)
-    plain = parameter.shape.local or parameter.shape.scalar
+    plain = parameter.shape.local or parameter.shape.scalar or _is_bare_text(parameter, word)
     return _scalar(parameter, word) if plain else _structure(parameter, word)
+
+
+def _is_bare_text(parameter: Parameter, word: str) -> bool:
+    """Say whether a word is the text of what may be a text or more, as a function by its name, and not JSON."""
+    may_be_text = {"type": "string"} in parameter.shape.schema({}).get("anyOf", ())
+    return may_be_text and parameter.name not in _TEXTS and not word.startswith(("{", "[", '"', "@", STDIO))
 
 
 def _scalar(parameter: Parameter, word: str) -> Any:

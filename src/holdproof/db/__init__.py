@@ -3,7 +3,7 @@
 from holdproof.db.advisory_locks import lock_exclusive, lock_shared
 from holdproof.db.backends import MEMORY, open_database
 from holdproof.db.database import Database
-from holdproof.db.effects import Call, Effect, Give, Outcome, Read, Stream, Together, Wait, Work, Write, ask, call
+from holdproof.db.effects import Call, Effect, Give, Read, Stream, Together, Wait, Work, WorkOutcome, Write, ask, call
 from holdproof.db.group_commit import Hooks
 from holdproof.db.migrate import Migration
 from holdproof.db.sql import Query, sql
@@ -19,7 +19,7 @@ __all__ = [
     "Hooks",
     "Migration",
     "Notes",
-    "Outcome",
+    "WorkOutcome",
     "Query",
     "Read",
     "Refused",

@@ -90,7 +90,7 @@ class Together:
     limit: int | None = None
 
 
-class Outcome(NamedTuple):
+class WorkOutcome(NamedTuple):
     """How one of several works ended: with a value, or by an error."""
 
     value: Any

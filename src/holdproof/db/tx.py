@@ -8,7 +8,7 @@ Rules:
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import Enum
 from itertools import islice
@@ -206,10 +206,6 @@ class Tx(ABC):
         """Pass a value to the commit hooks, which read it from `tx.notes[topic]` if this operation succeeds."""
         self._new_notes.append((topic, value))
 
-    def noted(self, topic: str) -> list[Any]:
-        """Return what was noted under a topic so far, by this operation and by those before it in its transaction."""
-        return [*self.notes.get(topic, ()), *(value for each, value in self._new_notes if each == topic)]
-
     def notify(self, *topics: str) -> None:
         """Wake everybody who waits for these topics, once this is committed."""
         self._new_notes.extend((WAKE, topic) for topic in topics)
@@ -222,6 +218,11 @@ class Tx(ABC):
         self.notes = {}
         self._new_notes.clear()
         self.broken = None
+
+    def noted(self, topic: str) -> Iterator[Any]:
+        """Yield what this transaction noted under a topic so far: operations before this one, and this one."""
+        yield from self.notes.get(topic, ())
+        yield from (value for each, value in self._new_notes if each == topic)
 
     def accept_notes(self) -> None:
         """Keep the notes of an operation that succeeded."""

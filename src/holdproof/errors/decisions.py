@@ -1,4 +1,4 @@
-"""Errors of the runtime: agents, flows, locks, idempotency, escalations, sagas."""
+"""Errors of the runtime: agents, flows, locks, idempotency, escalations, sagas, schedules."""
 
 from holdproof.errors.root import ConflictError, HoldproofError, InvalidInputError
 
@@ -162,3 +162,12 @@ class CompensationFailedError(HoldproofError):
     code = "sagas.compensation_failed"
     status = 500
     exit_code = 6
+
+
+# --- schedules ---------------------------------------------------------------------------------------------------
+
+
+class CronError(InvalidInputError):
+    """Correct the cron expression at the named character; nothing was changed."""
+
+    code = "schedules.cron"

@@ -221,8 +221,8 @@ def _admit_by_root(
 def _replace_lost(context: Context, signer: Signer) -> Work[Key]:
     """Let root admit a new log key in place of the one that this home has lost; the statement names that one."""
     ring: builtins.list[Key] = yield from ask(Read(partial(keyring, role="log")))
-    lost = [each.keyid for each in ring if each.revoked_from is None]
-    yield from _admit_by_root(context, "log", signer, None, previous=lost[-1] if lost else None)
+    keyids = [each.keyid for each in ring if each.revoked_from is None]
+    yield from _admit_by_root(context, "log", signer, None, previous=keyids[-1] if keyids else None)
     return (yield from ask(Read(partial(get, keyid=signer.keyid))))
 
 

@@ -20,8 +20,7 @@ from typing import Any, Final, NamedTuple
 from holdproof.crypto import canonical
 from holdproof.db import Query, Row, Tx, sql
 from holdproof.errors import FormatError, InvalidInputError, TamperedError
-from holdproof.evidence import leaves
-from holdproof.evidence.leaves import TYPES, Projection
+from holdproof.evidence.leaves import TOPIC, TYPES, Projection
 from holdproof.model import coverage
 from holdproof.model.coverage import Columns, Cover, Coverage
 from holdproof.model.namespaces import MAIN
@@ -208,7 +207,7 @@ def selecting(table: LoggedTable, key: str, where: str) -> Query:
 
 def confirm(tx: Tx, table: LoggedTable, query: Query, **params: Any) -> list[Mapping[str, Any]]:
     """Return rows by column, each compared with its entry in the log; TamperedError for the first that differs."""
-    rows = [_with_leaf(tx, row) for row in tx.all(query, **params)]
+    rows = [_with_noted_leaf(tx, row) for row in tx.all(query, **params)]
     for row in rows:
         logged = logged_row(row)
         problem = mismatch(table, row) if logged.leaf is not None else "the row names a leaf that the log does not have"
@@ -216,24 +215,26 @@ def confirm(tx: Tx, table: LoggedTable, query: Query, **params: Any) -> list[Map
             problem = f"version {logged.leaf_ver} of the row was put back; the log has {logged.newest}"
         if problem:
             raise TamperedError(f"{table.table} {logged.key}: {problem}", table=table.table, row=str(logged.key))
-    return [dict(zip((*_NAMED, *table.columns), (row[1], row[2], *row[COLUMNS:]), strict=True)) for row in rows]
+    return [_by_column(table, row) for row in rows]
 
 
-_NAMED: Final = ("leaf_id", "leaf_ver")
+def _by_column(table: LoggedTable, row: Row) -> Mapping[str, Any]:
+    logged = logged_row(row)
+    content = zip(table.columns, row[COLUMNS:], strict=True)
+    return {"leaf_id": logged.leaf_id, "leaf_ver": logged.leaf_ver, **dict(content)}
 
 
-def _with_leaf(tx: Tx, row: Row) -> Row:
-    """Return a row with its leaf, also where the operations of one commit wrote it.
+def _with_noted_leaf(tx: Tx, row: Row) -> Row:
+    """Return a row with its leaf also where this transaction has written it.
 
-    On SQLite their leaves come into the log at the commit; until then they are notes of the transaction.
+    On SQLite the leaves of a group enter the log at its commit: a row that an operation before this one wrote has none
+    yet.
     """
     logged = logged_row(row)
-    if logged.leaf is not None or tx.dialect == "postgres":
+    if logged.leaf is not None:
         return row
-    for handle, version, text in tx.noted(leaves.TOPIC):
-        if (handle, version) == (logged.leaf_id, logged.leaf_ver):
-            return (*logged._replace(leaf=text), *row[COLUMNS:])
-    return row
+    texts = (text for handle, ver, text in tx.noted(TOPIC) if (handle, ver) == (logged.leaf_id, logged.leaf_ver))
+    return (*logged._replace(leaf=next(texts, None)), *row[COLUMNS:])
 
 
 def _walk(key: str, per_namespace: bool) -> str:

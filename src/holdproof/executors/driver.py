@@ -20,7 +20,7 @@ from contextvars import copy_context
 from threading import Thread
 from typing import Any, Generic, TypeVar
 
-from holdproof.db.effects import Give, Outcome
+from holdproof.db.effects import Give, WorkOutcome
 from holdproof.errors import StepTimeoutError, WrongClientError
 
 T = TypeVar("T")
@@ -155,19 +155,19 @@ class AsyncRunner(ABC):
                 raise overran(timeout_s) from error
             raise
 
-    async def together(self, works: Sequence[Effects[Any]], limit: int | None) -> list[Outcome]:
+    async def together(self, works: Sequence[Effects[Any]], limit: int | None) -> list[WorkOutcome]:
         """Run several works at once, each in a task of its own."""
         slots = asyncio.Semaphore(limit or max(1, len(works)))
 
-        async def one(work: Effects[Any]) -> Outcome:
+        async def one(work: Effects[Any]) -> WorkOutcome:
             async with slots:
                 try:
-                    return Outcome(await self.run(work), None)
+                    return WorkOutcome(await self.run(work), None)
                 # A cancellation of the whole is not the outcome of a part.
                 except asyncio.CancelledError:
                     raise
                 except BaseException as error:
-                    return Outcome(None, error)
+                    return WorkOutcome(None, error)
 
         return [*await asyncio.gather(*map(one, works))]
 
@@ -223,14 +223,14 @@ class SyncRunner(ABC):
             raise _wrong_client(fn)
         return result
 
-    def together(self, works: Sequence[Effects[Any]], limit: int | None) -> list[Outcome]:
+    def together(self, works: Sequence[Effects[Any]], limit: int | None) -> list[WorkOutcome]:
         """Run several works at once, each in a thread of its own."""
 
-        def one(work: Effects[Any]) -> Outcome:
+        def one(work: Effects[Any]) -> WorkOutcome:
             try:
-                return Outcome(self.run(work), None)
+                return WorkOutcome(self.run(work), None)
             except BaseException as error:
-                return Outcome(None, error)
+                return WorkOutcome(None, error)
 
         if not works:
             return []

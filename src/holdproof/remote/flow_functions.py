@@ -120,7 +120,9 @@ class Registry(Generic[Wire]):
             return self._wire.run(_enqueue(self._wire, called, opening))
 
         enlist(self._functions, registered, registered.fn, soft=isinstance(self._wire, AsyncTransport))
-        return FlowFunction(registered.fn, performs, opening, enqueues)
+        return FlowFunction(
+            registered.fn, performs, opening, enqueues, name=registered.name, version=registered.version
+        )
 
     def recover(self, worker: str | None, limit: int, ns: str = MAIN) -> Exchange[Recovery]:
         """Run orphaned flows again whose function is registered here, `limit` at most; the rest is left, and named."""

@@ -18,8 +18,8 @@ from holdproof.executors import ContextBlock
 from holdproof.model import typed_json
 from holdproof.remote.exchange import Exchange, Send, call, converse
 from holdproof.remote.transport import AsyncTransport, SyncTransport
-from holdproof.runtime import runs
-from holdproof.runtime.runs import StepCall, StepOptions
+from holdproof.runtime import flow_steps
+from holdproof.runtime.flow_steps import StepCall, StepOptions
 
 Wire = TypeVar("Wire", bound=AsyncTransport | SyncTransport, covariant=True)  # noqa: PLC0105
 
@@ -98,10 +98,10 @@ class Inside(Generic[Wire]):
 
     def step(self, first: Any, /, *args: Any, **kwargs: Any) -> Any:
         """Run a step once, whatever happens, and give its result; see `flows.run` of an embedded store."""
-        options = StepOptions(**{name: kwargs.pop(name) for name in runs.OPTIONS & kwargs.keys()})
+        options = StepOptions(**{name: kwargs.pop(name) for name in flow_steps.OPTIONS & kwargs.keys()})
         if options.retry_on is not Exception:
             raise RemoteError("retry_on names classes of this process: over the wire every error is tried again")
-        return self._wire.run(self._step(runs.prepare(first, args, kwargs, options)))
+        return self._wire.run(self._step(flow_steps.prepare(first, args, kwargs, options)))
 
     def _step(self, step: StepCall) -> Exchange[Any]:
         options = step.options

@@ -124,11 +124,10 @@ _CONFIRM = logged_tables.selecting(CALLS.logged, "dfid", "t.dfid = :dfid AND t.n
 
 def confirmed(tx: Tx, flow_id: str, *, ns: str) -> FunctionCall:
     """Return the call of a flow that is about to be run again, compared with its entry in the log."""
-    rows = logged_tables.confirm(tx, CALLS.logged, _CONFIRM, dfid=flow_id, ns=ns)
-    if not rows:
-        raise TamperedError(f"the call of flow {flow_id} was removed", table=CALLS.name, row=flow_id)
-    call = CALLS.from_columns(rows[0])
-    return replace(call, arguments=recorded.load(tx, call.arguments))
+    for row in logged_tables.confirm(tx, CALLS.logged, _CONFIRM, dfid=flow_id, ns=ns):
+        call = CALLS.from_columns(row)
+        return replace(call, arguments=recorded.load(tx, call.arguments))
+    raise TamperedError(f"the call of flow {flow_id} was removed", table=CALLS.name, row=flow_id)
 
 
 def check_same(tx: Tx, flow: Flow, existing: FunctionCall, spec: CallSpec) -> None:

@@ -18,10 +18,11 @@ from holdproof.crypto import canonical
 from holdproof.db import Read, Tx, Work, Write, ask
 from holdproof.errors import NonDeterminismError, TamperedError
 from holdproof.model.flows import Flow, FlowResult, Rerun
-from holdproof.runtime import calls, flows, functions, leases, results, runs
+from holdproof.runtime import calls, flow_run, flows, functions, leases, results, runs
 from holdproof.runtime.calls import CallSpec
+from holdproof.runtime.flow_run import FlowRun
 from holdproof.runtime.functions import LeasedCall, RegisteredFunction
-from holdproof.runtime.runs import EarlierFlow, FlowRun
+from holdproof.runtime.runs import EarlierFlow
 from holdproof.runtime.suspension import FlowSuspended, WorkerLease
 
 _START: Final = "start"
@@ -64,8 +65,8 @@ def result(run: FlowRun, flow_id: str) -> Work[Any]:
 
     Raises FlowFailedError where it failed, and FlowEndedError where it was cancelled.
     """
-    runs.outside_steps(run, "waiting for a flow")
-    ended = yield from runs.wait(
+    flow_run.outside_steps(run, "waiting for a flow")
+    ended = yield from flow_run.wait(
         run,
         lambda tx: _ended(tx, flow_id, run.lease.ns),
         waits_for=f"flow {flow_id}",
@@ -96,15 +97,15 @@ def _conduct(function: RegisteredFunction, leased: LeasedCall) -> Work[None]:
 
 def _recorded(run: FlowRun, name: str, child: ChildCall, opens: Any) -> Work[str]:
     """Return the id of the child that the parent recorded here, or open it."""
-    runs.outside_steps(run, "starting a flow")
+    flow_run.outside_steps(run, "starting a flow")
     # Of the arguments only a hash: the child's call has them whole.
     expected = {"function": child.function.name, "arguments": canonical.sha256_hex(child.arguments.encode())}
-    record = yield from runs.record_own(run, name, lambda tx: {**expected, "flow_id": opens(tx)})
+    record = yield from flow_run.record_own(run, name, lambda tx: {**expected, "flow_id": opens(tx)})
     if {**record, "flow_id": None} != {**expected, "flow_id": None}:
         what = f"{child.function.name} or its arguments"
         raise NonDeterminismError(
             f"the code starts another flow than was recorded: {what} differ from those of {record['function']}",
-            step=f"{runs.OWN}{name}",
+            step=f"{flow_run.OWN}{name}",
             recorded=record["function"],
             flow_id=run.lease.flow_id,
         )

@@ -30,6 +30,7 @@ from holdproof.model.flows import (
     TERMINAL,
     UNDOABLE,
     WORDS,
+    WORKED_ON,
     Flow,
     Transition,
     is_legal,
@@ -342,8 +343,8 @@ def _move(tx: Tx, locked: _LockedFlow, to: str, columns: Mapping[str, Any]) -> F
         keeps_locks = to in UNDOABLE and bool(to_undo(tx, before.flow_id, ns=before.ns))
         close(tx, before.flow_id, ns=before.ns, locks=not keeps_locks)
         _tell_of_end(tx, before)
-    elif moved:
-        # Whoever waited for this flow's next status in place is told by its topic; a flow that nobody works on is due.
+    elif moved and to in WORKED_ON and before.status != "CREATED":
+        # It was answered, or is to be undone: a flow that nobody works on is due now.
         wake(tx, before.flow_id, ns=before.ns)
     return replace(before, status=to, started_at=started, completed_at=completed, updated_at=tx.now)
 
@@ -393,7 +394,7 @@ def close(tx: Tx, flow_id: str, *, ns: str, locks: bool = True) -> None:
 
 
 def _tell_of_end(tx: Tx, flow: Flow) -> None:
-    """Wake whoever waits for a flow's result: callers, and the flow that started it."""
+    """Wake those who wait for a flow's result: callers, and the flow that started it."""
     tx.notify(f"flow:{flow.flow_id}")
     if flow.parent_flow_id is not None:
         wake(tx, flow.parent_flow_id, ns=flow.ns)

@@ -31,7 +31,8 @@ from holdproof.model.namespaces import MAIN
 from holdproof.model.times import END, later
 from holdproof.runtime import audit, calls, flows, leases, recorded, results, runs
 from holdproof.runtime.calls import CallSpec
-from holdproof.runtime.runs import EarlierFlow, FlowRun
+from holdproof.runtime.flow_run import FlowRun
+from holdproof.runtime.runs import EarlierFlow
 from holdproof.runtime.suspension import FlowSuspended
 
 Runnable = tuple[str, str, str | None]

@@ -21,7 +21,7 @@ from weakref import WeakKeyDictionary, ref
 from holdproof.db import Database, Tx
 from holdproof.errors import HoldproofError
 from holdproof.runtime import leases
-from holdproof.runtime.runs import FlowRun
+from holdproof.runtime.flow_run import FlowRun
 
 _log = logging.getLogger("holdproof.runtime")
 

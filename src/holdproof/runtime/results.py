@@ -1,4 +1,4 @@
-"""Results: how a flow ended, for whoever started it.
+"""Results: how a flow ended.
 
 Rules:
 - The result stands with the transition that ended the flow, under its entry; a flow that failed has its reason there.

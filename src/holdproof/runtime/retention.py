@@ -179,6 +179,8 @@ _HANDLES = sql(
     " UNION ALL SELECT 'decision_audit_events', leaf_id FROM decision_audit_events WHERE root_dfid = :root AND ns = :ns"
     " UNION ALL SELECT 'flow_context', t.leaf_id FROM flow_context t"
     " JOIN decision_flows f ON f.dfid = t.dfid AND f.ns = t.ns WHERE f.root_dfid = :root AND f.ns = :ns"
+    " UNION ALL SELECT 'flow_calls', t.leaf_id FROM flow_calls t"
+    " JOIN decision_flows f ON f.dfid = t.dfid AND f.ns = t.ns WHERE f.root_dfid = :root AND f.ns = :ns"
     " UNION ALL SELECT 'flow_steps', t.leaf_id FROM flow_steps t"
     " JOIN decision_flows f ON f.dfid = t.dfid AND f.ns = t.ns WHERE f.root_dfid = :root AND f.ns = :ns"
     " UNION ALL SELECT 'decision_ledger_entries', t.leaf_id FROM decision_ledger_entries t"

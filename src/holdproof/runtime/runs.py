@@ -22,15 +22,12 @@ Rules:
 - Steps that run at once (`gather`, `map`) are numbered before the first of them starts, in the order they are passed.
 """
 
-from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextvars import ContextVar
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import replace
 from functools import partial
-from typing import Any, Final, Literal, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from holdproof import validation
-from holdproof.db import Read, Refused, Together, Tx, Work, Write, ask, lock_exclusive
+from holdproof.db import Read, Refused, Tx, Work, Write, ask, lock_exclusive
 from holdproof.errors import (
     CompensationFailedError,
     ContentionTimeoutError,
@@ -40,7 +37,6 @@ from holdproof.errors import (
     NonDeterminismError,
     TamperedError,
 )
-from holdproof.model import typed_json
 from holdproof.model.coordination import Escalation, Lock
 from holdproof.model.flows import TERMINAL, UNDOABLE, Flow, is_legal
 from holdproof.model.namespaces import MAIN
@@ -60,89 +56,13 @@ from holdproof.runtime import (
     suspension,
 )
 from holdproof.runtime.calls import CallSpec
-from holdproof.runtime.steps import Journal, OnUnknown, RetryPolicy, StepSpec
+from holdproof.runtime.flow_run import FlowRun, lock_leased, outside_steps
+from holdproof.runtime.flow_steps import UNDO
+from holdproof.runtime.steps import StepSpec
 from holdproof.runtime.suspension import FlowSuspended, WorkerLease
 
-_UNDO: Final = "undo "
-OWN: Final = "flow."
-"""How the names of steps start that the flow itself records, as sleeping."""
-_LONGEST_NUMBER: Final = " 999999"
-"""The number of a step, at its longest."""
 _STOPPED_S: Final = 300.0
 """When a flow whose code did not match its record is offered to workers again."""
-_IN_STEPS_OF: Final[ContextVar[frozenset[tuple[str, str]]]] = ContextVar("holdproof_steps", default=frozenset())
-"""The flows, by namespace and id, inside one of whose steps the caller is."""
-
-
-class _Undoing(NamedTuple):
-    """A finished step that can be undone."""
-
-    name: str
-    n: int
-    undo: Callable[[], Any]
-
-    @property
-    def label(self) -> str:
-        """The step by name and number, as `compensates` names it."""
-        return f"{self.name} {self.n}"
-
-
-@dataclass(slots=True, weakref_slot=True)
-class FlowRun:
-    """A leased flow in this process: how often each step and each approval was reached, and what there is to undo."""
-
-    lease: WorkerLease
-    counts: Counter[tuple[str, str]] = field(default_factory=Counter)
-    undoings: list[_Undoing] = field(default_factory=list)
-    journal: Journal = field(default_factory=dict)
-    """The steps that were recorded before this process took the flow up, and have not been settled here."""
-    unreached: dict[int, str] = field(default_factory=dict)
-    """Of these, which the code has not reached again: their names, by position."""
-    position: int = 0
-    raw: bool = False
-    """Whether the functions of steps run at the other end of a wire, and give tagged JSON."""
-    suspended: FlowSuspended | None = None
-    """How the flow was suspended, after which nothing more can be done in it here."""
-
-    def count(self, kind: str, name: str) -> int:
-        """Count one more of its name, and return its number."""
-        self.counts[kind, name] += 1
-        return self.counts[kind, name]
-
-    def reach(self, name: str) -> tuple[int, int]:
-        """Return number and position of the step that the code reaches now; NonDeterminismError where another was.
-
-        What the flow records of itself is numbered like steps.
-        """
-        if self.suspended is not None:
-            raise self.suspended
-        n = self.count("step", name)
-        self.position += 1
-        recorded_here = self.unreached.pop(self.position, None)
-        if recorded_here is None and (name, n) in self.journal:
-            # Steps that ran at once may have been recorded in another order than they are reached in.
-            self.unreached.pop(self.journal[name, n].value.position, None)
-        elif recorded_here is not None and recorded_here != name:
-            raise self.differs(name, recorded_here)
-        elif recorded_here is None and self.unreached and min(self.unreached) < self.position:
-            raise self.differs(name, self.unreached[min(self.unreached)])
-        return n, self.position
-
-    def differs(self, name: str, recorded_name: str) -> NonDeterminismError:
-        """Return the error of code that reaches another step than was recorded."""
-        return NonDeterminismError(
-            f"the code reached step {name} where the flow recorded step {recorded_name}",
-            step=name,
-            recorded=recorded_name,
-            flow_id=self.lease.flow_id,
-        )
-
-    def load(self, journal: Journal) -> None:
-        """Take over what was recorded before; the code will reach it again."""
-        self.journal = journal
-        self.unreached = {
-            record.value.position: record.value.name for record in journal.values() if record.value.compensates is None
-        }
 
 
 # --- entering ----------------------------------------------------------------------------------------------------
@@ -241,287 +161,6 @@ def open_call(
     return flow
 
 
-# --- steps -------------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StepOptions:
-    """How a step is run."""
-
-    compensate: Callable[[Any], Any] | None = None
-    on_unknown: OnUnknown = "ask"
-    retries: int = 0
-    backoff_s: float = 1.0
-    retry_on: type[BaseException] | tuple[type[BaseException], ...] = Exception
-    timeout_s: float | None = None
-    record_args: bool = True
-
-
-OPTIONS: Final = frozenset(each.name for each in fields(StepOptions))
-"""The keywords of a step that are not its function's."""
-
-
-@dataclass(frozen=True, slots=True)
-class StepCall:
-    """A step that has not begun: what `flow.call` gives, for `flow.gather`."""
-
-    name: str
-    fn: Callable[[], Any]
-    arguments: str | None
-    options: StepOptions
-
-    def check(self) -> None:
-        """Refuse, before anything is recorded, what could not be run or undone."""
-        options = self.options
-        validate_name(self.name, undoable=options.compensate is not None)
-        validation.count("retries", options.retries)
-        validation.seconds("backoff_s", options.backoff_s)
-        if options.timeout_s is not None:
-            validation.seconds("timeout_s", options.timeout_s, least=0.001)
-
-
-def prepare(first: Any, args: Sequence[Any], kwargs: Mapping[str, Any], options: StepOptions) -> StepCall:
-    """Return a step, given its function, or its name and its function, and what the function is called with."""
-    name, fn, rest = (first, args[0] if args else None, args[1:]) if isinstance(first, str) else (None, first, args)
-    if not callable(fn):
-        raise InvalidInputError("a step is a function, or a name and a function", field="fn")
-    call = StepCall(
-        _name_of(fn) if name is None else name,
-        partial(fn, *rest, **kwargs),
-        _arguments(rest, kwargs, required=options.record_args),
-        options,
-    )
-    call.check()
-    return call
-
-
-def _name_of(fn: Any) -> str:
-    """The name of a function, also of one that is partly applied; of another callable, that of its class."""
-    while isinstance(fn, partial):
-        fn = fn.func
-    return str(getattr(fn, "__name__", type(fn).__name__))
-
-
-def _arguments(args: Sequence[Any], kwargs: Mapping[str, Any], *, required: bool) -> str | None:
-    try:
-        return calls.arguments_text(args, kwargs)
-    except InvalidInputError:
-        if required:
-            raise
-        # There is nothing to tell such arguments by, and their caller wants them nowhere.
-        return None
-
-
-def step(
-    run: FlowRun,
-    first: Any,
-    /,
-    *args: Any,
-    compensate: Callable[[Any], Any] | None = None,
-    on_unknown: OnUnknown = "ask",
-    retries: int = 0,
-    backoff_s: float = 1.0,
-    retry_on: type[BaseException] | tuple[type[BaseException], ...] = Exception,
-    timeout_s: float | None = None,
-    record_args: bool = True,
-    **kwargs: Any,
-) -> Work[Any]:
-    """Run a step once, whatever happens, and return its result: `step(pay, order)`, or `step("pay", pay, order)`.
-
-    `compensate` gets the result if it is to be undone. A step that raises `retry_on` is tried `retries` times more, the
-    first time after about `backoff_s`, then after twice as long. `on_unknown` is "ask", "retry" or "fail": what to do
-    if it was started and never confirmed, by a worker that is gone or after `timeout_s`. With `record_args=False` what
-    the function is called with is not recorded.
-    """
-    options = StepOptions(
-        compensate=compensate,
-        on_unknown=on_unknown,
-        retries=retries,
-        backoff_s=backoff_s,
-        retry_on=retry_on,
-        timeout_s=timeout_s,
-        record_args=record_args,
-    )
-    return (yield from perform(run, prepare(first, args, kwargs, options)))
-
-
-def perform(run: FlowRun, call: StepCall) -> Work[Any]:
-    """Run a step that is prepared."""
-    outside = outside_steps(run, f"step {call.name}")
-    return (yield from _perform(run, call, _numbered(run, call), outside))
-
-
-def _numbered(run: FlowRun, call: StepCall) -> StepSpec:
-    n, position = run.reach(call.name)
-    options = call.options
-    return StepSpec(
-        call.name,
-        n,
-        position,
-        undo=options.compensate is not None,
-        on_unknown=options.on_unknown,
-        arguments=call.arguments,
-        record_args=options.record_args,
-        policy=RetryPolicy(options.retries, options.backoff_s, options.retry_on),
-        timeout_s=options.timeout_s,
-        raw=run.raw,
-    )
-
-
-def _perform(run: FlowRun, call: StepCall, spec: StepSpec, outside: frozenset[tuple[str, str]]) -> Work[Any]:
-    # Set for the function that the step calls, which runs in this context.
-    _IN_STEPS_OF.set(outside | {(run.lease.ns, run.lease.flow_id)})
-    try:
-        result = yield from steps.step(run.lease, spec, call.fn, run.journal)
-    except FlowSuspended as suspended:
-        run.suspended = suspended
-        raise
-    finally:
-        _IN_STEPS_OF.set(outside)
-    if call.options.compensate is not None:
-        # Appended after the step: one that failed has nothing to undo.
-        run.undoings.append(_Undoing(spec.name, spec.n, partial(call.options.compensate, result)))
-    return result
-
-
-def gather(
-    run: FlowRun, /, *prepared: StepCall, concurrency: int | None = None, on_error: Literal["wait", "cancel"] = "wait"
-) -> Work[list[Any]]:
-    """Run steps at once, `concurrency` of them at a time, and return their results in the order they were passed.
-
-    Each is what `flow.call` returns. Where one fails, the first failure in that order is raised once all have ended
-    ("wait"), or once those that run have ended and the others were left out ("cancel").
-    """
-    validation.one_of("on_error", on_error, {"wait", "cancel"})
-    if concurrency is not None:
-        validation.count("concurrency", concurrency, least=1)
-    for each in prepared:
-        if not isinstance(each, StepCall):
-            raise InvalidInputError(
-                "gather takes what flow.call returns: flow.gather(flow.call(fn, 1), …)", field="calls"
-            )
-    outside = outside_steps(run, "gather")
-    numbered = [_numbered(run, each) for each in prepared]
-    failures: list[BaseException] = []
-
-    def one(call: StepCall, spec: StepSpec) -> Work[Any]:
-        if failures and on_error == "cancel":
-            return None
-        try:
-            return (yield from _perform(run, call, spec, outside))
-        except BaseException as error:
-            failures.append(error)
-            raise
-
-    works = tuple(one(call, spec) for call, spec in zip(prepared, numbered, strict=True))
-    outcomes = yield Together(works, concurrency)
-    errors = [outcome.error for outcome in outcomes if outcome.error is not None]
-    # One that was suspended comes back: its flow goes on then, whatever became of the others.
-    for error in sorted(errors, key=lambda error: not isinstance(error, FlowSuspended)):
-        raise error
-    return [outcome.value for outcome in outcomes]
-
-
-def map(
-    run: FlowRun,
-    fn: Callable[..., Any],
-    items: Iterable[Any],
-    /,
-    *,
-    concurrency: int | None = None,
-    on_error: Literal["wait", "cancel"] = "wait",
-    **options: Any,
-) -> Work[list[Any]]:
-    """Run a function as one step for each item, at once, and return the results in their order; see `gather`."""
-    step_options = StepOptions(**options)
-    prepared = [prepare(fn, (item,), {}, step_options) for item in items]
-    return (yield from gather(run, *prepared, concurrency=concurrency, on_error=on_error))
-
-
-def outside_steps(run: FlowRun, what: str) -> frozenset[tuple[str, str]]:
-    """Return the flows inside one of whose steps this is called; InvalidInputError if ours is among them."""
-    inside = _IN_STEPS_OF.get()
-    if (run.lease.ns, run.lease.flow_id) in inside:
-        raise InvalidInputError(
-            f"{what} is inside a step, which is replayed whole: move it out of the step", flow_id=run.lease.flow_id
-        )
-    return inside
-
-
-def validate_name(name: str, *, undoable: bool) -> None:
-    """Refuse a name now whose undoing would have a name that is too long, or one that the flow itself uses."""
-    if validation.name("step", name).startswith((_UNDO, OWN)):
-        raise InvalidInputError(f"names that start with {_UNDO!r} or {OWN!r} are the flow's own", step=name)
-    if undoable:
-        validation.name("a step and its undoing together", f"{_UNDO}{name}{_LONGEST_NUMBER}")
-
-
-# --- time --------------------------------------------------------------------------------------------------------
-
-
-def sleep(
-    run: FlowRun,
-    seconds: float = 0.0,
-    *,
-    minutes: float = 0.0,
-    hours: float = 0.0,
-    days: float = 0.0,
-) -> Work[None]:
-    """Sleep for a while, also through crashes: the moment of waking is recorded once."""
-    parts = {"seconds": seconds, "minutes": minutes, "hours": hours, "days": days}
-    for name, value in parts.items():
-        validation.seconds(name, value)
-    total = seconds + 60 * minutes + 3600 * hours + 86_400 * days
-    yield from _sleep(run, lambda tx: later(tx.now, total))
-
-
-def sleep_until(run: FlowRun, moment: str) -> Work[None]:
-    """Sleep until a moment, given with its time zone; one that has passed does not sleep."""
-    until = validation.moment("moment", moment)
-    yield from _sleep(run, lambda _: until)
-
-
-def _sleep(run: FlowRun, wake_at: Callable[[Tx], str]) -> Work[None]:
-    outside_steps(run, "sleeping")
-    until = yield from record_own(run, "sleep", wake_at)
-    yield from wait(run, lambda _: None, waits_for=f"{until}", until=until)
-
-
-def record_own(run: FlowRun, name: str, value: Callable[[Tx], Any]) -> Work[Any]:
-    """Return what the flow recorded here under a name of its own; or compute it in a transaction, and record it."""
-    own = f"{OWN}{name}"
-    n, position = run.reach(own)
-    earlier = run.journal.get((own, n))
-    if earlier is not None:
-        return typed_json.decode(earlier.value.result)
-    spec = StepSpec(own, n, position)
-    return (yield from ask(Write(partial(_record_own, lease=run.lease, spec=spec, value=value))))
-
-
-def _record_own(tx: Tx, lease: WorkerLease, spec: StepSpec, value: Callable[[Tx], Any]) -> Any:
-    _lock_leased(tx, lease)
-    result = value(tx)
-    text = recorded.store(tx, recorded.dump(typed_json.encode(result)), lease.subject)
-    steps.add(tx, lease, spec, {"state": "DONE", "result": text, "finished_at": tx.now})
-    return result
-
-
-def wait(
-    run: FlowRun,
-    attempt: Callable[[Tx], Any],
-    *,
-    waits_for: str,
-    topic: str | None = None,
-    until: str | None = None,
-) -> Work[Any]:
-    """Wait inside a flow, in place or suspended; see suspension.py."""
-    try:
-        return (yield from suspension.wait(run.lease, attempt, waits_for=waits_for, topic=topic, until=until))
-    except FlowSuspended as suspended:
-        run.suspended = suspended
-        raise
-
-
 # --- locks and approvals -----------------------------------------------------------------------------------------
 
 
@@ -539,7 +178,7 @@ def _try_lock(
     tx: Tx, lease: WorkerLease, resources: dict[str, float], options: dict[str, Any]
 ) -> tuple[Lock, ...] | Refused:
     """Lock the resources, if this worker still has the lease; a refusal is committed, so that it is a heartbeat too."""
-    _lock_leased(tx, lease)
+    lock_leased(tx, lease)
     try:
         return locks.try_acquire(tx, lease.flow_id, resources, ns=lease.ns, **options)
     except ContentionTimeoutError as error:
@@ -632,7 +271,7 @@ def abort(run: FlowRun, error: Exception) -> Work[Flow]:
 
 def _stop(tx: Tx, lease: WorkerLease, error: Exception) -> Flow:
     """Give a flow back as it is: other code may match its record; one that was edited waits for a person."""
-    _lock_leased(tx, lease)
+    lock_leased(tx, lease)
     due = END if isinstance(error, TamperedError) else later(tx.now, _STOPPED_S)
     detail = {"error": steps.error_text(lease, error)}
     audit.record(tx, lease.flow_id, "FLOW_STOPPED", severity="ERROR", detail=detail, ns=lease.ns)
@@ -666,7 +305,7 @@ def _undo(run: FlowRun, reason: str) -> Work[Flow]:
     while run.undoings:
         undoing = run.undoings[-1]
         run.position += 1
-        spec = StepSpec(f"{_UNDO}{undoing.name}", undoing.n, run.position, compensates=undoing.label)
+        spec = StepSpec(f"{UNDO}{undoing.name}", undoing.n, run.position, compensates=undoing.label)
         try:
             yield from steps.step(lease, spec, undoing.undo, run.journal)
         except Exception as error:
@@ -719,18 +358,12 @@ def _lease_again(tx: Tx, lease: WorkerLease) -> WorkerLease:
 
 def _end_undoing(tx: Tx, lease: WorkerLease, reason: str) -> Flow:
     """End a flow whose steps are all undone; one that is dirty for another reason is not clean by that."""
-    _lock_leased(tx, lease)
+    lock_leased(tx, lease)
     to = "FAILED" if sagas.is_dirty(tx, lease.flow_id, ns=lease.ns) else "COMPENSATED"
     return flows.transition(tx, lease.flow_id, to, reason=reason, ns=lease.ns)
 
 
-def _lock_leased(tx: Tx, lease: WorkerLease) -> None:
-    """Lock the flow, and extend its lease; LeaseLostError where it is another worker's by now."""
-    lock_exclusive(tx, f"flow:{lease.flow_id}")
-    suspension.extend(tx, lease)
-
-
 def _mark_dirty(tx: Tx, lease: WorkerLease, to_undo: list[str], message: str) -> None:
-    _lock_leased(tx, lease)
+    lock_leased(tx, lease)
     sagas.mark_dirty(tx, lease.flow_id, to_undo[-1], {"to_undo": to_undo, "error": message}, ns=lease.ns)
     flows.transition(tx, lease.flow_id, "FAILED", reason="compensation failed", ns=lease.ns)

@@ -9,6 +9,7 @@ Rules:
 """
 
 import json
+import logging
 import os
 import socket
 from collections.abc import Iterable, Mapping, Sequence
@@ -20,12 +21,15 @@ from holdproof import validation
 from holdproof.db import Read, Tx, Work, Write, ask, sql
 from holdproof.model.namespaces import MAIN
 from holdproof.model.queues import WorkerProcess
+from holdproof.model.schedules import Firing
 from holdproof.model.times import later
-from holdproof.runtime import calls, claims, escalations, functions, leases, queues
+from holdproof.runtime import calls, claims, escalations, functions, leases, queues, schedules
 from holdproof.runtime.claims import ClaimResult
+from holdproof.runtime.flow_run import FlowRun
 from holdproof.runtime.functions import FunctionSpec, LeasedCall, RegisteredFunction
-from holdproof.runtime.runs import FlowRun
 from holdproof.runtime.suspension import FlowSuspended
+
+_log = logging.getLogger("holdproof.worker")
 
 HEARTBEAT_S: Final = 10.0
 _LOST_S: Final = 3 * HEARTBEAT_S
@@ -58,22 +62,24 @@ class Look:
 
 def look(spec: WorkerSpec, registry: Mapping[str, RegisteredFunction], *, free: int, turn: int = 0) -> Work[Look]:
     """Fire what is due and lease due flows, up to `free` of them; `turn` says which queue comes first."""
-    fires_at = yield from _fire_schedules(spec.ns)
+    firing = yield from _fire_schedules(spec.ns)
     yield from _sweep()
     claim = ClaimResult()
     if free > 0:
         # A copy: a function that runs may register others.
         claim = yield from _claim(spec, dict(registry), free, turn)
-    until = yield from ask(Read(partial(queues.next_due, ns=spec.ns)))
-    moments = [moment for moment in (fires_at, until, claim.retry_at) if moment is not None]
-    return Look(claim, min(moments, default=None), bool(claim.leased or claim.stopped))
+    due, now = yield from ask(Read(lambda tx: (queues.next_due(tx, ns=spec.ns), tx.now)))
+    # A moment that has passed although everything due was fired belongs to a schedule that fails: it is not waited for.
+    moments = [each for each in (firing.next_at, due, claim.retry_at) if each is not None and each > now]
+    return Look(claim, min(moments, default=None), bool(claim.leased or claim.stopped or firing.flows))
 
 
-def _fire_schedules(ns: str) -> Work[str | None]:
-    """Fire the schedules that are due, and return when the next one is; None where there are none."""
-    # The one place where schedules come in: `schedules.fire_due(ns=ns)` gives what was fired, and the next moment.
-    return None
-    yield from ask(Read(lambda _: ns))
+def _fire_schedules(ns: str) -> Work[Firing]:
+    """Fire the schedules that are due."""
+    firing = yield from schedules.fire_due(ns=ns)
+    for failure in firing.failures:
+        _log.error("schedule %s was not fired: %s", failure.schedule, failure.error)
+    return firing
 
 
 _OVERDUE = sql("SELECT 1 FROM escalation_requests WHERE status = 'PENDING' AND deadline <= :now LIMIT 1")

@@ -35,9 +35,9 @@ from holdproof.errors import InvalidInputError, NotFoundError
 from holdproof.executors import with_namespace
 from holdproof.model.flows import Rerun
 from holdproof.model.namespaces import MAIN
-from holdproof.runtime import functions, leases, runs
+from holdproof.runtime import flow_run, functions, leases, runs
 from holdproof.runtime.calls import CallSpec
-from holdproof.runtime.runs import StepCall, StepOptions
+from holdproof.runtime.flow_steps import StepCall, StepOptions
 from holdproof.runtime.steps import OnUnknown
 from holdproof.server import ids
 from holdproof.server.api import Granted, Guard, complete, loaded, streaming
@@ -281,7 +281,7 @@ class _Routes:
             return JSONResponse({"block": None, "flow_id": run.flow.flow_id})
         return await self._held(granted, run)
 
-    async def _held(self, granted: Granted, run: runs.FlowRun, **facts: Any) -> Response:
+    async def _held(self, granted: Granted, run: flow_run.FlowRun, **facts: Any) -> Response:
         """Keep a leased flow open as a block, whose functions run at the caller's."""
         run.raw = True
         manager = FlowBlock.around(granted.store, run)

@@ -4,7 +4,6 @@ Vectors may be in another database than the rows they belong to, so that they ar
 They are opened by the first call that needs them: opening fixes their dimensions for good.
 """
 
-import asyncio
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -18,17 +17,18 @@ class VectorLink:
 
     def __init__(self, executor: AsyncExecutor | SyncExecutor, opening: Callable[[], Any]) -> None:
         self._opening = opening
-        self._is_async = isinstance(executor, AsyncExecutor)
+        self._executor = executor
 
     def call(self, method: str, *args: Any, **kwargs: Any) -> Call[Any]:
         """Return the effect that calls a method of the vector store."""
-        perform = self._call_async if self._is_async else self._call
+        perform = self._call_async if isinstance(self._executor, AsyncExecutor) else self._call
         return Call(partial(perform, method, *args, **kwargs))
 
     def _call(self, method: str, *args: Any, **kwargs: Any) -> Any:
         return getattr(self._opening(), method)(*args, **kwargs)
 
     async def _call_async(self, method: str, *args: Any, **kwargs: Any) -> Any:
+        assert isinstance(self._executor, AsyncExecutor), "the sync client calls without awaiting"
         # Opening may wait for a disk or a server: not on the loop.
-        store = await asyncio.to_thread(self._opening)
+        store = await self._executor.call_in_thread(self._opening)
         return await getattr(store, method)(*args, **kwargs)

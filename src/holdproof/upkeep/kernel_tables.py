@@ -32,6 +32,7 @@ from holdproof.runtime import (
     flows,
     ledger,
     queues,
+    schedule_rows,
     state,
     steps,
 )
@@ -39,8 +40,8 @@ from holdproof.runtime import (
 TABLES: Final = (
     *(agents.AGENTS, audit.AUDIT, contexts.CONTEXT, escalation_rows.ESCALATIONS, evaluations.EVALUATIONS),
     *(calls.CALLS, feedback.FEEDBACK, flows.FLOWS),
-    *(flows.TRANSITIONS, import_records.IMPORTED_ROWS, ledger.LEDGER, queues.QUEUES, state.STATE, steps.STEPS),
-    tokens.TOKENS,
+    *(flows.TRANSITIONS, import_records.IMPORTED_ROWS, ledger.LEDGER, queues.QUEUES, schedule_rows.SCHEDULES),
+    *(state.STATE, steps.STEPS, tokens.TOKENS),
 )
 """The logged tables whose rows are read and written through a descriptor."""
 _LOGGED: Final[tuple[LoggedTable, ...]] = (

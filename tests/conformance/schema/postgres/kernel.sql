@@ -167,6 +167,7 @@ CREATE TABLE decision_flows (
   completed_at timestamp with time zone,
   created_at timestamp with time zone NOT NULL,
   updated_at timestamp with time zone NOT NULL,
+  subject text,
   ns text NOT NULL DEFAULT 'main'::text,
   leaf_id text NOT NULL,
   leaf_ver bigint NOT NULL,
@@ -258,8 +259,19 @@ CREATE TABLE flow_calls (
   name text NOT NULL,
   version text NOT NULL,
   arguments json NOT NULL,
-  ns text NOT NULL DEFAULT 'main'::text,
+  arguments_hash text NOT NULL,
   agent_id text,
+  queue text,
+  partition_key text,
+  not_before timestamp with time zone,
+  deduplicate text,
+  forked_from text,
+  forked_at bigint,
+  effects text,
+  ns text NOT NULL DEFAULT 'main'::text,
+  leaf_id text NOT NULL,
+  leaf_ver bigint NOT NULL,
+  leaf_salt bytea,
   CONSTRAINT flow_calls_dfid_ns_fkey FOREIGN KEY (dfid, ns) REFERENCES decision_flows(dfid, ns) ON DELETE CASCADE,
   CONSTRAINT flow_calls_pkey PRIMARY KEY (dfid, ns)
 );
@@ -284,6 +296,9 @@ CREATE TABLE flow_leases (
   token bigint NOT NULL,
   heartbeat_at timestamp with time zone NOT NULL,
   expires_at timestamp with time zone NOT NULL,
+  queue text NOT NULL DEFAULT ''::text,
+  partition_key text,
+  priority bigint NOT NULL DEFAULT 0,
   ns text NOT NULL DEFAULT 'main'::text,
   CONSTRAINT flow_leases_dfid_ns_fkey FOREIGN KEY (dfid, ns) REFERENCES decision_flows(dfid, ns) ON DELETE CASCADE,
   CONSTRAINT flow_leases_pkey PRIMARY KEY (dfid, ns)
@@ -294,11 +309,17 @@ CREATE TABLE flow_steps (
   dfid text NOT NULL,
   name text NOT NULL,
   n bigint NOT NULL,
+  position bigint NOT NULL,
   state text NOT NULL,
   compensates text,
+  arguments json,
+  arguments_hash text,
   result json,
   error text,
   undo bigint NOT NULL DEFAULT 0,
+  attempts bigint NOT NULL DEFAULT 1,
+  retry_at timestamp with time zone,
+  worker text NOT NULL DEFAULT ''::text,
   started_at timestamp with time zone NOT NULL,
   finished_at timestamp with time zone,
   ns text NOT NULL DEFAULT 'main'::text,
@@ -309,7 +330,7 @@ CREATE TABLE flow_steps (
   CONSTRAINT flow_steps_dfid_ns_fkey FOREIGN KEY (dfid, ns) REFERENCES decision_flows(dfid, ns) ON DELETE CASCADE,
   CONSTRAINT flow_steps_dfid_ns_name_n_key UNIQUE (dfid, ns, name, n),
   CONSTRAINT flow_steps_pkey PRIMARY KEY (step_id),
-  CONSTRAINT flow_steps_state_check CHECK ((state = ANY (ARRAY['STARTED'::text, 'DONE'::text, 'FAILED'::text, 'UNKNOWN'::text]))),
+  CONSTRAINT flow_steps_state_check CHECK ((state = ANY (ARRAY['STARTED'::text, 'RETRYING'::text, 'DONE'::text, 'FAILED'::text, 'UNKNOWN'::text]))),
   CONSTRAINT flow_steps_undo_check CHECK ((undo = ANY (ARRAY[(0)::bigint, (1)::bigint])))
 );
 
@@ -323,6 +344,7 @@ CREATE TABLE flow_transitions (
   causation_id text,
   created_at timestamp with time zone NOT NULL,
   reason text,
+  result json,
   ns text NOT NULL DEFAULT 'main'::text,
   leaf_id text NOT NULL,
   leaf_ver bigint NOT NULL,
@@ -625,6 +647,34 @@ CREATE TABLE saga_dirty_state (
   CONSTRAINT saga_dirty_state_pkey PRIMARY KEY (dfid, ns)
 );
 
+CREATE TABLE schedules (
+  schedule_id text NOT NULL,
+  name text NOT NULL,
+  function text NOT NULL,
+  function_version text NOT NULL,
+  arguments json NOT NULL,
+  instant_as text,
+  agent_id text NOT NULL,
+  queue text NOT NULL,
+  cron text NOT NULL,
+  timezone text NOT NULL,
+  catch_up text NOT NULL,
+  paused bigint NOT NULL DEFAULT 0,
+  version bigint NOT NULL,
+  fired_until timestamp with time zone NOT NULL,
+  next_at timestamp with time zone NOT NULL,
+  created_at timestamp with time zone NOT NULL,
+  updated_at timestamp with time zone NOT NULL,
+  deleted_at timestamp with time zone,
+  ns text NOT NULL DEFAULT 'main'::text,
+  leaf_id text NOT NULL,
+  leaf_ver bigint NOT NULL,
+  leaf_salt bytea,
+  CONSTRAINT schedules_catch_up_check CHECK ((catch_up = ANY (ARRAY['none'::text, 'one'::text, 'all'::text]))),
+  CONSTRAINT schedules_paused_check CHECK ((paused = ANY (ARRAY[(0)::bigint, (1)::bigint]))),
+  CONSTRAINT schedules_pkey PRIMARY KEY (schedule_id)
+);
+
 CREATE TABLE schema_migrations (
   name text NOT NULL,
   sha256 text NOT NULL,
@@ -871,9 +921,12 @@ CREATE INDEX idx_escalation_requests_expired ON kernel.escalation_requests USING
 CREATE INDEX idx_escalation_requests_root_dfid ON kernel.escalation_requests USING btree (root_dfid);
 CREATE INDEX idx_escalation_requests_status ON kernel.escalation_requests USING btree (status);
 CREATE UNIQUE INDEX flow_calls_pkey ON kernel.flow_calls USING btree (dfid, ns);
+CREATE INDEX idx_flow_calls_deduplicate ON kernel.flow_calls USING btree (ns, queue, deduplicate) WHERE (deduplicate IS NOT NULL);
+CREATE INDEX idx_flow_calls_name ON kernel.flow_calls USING btree (ns, name, version);
 CREATE UNIQUE INDEX flow_context_pkey ON kernel.flow_context USING btree (dfid, ns);
 CREATE UNIQUE INDEX flow_leases_pkey ON kernel.flow_leases USING btree (dfid, ns);
 CREATE INDEX idx_flow_leases_expires_at ON kernel.flow_leases USING btree (expires_at);
+CREATE INDEX idx_flow_leases_queue ON kernel.flow_leases USING btree (ns, queue, priority, expires_at);
 CREATE UNIQUE INDEX flow_steps_dfid_ns_name_n_key ON kernel.flow_steps USING btree (dfid, ns, name, n);
 CREATE UNIQUE INDEX flow_steps_pkey ON kernel.flow_steps USING btree (step_id);
 CREATE UNIQUE INDEX flow_transitions_pkey ON kernel.flow_transitions USING btree (id);
@@ -922,6 +975,9 @@ CREATE INDEX idx_resource_locks_expires_at ON kernel.resource_locks USING btree 
 CREATE UNIQUE INDEX resource_locks_pkey ON kernel.resource_locks USING btree (ns, resource_id, dfid);
 CREATE UNIQUE INDEX restores_pkey ON kernel.restores USING btree (n);
 CREATE UNIQUE INDEX saga_dirty_state_pkey ON kernel.saga_dirty_state USING btree (dfid, ns);
+CREATE UNIQUE INDEX idx_schedules_name ON kernel.schedules USING btree (ns, name) WHERE (deleted_at IS NULL);
+CREATE INDEX idx_schedules_next_at ON kernel.schedules USING btree (ns, next_at) WHERE ((deleted_at IS NULL) AND (paused = 0));
+CREATE UNIQUE INDEX schedules_pkey ON kernel.schedules USING btree (schedule_id);
 CREATE UNIQUE INDEX schema_migrations_pkey ON kernel.schema_migrations USING btree (name);
 CREATE UNIQUE INDEX sealed_blocks_pkey ON kernel.sealed_blocks USING btree (subject, cid);
 CREATE UNIQUE INDEX skill_approvals_ns_path_n_key ON kernel.skill_approvals USING btree (ns, path, n);

@@ -171,6 +171,7 @@ CREATE TABLE decision_flows (
   completed_at TEXT,
   created_at TEXT NOT NULL,
   updated_at TEXT NOT NULL,
+  subject TEXT,
   ns TEXT NOT NULL DEFAULT 'main',
   leaf_id TEXT NOT NULL,
   leaf_ver INTEGER NOT NULL,
@@ -288,10 +289,26 @@ CREATE TABLE flow_calls (
   version TEXT NOT NULL,
   arguments TEXT NOT NULL CHECK (json_valid(arguments)),
 --postgres:  arguments JSON NOT NULL,
-  ns TEXT NOT NULL DEFAULT 'main', agent_id TEXT,
+  arguments_hash TEXT NOT NULL,
+  agent_id TEXT,
+  queue TEXT,
+  partition_key TEXT,
+  not_before TEXT,
+  deduplicate TEXT,
+  forked_from TEXT,
+  forked_at INTEGER,
+  effects TEXT,
+  ns TEXT NOT NULL DEFAULT 'main',
+  leaf_id TEXT NOT NULL,
+  leaf_ver INTEGER NOT NULL,
+  leaf_salt BLOB,
   PRIMARY KEY (dfid, ns),
   FOREIGN KEY (dfid, ns) REFERENCES decision_flows (dfid, ns) ON DELETE CASCADE
 );
+
+CREATE INDEX idx_flow_calls_deduplicate ON flow_calls (ns, queue, deduplicate) WHERE deduplicate IS NOT NULL;
+
+CREATE INDEX idx_flow_calls_name ON flow_calls (ns, name, version);
 
 CREATE TABLE flow_context (
   dfid TEXT NOT NULL,
@@ -314,6 +331,9 @@ CREATE TABLE flow_leases (
   token INTEGER NOT NULL,
   heartbeat_at TEXT NOT NULL,
   expires_at TEXT NOT NULL,
+  queue TEXT NOT NULL DEFAULT '',
+  partition_key TEXT,
+  priority INTEGER NOT NULL DEFAULT 0,
   ns TEXT NOT NULL DEFAULT 'main',
   PRIMARY KEY (dfid, ns),
   FOREIGN KEY (dfid, ns) REFERENCES decision_flows (dfid, ns) ON DELETE CASCADE
@@ -321,17 +341,26 @@ CREATE TABLE flow_leases (
 
 CREATE INDEX idx_flow_leases_expires_at ON flow_leases (expires_at);
 
+CREATE INDEX idx_flow_leases_queue ON flow_leases (ns, queue, priority, expires_at);
+
 CREATE TABLE flow_steps (
   step_id TEXT PRIMARY KEY,
   dfid TEXT NOT NULL,
   name TEXT NOT NULL,
   n INTEGER NOT NULL,
-  state TEXT NOT NULL CHECK (state IN ('STARTED', 'DONE', 'FAILED', 'UNKNOWN')),
+  position INTEGER NOT NULL,
+  state TEXT NOT NULL CHECK (state IN ('STARTED', 'RETRYING', 'DONE', 'FAILED', 'UNKNOWN')),
   compensates TEXT,
+  arguments TEXT CHECK (json_valid(arguments)),
+--postgres:  arguments JSON,
+  arguments_hash TEXT,
   result TEXT CHECK (json_valid(result)),
 --postgres:  result JSON,
   error TEXT,
   undo INTEGER NOT NULL DEFAULT 0 CHECK (undo IN (0, 1)),
+  attempts INTEGER NOT NULL DEFAULT 1,
+  retry_at TEXT,
+  worker TEXT NOT NULL DEFAULT '',
   started_at TEXT NOT NULL,
   finished_at TEXT,
   ns TEXT NOT NULL DEFAULT 'main',
@@ -353,6 +382,8 @@ CREATE TABLE flow_transitions (
   causation_id TEXT,
   created_at TEXT NOT NULL,
   reason TEXT,
+  result TEXT CHECK (json_valid(result)),
+--postgres:  result JSON,
   ns TEXT NOT NULL DEFAULT 'main',
   leaf_id TEXT NOT NULL,
   leaf_ver INTEGER NOT NULL,
@@ -677,6 +708,36 @@ CREATE TABLE saga_dirty_state (
   PRIMARY KEY (dfid, ns),
   FOREIGN KEY (dfid, ns) REFERENCES decision_flows (dfid, ns) ON DELETE CASCADE
 );
+
+CREATE TABLE schedules (
+  schedule_id TEXT PRIMARY KEY,
+  name TEXT NOT NULL,
+  function TEXT NOT NULL,
+  function_version TEXT NOT NULL,
+  arguments TEXT NOT NULL CHECK (json_valid(arguments)),
+--postgres:  arguments JSON NOT NULL,
+  instant_as TEXT,
+  agent_id TEXT NOT NULL,
+  queue TEXT NOT NULL,
+  cron TEXT NOT NULL,
+  timezone TEXT NOT NULL,
+  catch_up TEXT NOT NULL CHECK (catch_up IN ('none', 'one', 'all')),
+  paused INTEGER NOT NULL DEFAULT 0 CHECK (paused IN (0, 1)),
+  version INTEGER NOT NULL,
+  fired_until TEXT NOT NULL,
+  next_at TEXT NOT NULL,
+  created_at TEXT NOT NULL,
+  updated_at TEXT NOT NULL,
+  deleted_at TEXT,
+  ns TEXT NOT NULL DEFAULT 'main',
+  leaf_id TEXT NOT NULL,
+  leaf_ver INTEGER NOT NULL,
+  leaf_salt BLOB
+);
+
+CREATE UNIQUE INDEX idx_schedules_name ON schedules (ns, name) WHERE deleted_at IS NULL;
+
+CREATE INDEX idx_schedules_next_at ON schedules (ns, next_at) WHERE deleted_at IS NULL AND paused = 0;
 
 CREATE TABLE schema_migrations (name TEXT PRIMARY KEY, sha256 TEXT NOT NULL, applied_at TEXT NOT NULL, leaf_id TEXT, leaf_ver INTEGER, leaf_salt BLOB);
 

@@ -1,0 +1,183 @@
+"""A leased flow in this process: what its code has reached, what it records of itself, how it waits.
+
+Rules:
+- The code reaches steps in an order; a flow that is run again reaches what it recorded at the same places, else it is
+  NonDeterminismError. Steps that run at once are numbered before the first of them starts.
+- What a flow records of itself, as the moment at which it wakes up, is a step too, under a name that starts with
+  `flow.`.
+- After a flow was suspended nothing more can be done in it here: whatever its code tries leaves it again.
+"""
+
+from collections import Counter
+from collections.abc import Callable
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, Final, NamedTuple
+
+from holdproof import validation
+from holdproof.db import Tx, Work, Write, ask, lock_exclusive
+from holdproof.errors import InvalidInputError, NonDeterminismError
+from holdproof.model import typed_json
+from holdproof.model.times import later
+from holdproof.runtime import recorded, steps, suspension
+from holdproof.runtime.steps import Journal, StepSpec
+from holdproof.runtime.suspension import FlowSuspended, WorkerLease
+
+OWN: Final = "flow."
+"""How the names of steps start that the flow itself records, as sleeping."""
+IN_STEPS_OF: Final[ContextVar[frozenset[tuple[str, str]]]] = ContextVar("holdproof_steps", default=frozenset())
+"""The flows, by namespace and id, inside one of whose steps the caller is."""
+
+
+class Undoing(NamedTuple):
+    """A finished step that can be undone."""
+
+    name: str
+    n: int
+    undo: Callable[[], Any]
+
+    @property
+    def label(self) -> str:
+        """The step by name and number, as `compensates` names it."""
+        return f"{self.name} {self.n}"
+
+
+@dataclass(slots=True, weakref_slot=True)
+class FlowRun:
+    """A leased flow in this process: how often each step and each approval was reached, and what there is to undo."""
+
+    lease: WorkerLease
+    counts: Counter[tuple[str, str]] = field(default_factory=Counter)
+    undoings: list[Undoing] = field(default_factory=list)
+    journal: Journal = field(default_factory=dict)
+    """The steps that were recorded before this process took the flow up, and have not been settled here."""
+    unreached: dict[int, str] = field(default_factory=dict)
+    """Of these, which the code has not reached again: their names, by position."""
+    position: int = 0
+    raw: bool = False
+    """Whether the functions of steps run at the other end of a wire, and give tagged JSON."""
+    suspended: FlowSuspended | None = None
+    """How the flow was suspended, after which nothing more can be done in it here."""
+
+    def count(self, kind: str, name: str) -> int:
+        """Count one more of its name, and return its number."""
+        self.counts[kind, name] += 1
+        return self.counts[kind, name]
+
+    def reach(self, name: str) -> tuple[int, int]:
+        """Return number and position of the step that the code reaches now; NonDeterminismError where another was.
+
+        What the flow records of itself is numbered like steps.
+        """
+        if self.suspended is not None:
+            raise self.suspended
+        n = self.count("step", name)
+        self.position += 1
+        recorded_here = self.unreached.pop(self.position, None)
+        if recorded_here is None and (name, n) in self.journal:
+            # Steps that ran at once may have been recorded in another order than they are reached in.
+            self.unreached.pop(self.journal[name, n].value.position, None)
+        elif recorded_here is not None and recorded_here != name:
+            raise self.differs(name, recorded_here)
+        elif recorded_here is None and self.unreached and min(self.unreached) < self.position:
+            raise self.differs(name, self.unreached[min(self.unreached)])
+        return n, self.position
+
+    def differs(self, name: str, recorded_name: str) -> NonDeterminismError:
+        """Return the error of code that reaches another step than was recorded."""
+        return NonDeterminismError(
+            f"the code reached step {name} where the flow recorded step {recorded_name}",
+            step=name,
+            recorded=recorded_name,
+            flow_id=self.lease.flow_id,
+        )
+
+    def load(self, journal: Journal) -> None:
+        """Load what was recorded before; the code will reach it again."""
+        self.journal = journal
+        self.unreached = {
+            record.value.position: record.value.name for record in journal.values() if record.value.compensates is None
+        }
+
+
+def outside_steps(run: FlowRun, what: str) -> frozenset[tuple[str, str]]:
+    """Return the flows inside one of whose steps this is called; InvalidInputError if ours is among them."""
+    inside = IN_STEPS_OF.get()
+    if (run.lease.ns, run.lease.flow_id) in inside:
+        raise InvalidInputError(
+            f"{what} is inside a step, which is replayed whole: move it out of the step", flow_id=run.lease.flow_id
+        )
+    return inside
+
+
+def lock_leased(tx: Tx, lease: WorkerLease) -> None:
+    """Lock the flow, and extend its lease; LeaseLostError where it is another worker's by now."""
+    lock_exclusive(tx, f"flow:{lease.flow_id}")
+    suspension.extend(tx, lease)
+
+
+# --- time --------------------------------------------------------------------------------------------------------
+
+
+def sleep(
+    run: FlowRun,
+    seconds: float = 0.0,
+    *,
+    minutes: float = 0.0,
+    hours: float = 0.0,
+    days: float = 0.0,
+) -> Work[None]:
+    """Sleep for a while, also through crashes: the moment of waking is recorded once."""
+    parts = {"seconds": seconds, "minutes": minutes, "hours": hours, "days": days}
+    for name, value in parts.items():
+        validation.seconds(name, value)
+    total = seconds + 60 * minutes + 3600 * hours + 86_400 * days
+    yield from _sleep(run, lambda tx: later(tx.now, total))
+
+
+def sleep_until(run: FlowRun, moment: str) -> Work[None]:
+    """Sleep until a moment, given with its time zone; one that has passed does not sleep."""
+    until = validation.moment("moment", moment)
+    yield from _sleep(run, lambda _: until)
+
+
+def _sleep(run: FlowRun, wake_at: Callable[[Tx], str]) -> Work[None]:
+    outside_steps(run, "sleeping")
+    until = yield from record_own(run, "sleep", wake_at)
+    yield from wait(run, lambda _: None, waits_for=f"{until}", until=until)
+
+
+def record_own(run: FlowRun, name: str, value: Callable[[Tx], Any]) -> Work[Any]:
+    """Return what the flow recorded here under a name of its own; or compute it in a transaction, and record it."""
+    own = f"{OWN}{name}"
+    n, position = run.reach(own)
+    earlier = run.journal.get((own, n))
+    if earlier is not None:
+        return typed_json.decode(earlier.value.result)
+    spec = StepSpec(own, n, position)
+    return (yield from ask(Write(partial(_record_own, lease=run.lease, spec=spec, value=value))))
+
+
+def _record_own(tx: Tx, lease: WorkerLease, spec: StepSpec, value: Callable[[Tx], Any]) -> Any:
+    lock_leased(tx, lease)
+    result = value(tx)
+    text = recorded.store(tx, recorded.dump(typed_json.encode(result)), lease.subject)
+    steps.add(tx, lease, spec, {"state": "DONE", "result": text, "finished_at": tx.now})
+    return result
+
+
+def wait(
+    run: FlowRun,
+    attempt: Callable[[Tx], Any],
+    *,
+    waits_for: str,
+    topic: str | None = None,
+    until: str | None = None,
+) -> Work[Any]:
+    """Wait inside a flow, in place or suspended; see suspension.py."""
+    try:
+        return (yield from suspension.wait(run.lease, attempt, waits_for=waits_for, topic=topic, until=until))
+    except FlowSuspended as suspended:
+        run.suspended = suspended
+        raise
