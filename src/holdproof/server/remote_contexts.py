@@ -272,7 +272,7 @@ class _Routes:
     async def _call(self, granted: Granted, call: CallSpec, opening: dict[str, Any]) -> Response:
         """Open the flow of a function that runs at the caller's; or name the flow that has this id already."""
         del opening["resume"]
-        agent_id = opening.pop("agent_id")
+        agent_id = opening.pop("agent_id", None)
         scoped = with_namespace(granted.store, {**opening})
         for derived in ("flow_type", "flow_version"):
             scoped.pop(derived, None)
