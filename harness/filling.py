@@ -80,6 +80,9 @@ def fill(store: sync.Holdproof) -> None:
         store.agents.set_status(name, "ACTIVE")
         store.state.put(name, {"cash": 100})
         store.tokens.create(name)
+        store.queues.create(name, concurrency=5, rate_limit=10, rate_period_s=60)
+        store.flows.enqueue(name, "pay", args=["o-17", 900], queue=name, partition="a", deduplicate="o-17")
+        store.schedules.create(name, "pay", cron="0 9 * * *", agent_id=name)
         flow_id = running(store, name, created_by=("user", "ada"))
         store.contexts.put(flow_id, {"price": 1.5})
         for number in range(3):

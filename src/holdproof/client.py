@@ -1,14 +1,16 @@
 """The async client: `async with holdproof.open() as store`, and what is done with a store that is closed."""
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterable
 from functools import partial, wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeAlias, TypeVar, Unpack
 
 from holdproof.api import Resources, flow_block
 from holdproof.api.awaitable import AwaitableStore
-from holdproof.executors import AsyncClosing, AsyncExecutor
+from holdproof.api.worker import CONCURRENCY, AsyncWorker
+from holdproof.executors import AsyncClosing, AsyncExecutor, with_namespace
+from holdproof.model.namespaces import MAIN
 from holdproof.model.status import Check, Status
 from holdproof.storage.executors import AsyncStorageExecutor
 from holdproof.storage.open_stores import OpenStores
@@ -51,6 +53,23 @@ class Holdproof(AsyncExecutor, AsyncClosing, Resources[AsyncExecutor]):
         Resources.__init__(self, self)
         self.core = core
         self.context = core.context
+
+    def worker(
+        self,
+        *,
+        queues: Iterable[str] | None = None,
+        concurrency: int = CONCURRENCY,
+        name: str | None = None,
+        ns: str = MAIN,
+    ) -> AsyncWorker:
+        """Return a worker: it runs due flows of these queues, or of all, and of no queue, `concurrency` at a time.
+
+        It runs the functions that are registered on this store. `run` works until `stop`; `start`, or `async with`,
+        does so in the background.
+        """
+        options = with_namespace(self, {} if ns == MAIN else {"ns": ns})
+        names = None if queues is None else tuple(queues)
+        return AsyncWorker(self, self._registry, queues=names, concurrency=concurrency, name=name, **options)
 
     def __repr__(self) -> str:
         return f"<{type(self).__module__}.{type(self).__name__} {self.core.label(self.ns)}>"

@@ -1,10 +1,13 @@
 """The sync client: `with holdproof.sync.open() as store`, and what is done with a store that is closed."""
 
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias, Unpack
 
 from holdproof.api import Resources, flow_block
-from holdproof.executors import SyncClosing, SyncExecutor
+from holdproof.api.worker import CONCURRENCY, SyncWorker
+from holdproof.executors import SyncClosing, SyncExecutor, with_namespace
+from holdproof.model.namespaces import MAIN
 from holdproof.model.status import Check, Status
 from holdproof.storage.executors import SyncStorageExecutor
 from holdproof.storage.open_stores import OpenStores
@@ -44,6 +47,23 @@ class Holdproof(SyncExecutor, SyncClosing, Resources[SyncExecutor]):
         Resources.__init__(self, self)
         self.core = core
         self.context = core.context
+
+    def worker(
+        self,
+        *,
+        queues: Iterable[str] | None = None,
+        concurrency: int = CONCURRENCY,
+        name: str | None = None,
+        ns: str = MAIN,
+    ) -> SyncWorker:
+        """Return a worker: it runs due flows of these queues, or of all, and of no queue, `concurrency` at a time.
+
+        It runs the functions that are registered on this store. `run` works until `stop`; `start`, or `with`, does
+        so in the background.
+        """
+        options = with_namespace(self, {} if ns == MAIN else {"ns": ns})
+        names = None if queues is None else tuple(queues)
+        return SyncWorker(self, self._registry, queues=names, concurrency=concurrency, name=name, **options)
 
     def __repr__(self) -> str:
         return f"<{type(self).__module__}.{type(self).__name__} {self.core.label(self.ns)}>"

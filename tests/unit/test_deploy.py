@@ -22,6 +22,7 @@ DEPLOY = ROOT / "deploy"
 DOCKERFILE = (DEPLOY / "Dockerfile").read_text().replace("\\\n", " ")
 COMPOSE: dict[str, Any] = yaml.safe_load((DEPLOY / "compose.yaml").read_text())
 UNIT = (DEPLOY / "holdproof.service").read_text()
+WORKER_UNIT = (DEPLOY / "holdproof-worker.service").read_text()
 
 
 def copied() -> list[str]:
@@ -66,6 +67,12 @@ def test_an_image_begins_with_words_that_the_command_line_knows() -> None:
     said(shlex.split(begun))
 
 
+def test_workers_are_started_with_options_that_there_are() -> None:
+    said(COMPOSE["services"]["worker"]["command"])
+    [begun] = re.findall(r"^ExecStart=\S+/holdproof (.*)$", WORKER_UNIT, re.MULTILINE)
+    said(shlex.split(begun))
+
+
 def test_compose_is_told_all_that_it_asks_for() -> None:
     text = (DEPLOY / "compose.yaml").read_text()
     example = (DEPLOY / ".env.example").read_text()
@@ -75,7 +82,9 @@ def test_compose_is_told_all_that_it_asks_for() -> None:
     build = services["holdproof"]["build"]
     assert (DEPLOY / build["context"] / build["dockerfile"]).samefile(DEPLOY / "Dockerfile")
     assert services["holdproof"]["depends_on"].keys() <= services.keys()
-    named = {each.split(":")[0] for service in services.values() for each in service["volumes"]}
+    mounts = [each for service in services.values() for each in service["volumes"]]
+    # What is mounted from the folder beside the file is no volume.
+    named = {each.split(":")[0] for each in mounts if isinstance(each, str)}
     assert named == COMPOSE["volumes"].keys()
     assert all(each.startswith("127.0.0.1:") for each in services["holdproof"]["ports"]), "for this machine only"
 

@@ -4,14 +4,31 @@ import inspect
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
+from holdproof.api.flow_handle import FlowHandle
 from holdproof.api.flow_messages import FlowPromise, FlowStream
 from holdproof.db import Work
 from holdproof.errors import InvalidInputError
 from holdproof.executors import AsyncExecutor, ContextBlock, Executor, Resource, RunsWith, SyncExecutor
-from holdproof.runtime import flow_run, flow_steps, messages, patches, promises, published, runs, streams
+from holdproof.model.flows import Flow
+from holdproof.runtime import (
+    children,
+    flow_run,
+    flow_steps,
+    functions,
+    messages,
+    patches,
+    promises,
+    published,
+    runs,
+    streams,
+)
 from holdproof.runtime.flow_run import FlowRun
 from holdproof.runtime.flow_steps import StepCall, StepOptions
+from holdproof.runtime.lease_keeper import keeper_of
 from holdproof.runtime.steps import OnUnknown
+
+if TYPE_CHECKING:
+    from holdproof.api.flow_functions import FlowFunction
 
 R = TypeVar("R")
 RetryOn = type[BaseException] | tuple[type[BaseException], ...]
@@ -146,6 +163,29 @@ class OpenFlow(Resource[Executor]):
         options = {name: kwargs.pop(name) for name in flow_steps.OPTIONS & kwargs.keys()}
         return flow_steps.prepare(first, args, kwargs, StepOptions(**options))
 
+    def start(
+        self, function: "FlowFunction[..., Any]", /, *args: Any, queue: str = functions.DEFAULT_QUEUE, **kwargs: Any
+    ) -> Any:
+        """Start a registered function as a flow of its own, run by a worker of the queue, and return its handle.
+
+        It is started once, also through crashes; `result(handle)` waits for it. Beside the function's own arguments it
+        takes what `enqueue` takes.
+        """
+        queued = function.queueing(kwargs)
+        work = children.start(self._run, function.child_call(args, kwargs), queue=queue, **queued)
+        return self._executor.run(_handle(self._executor, work))
+
+    def run(self, function: "FlowFunction[..., R]", /, *args: Any, queue: str | None = None, **kwargs: Any) -> R:
+        """Run a registered function as a flow of its own and return its result: here, or by a worker of a queue."""
+        queued = function.queueing(kwargs)
+        work = children.call(self._run, function.child_call(args, kwargs), queue=queue, **queued)
+        # What the function gives: a value, or an awaitable for an `async def`.
+        return self._executor.run(work)  # type: ignore[return-value]
+
+    def result(self, handle: FlowHandle[Any]) -> Any:
+        """Wait for a flow that `start` started, and return its result; raises as `flows.result` does."""
+        return self._executor.run(children.result(self._run, handle.flow_id))
+
     def perform(self, step: StepCall) -> Any:
         """Run a step that is prepared already, as a server does for a caller at the other end of a wire."""
         return self._executor.run(flow_steps.perform(self._run, step))
@@ -180,6 +220,10 @@ class OpenFlow(Resource[Executor]):
         return self._run.lease.flow_id
 
 
+def _handle(executor: Any, starting: Work[Flow]) -> Work[FlowHandle[Any]]:
+    return FlowHandle(executor, (yield from starting))
+
+
 class FlowBlock(ContextBlock[Executor, OpenFlow[Executor]]):
     """A flow as a block: leaving it completes the flow, an exception undoes its steps and fails it."""
 
@@ -190,12 +234,15 @@ class FlowBlock(ContextBlock[Executor, OpenFlow[Executor]]):
         self._work = entering
         self.result: str | None = None
         """The text of what the flow's function returned, where the block stands for a function."""
+        self.keeps = True
+        """Whether the flow's lease is extended while the block is open: not for a caller that may be gone."""
 
     @classmethod
     def around(cls, executor: Executor, run: FlowRun) -> "FlowBlock[Executor]":  # type: ignore[misc]
         """Return a block around a flow that is leased already: it can be left, not entered."""
         block = cls(executor, _nothing())
         block._run = run
+        block.keeps = False
         return block
 
     def entering(self) -> Work[OpenFlow[Executor]]:
@@ -204,11 +251,17 @@ class FlowBlock(ContextBlock[Executor, OpenFlow[Executor]]):
         if inspect.getgeneratorstate(self._work) != inspect.GEN_CREATED:
             raise InvalidInputError("a block is entered once: `flows.run` makes another")
         self._run = yield from self._work
+        if self.keeps:
+            keeper_of(self._runner.database).keep(self._run)
         return OpenFlow(self._runner, self._run)
 
     def leaving(self, error: Exception | None) -> Work[Any]:
         """Complete the flow, or undo its steps and fail it."""
         return runs.complete(self._run, self.result) if error is None else runs.abort(self._run, error)
+
+    def left(self) -> None:
+        """Extend the lease no longer, however the block was left."""
+        keeper_of(self._runner.database).drop(self._run)
 
 
 def _nothing() -> Work[FlowRun]:

@@ -8,19 +8,23 @@ Rules:
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from functools import partial, update_wrapper
 from typing import Any, Final, Generic, ParamSpec, TypeVar
 
 from holdproof import validation
 from holdproof.api.flow_block import OpenFlow
 from holdproof.api.flow_handle import FlowHandle
-from holdproof.db import Work, Write, ask
+from holdproof.db import Tx, Work, Write, ask
 from holdproof.errors import AlreadyExistsError, InvalidInputError, WrongClientError
 from holdproof.executors import AsyncExecutor, SyncExecutor, with_namespace
+from holdproof.model.flows import Flow
 from holdproof.model.schedules import FunctionRef
 from holdproof.runtime import calls, functions
+from holdproof.runtime.children import ChildCall
 from holdproof.runtime.flow_run import FlowRun
 from holdproof.runtime.functions import FunctionSpec, RegisteredFunction
+from holdproof.runtime.lease_keeper import keeper_of
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -49,12 +53,14 @@ class FlowFunction(FunctionRef, Generic[P, R]):
         *,
         name: str,
         version: str,
+        registered: RegisteredFunction | None = None,
     ) -> None:
         super().__init__(name, version, opening.get("agent_id"))
         self._fn = fn
         self._performs = performs
         self._enqueues = enqueues
         self._opening = opening
+        self._registered = registered
         update_wrapper(self, fn)
         signature = inspect.signature(fn)
         # Without the first parameter, the open flow: callers do not pass it.
@@ -85,9 +91,30 @@ class FlowFunction(FunctionRef, Generic[P, R]):
 
         Beside the function's own arguments it takes `queue`, `delay_s`, `priority`, `partition` and `deduplicate`.
         """
-        queued = {name: kwargs.pop(name) for name in _QUEUEING & kwargs.keys() - self.__signature__.parameters.keys()}
+        queued = self.queueing(kwargs)
         self.__signature__.bind(*args, **kwargs)
         return self._enqueues(args, kwargs, {**self._opening, **queued})
+
+    def enqueue_in(self, tx: Tx, /, *args: Any, **kwargs: Any) -> Flow:
+        """Open a flow that a worker will run, in a transaction of the caller's, and return the flow.
+
+        `store.write(lambda tx: refund.enqueue_in(tx, order))`: the flow is there if the rest of the transaction is. It
+        takes what `enqueue` takes.
+        """
+        queued = self.queueing(kwargs)
+        child = self.child_call(args, kwargs)
+        return enqueue_call(tx, child.function, child.arguments, {**child.opening, **queued})
+
+    def queueing(self, kwargs: dict[str, Any]) -> dict[str, Any]:
+        """Remove and return the keywords of `enqueue` that are not the function's own."""
+        return {name: kwargs.pop(name) for name in _QUEUEING & kwargs.keys() - self.__signature__.parameters.keys()}
+
+    def child_call(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> ChildCall:
+        """Return a call of the function as it is recorded, and how its flow is opened; for flows that start it."""
+        if self._registered is None:
+            raise WrongClientError("a function of a remote store runs by `enqueue`, or by being called")
+        self.__signature__.bind(*args, **kwargs)
+        return ChildCall(self._registered, calls.arguments_text(args, kwargs), self._opening)
 
     def opening(self, agent: str | None = None, **opening: Any) -> "FlowFunction[P, R]":
         """The same function, its next flow opened otherwise: for another agent, or by what else `flows.start` takes."""
@@ -96,6 +123,7 @@ class FlowFunction(FunctionRef, Generic[P, R]):
             *(self._fn, self._performs, {**self._opening, **changed}, self._enqueues),
             name=self.name,
             version=self.version,
+            registered=self._registered,
         )
 
 
@@ -125,9 +153,13 @@ def register(
     def enqueues(args: Sequence[Any], kwargs: Mapping[str, Any], opening: Mapping[str, Any]) -> Any:
         return executor.run(_enqueue(executor, registered, args, kwargs, within(opening)))
 
-    registered = RegisteredFunction(name, version, lease_s, opening.get("agent_id"), compatible, bind=bind)
+    def keeps(run: FlowRun) -> AbstractContextManager[None]:
+        return keeper_of(executor.database).keeping(run)
+
+    registered = RegisteredFunction(name, version, lease_s, opening.get("agent_id"), compatible, bind=bind, keeps=keeps)
     enlist(registry, registered, fn, soft=isinstance(executor, AsyncExecutor))
-    return FlowFunction(fn, performs, opening, enqueues, name=name, version=version)
+    scoped = with_namespace(executor, {**opening})
+    return FlowFunction(fn, performs, scoped, enqueues, name=name, version=version, registered=registered)
 
 
 def _enqueue(
@@ -139,11 +171,17 @@ def _enqueue(
 ) -> Work[FlowHandle[Any]]:
     # Encoded on the caller's thread: what cannot be recorded is refused before anything is written.
     text = calls.arguments_text(args, kwargs)
+    flow = yield from ask(Write(lambda tx: enqueue_call(tx, function, text, opening)))
+    return FlowHandle(executor, flow)
+
+
+def enqueue_call(tx: Tx, function: FunctionSpec, arguments: str, opening: Mapping[str, Any]) -> Flow:
+    """Open a flow of a function that a worker will run, given the text of its arguments."""
     options = {**opening}
     agent_id = options.pop("agent_id", None)
-    write = partial(functions.enqueue, agent_id=agent_id, name=function.name, version=function.version, arguments=text)
-    flow = yield from ask(Write(lambda tx: write(tx, **options)))
-    return FlowHandle(executor, flow)
+    return functions.enqueue(
+        tx, agent_id=agent_id, name=function.name, version=function.version, arguments=arguments, **options
+    )
 
 
 def enlist(registry: dict[str, K], kind: K, fn: Callable[..., Any], *, soft: bool) -> None:

@@ -250,6 +250,17 @@ PARAMETERS: Final[Mapping[str, str]] = {
     "artifact_type": "What it is, as code, doc or report.",
     "size_bytes": "How large it is.",
     "content_preview": "How it begins.",
+    # Queues.
+    "delay_s": "Seconds until it is due.",
+    "not_before": "When it is due; now by default.",
+    "partition": "The key of its partition: a queue may limit how many of one run at once.",
+    "deduplicate": "While an open flow of the queue has this key, that one is returned instead.",
+    "called_by": "The agent that calls.",
+    "concurrency": "How many run at once, over all workers; 0 for any number.",
+    "worker_concurrency": "How many one worker runs at once; 0 for any number.",
+    "partition_concurrency": "How many of one partition run at once; 0 for any number.",
+    "rate_limit": "How many are started within the period; 0 for any number.",
+    "rate_period_s": "The length of the period in seconds.",
     # Tokens and logins.
     "token_id": "The token's id.",
     "login_id": "The id of the link or session.",

@@ -5,6 +5,7 @@ from typing import Any, Concatenate, Final, Generic, ParamSpec, TypeVar
 
 from holdproof.api.flow_block import FlowBlock, OpenFlow
 from holdproof.api.flow_functions import FlowFunction, Registry, register
+from holdproof.api.queues import Queues, Workers
 from holdproof.executors import (
     OWN_AGENT,
     OWN_ESCALATION,
@@ -176,6 +177,15 @@ class Flows(Resource[Executor]):
         forks.rewind,
         example="0198a7c2-9c1e-7a3b-8d4e-5f6071829304 --at pay --effects real",
         parameters=_FORKING,
+    )
+    enqueue = Writes(
+        functions.enqueue_call,
+        agent=OWN_AGENT,
+        # The agent is taken from the caller's credentials: it decides which functions run the call.
+        from_caller=("called_by",),
+        parameters={"name": "The function's name.", "version": "The function's version."},
+        example="trader refund --args '[\"o-17\", 90000]' --queue payments",
+        creates=True,
     )
     steps = Reads(
         steps.list,
@@ -466,6 +476,8 @@ class RuntimeResources(Generic[Executor]):
         self.escalations = Escalations(executor)
         self.schedules = Schedules(executor)
         self.sweep = Sweep(executor)
+        self.queues = Queues(executor)
+        self.workers = Workers(executor)
 
     def flow(
         self,

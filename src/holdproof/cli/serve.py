@@ -5,6 +5,7 @@ import signal
 import tempfile
 import threading
 import webbrowser
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from types import FrameType
@@ -14,9 +15,11 @@ import click
 
 import holdproof
 from holdproof import config, sync
+from holdproof.api.worker import SyncWorker
 from holdproof.cli import render
 from holdproof.cli.call import CommandContext, Option, command, told_once
 from holdproof.cli.demo import Teller, quiet
+from holdproof.cli.worker import registering, worker_of
 from holdproof.crypto.keys import Signer
 from holdproof.crypto.vkey import COSIGNATURE_V1, VerifierKey
 from holdproof.db.clock import system_clock
@@ -24,12 +27,16 @@ from holdproof.demo import live
 from holdproof.errors import InvalidInputError, MissingExtraError, UnavailableError
 from holdproof.evidence.key_files import KeyFolder
 from holdproof.evidence.witness_server import Witness, WitnessServer, WitnessState
+from holdproof.model.namespaces import MAIN
 
 if TYPE_CHECKING:
     from holdproof.server.serve import Listening
     from holdproof.server.state import ServerState
 
 COMMANDS: dict[str, click.Command] = {}
+
+_DRAIN_S: Final = 10.0
+"""How long flows have to end when the server is stopped."""
 
 _WITNESS: Final = "Run a witness: it cosigns the heads of logs it knows, each only if it continues the one before."
 Name = Annotated[str, Option("--name", help="The witness's name, as it stands in its cosignatures.")]
@@ -56,6 +63,10 @@ def up(
         Literal["debug", "info", "warning", "error"], Option("--log-level", help="Log from this level on, to stderr.")
     ] = "info",
     log_json: Annotated[bool, Option("--log-json", help="Log lines of JSON.")] = False,
+    app: Annotated[
+        str | None,
+        Option("--app", metavar="MODULE[:FUNCTION]", help="Run a worker inside, for the flows that it registers."),
+    ] = None,
     open_: Annotated[bool, Option("--open", help="Open the console in a browser.")] = False,
     demo: Annotated[bool, Option("--demo", help="Play a story on it; without --home on a store of its own.")] = False,
     once: Annotated[bool, Option("--once", help="With --demo: end when the story is told.")] = False,
@@ -82,6 +93,7 @@ def up(
         async with opened as store:
             render.greet(await store.status())
             beside = [partial(_played, once=once, pace_s=pace)] if demo else []
+            beside += [] if app is None else [partial(_worked, register=registering(app))]
             parts = serve.parts(console=console)
             await serve.serve(store, place, settings, ready=ready, parts=parts, beside=beside)
 
@@ -95,6 +107,22 @@ def _home(call: CommandContext, demo: bool) -> str | None:
     if demo and call.home is None and call.url is None:
         return tempfile.mkdtemp(prefix="holdproof-demo-")
     return call.home
+
+
+async def _worked(state: "ServerState", *, register: Callable[[Any], Any]) -> None:
+    """Run a worker beside the server, until that ends."""
+    worker = worker_of(state.store.core, register, MAIN)
+    if isinstance(worker, SyncWorker):
+        await asyncio.to_thread(worker.start)
+    else:
+        await worker.start()
+    try:
+        await asyncio.Event().wait()
+    finally:
+        if isinstance(worker, SyncWorker):
+            await asyncio.to_thread(worker.stop, _DRAIN_S)
+        else:
+            await worker.stop(_DRAIN_S)
 
 
 async def _played(state: "ServerState", *, once: bool, pace_s: float) -> None:

@@ -28,6 +28,9 @@ class ContextBlock(ABC, Generic[Runner, Inside]):
         whoever takes it up again.
         """
 
+    def left(self) -> None:
+        """Note that the block was left, in whichever way."""
+
     async def __aenter__(self: "ContextBlock[AsyncRunner, Inside]") -> Inside:
         return await self._runner.run(self.entering())
 
@@ -37,8 +40,11 @@ class ContextBlock(ABC, Generic[Runner, Inside]):
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        if error is None or isinstance(error, Exception):
-            await self._runner.run(self.leaving(error))
+        try:
+            if error is None or isinstance(error, Exception):
+                await self._runner.run(self.leaving(error))
+        finally:
+            self.left()
 
     def __enter__(self: "ContextBlock[SyncRunner, Inside]") -> Inside:
         return self._runner.run(self.entering())
@@ -49,8 +55,11 @@ class ContextBlock(ABC, Generic[Runner, Inside]):
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        if error is None or isinstance(error, Exception):
-            self._runner.run(self.leaving(error))
+        try:
+            if error is None or isinstance(error, Exception):
+                self._runner.run(self.leaving(error))
+        finally:
+            self.left()
 
 
 class AsyncClosing(ABC):

@@ -21,6 +21,10 @@ class Status:
     """What its owner should still do, though nothing is wrong: store the recovery of the root key elsewhere."""
     escalations: dict[str, int] = field(default_factory=dict)
     """How many wait for a person, and how many expired unanswered: ever, and within the last day."""
+    workers: dict[str, int] = field(default_factory=dict)
+    """How many workers there are, by state."""
+    queues: dict[str, int] = field(default_factory=dict)
+    """How many flows wait for a worker, by queue; the empty name is for those of no queue."""
     storage: dict[str, Any] = field(default_factory=dict)
     """What services store, where that was asked: see StorageStatus."""
 

@@ -12,7 +12,6 @@ from holdproof import validation
 from holdproof.api import wire
 from holdproof.api.flow_functions import FlowFunction, enlist
 from holdproof.db.effects import Call
-from holdproof.errors import RemoteError
 from holdproof.model import typed_json
 from holdproof.model.flows import Flow, FlowResult, Recovery, Rerun
 from holdproof.model.namespaces import MAIN
@@ -37,6 +36,46 @@ def _decide(wired: Any, of: RemoteFunction, called: CallSpec, opening: Mapping[s
     if opened["block"] is None:
         return (yield from outcome(opened["flow_id"], ns=opening.get("ns", MAIN)))
     return (yield from _conduct(wired, of, opened, calls.decoded_arguments(called.arguments)))
+
+
+class RemoteHandle(Generic[Wire]):
+    """A flow that was queued on a server: its status, its result once it has one, and a way to cancel it."""
+
+    def __init__(self, wired: Wire, flow: Flow) -> None:
+        self._wire = wired
+        self.flow_id = flow.flow_id
+        self._name = {"flow_id": flow.flow_id, "ns": flow.ns}
+
+    def __repr__(self) -> str:
+        return f"<RemoteHandle {self.flow_id}>"
+
+    def status(self) -> Any:
+        """Return the flow's status."""
+        return self._wire.run(_field(Send("/v1/flows/get", self._name, reads=True), "status"))
+
+    def result(self, *, timeout_s: float | None = None) -> Any:
+        """Wait for the flow to end and return its result; see `flows.result`."""
+        return self._wire.run(outcome(**self._name, timeout_s=timeout_s))
+
+    def cancel(self, *, reason: str = "cancelled by its caller") -> Any:
+        """Cancel the flow and those that it started."""
+        return self._wire.run(_flow(Send("/v1/flows/cancel", {**self._name, "reason": reason})))
+
+
+def _field(send: Send, name: str) -> Exchange[Any]:
+    return (yield send)[name]
+
+
+def _flow(send: Send) -> Exchange[Flow]:
+    flow: Flow = wire.shape(Flow).load((yield send), "")
+    return flow
+
+
+def _enqueue(wired: Any, called: CallSpec, opening: Mapping[str, Any]) -> Exchange[RemoteHandle[Any]]:
+    """Open a flow on the server that a worker will run."""
+    arguments = recorded.parse(called.arguments)
+    body = {**opening, "name": called.name, "version": called.version, **arguments}
+    return RemoteHandle(wired, (yield from _flow(Send("/v1/flows/enqueue", wire.dump(body)))))
 
 
 def outcome(flow_id: str, *, timeout_s: float | None = None, ns: str = MAIN) -> Exchange[Any]:
@@ -76,8 +115,9 @@ class Registry(Generic[Wire]):
             called = calls.call_of(registered.name, registered.version, args, kwargs)
             return self._wire.run(_decide(self._wire, registered, called, opening))
 
-        def enqueues(*_: Any) -> Any:
-            raise RemoteError("enqueue over the wire with `flows.enqueue`", name=registered.name)
+        def enqueues(args: Sequence[Any], kwargs: Mapping[str, Any], opening: Mapping[str, Any]) -> Any:
+            called = calls.call_of(registered.name, registered.version, args, kwargs)
+            return self._wire.run(_enqueue(self._wire, called, opening))
 
         enlist(self._functions, registered, registered.fn, soft=isinstance(self._wire, AsyncTransport))
         return FlowFunction(

@@ -27,6 +27,15 @@ _TRANSITIONS = sql(
 )
 
 
+_TASKS = sql(
+    "SELECT l.dfid, l.queue, l.partition_key, l.priority, l.token, l.expires_at, coalesce(c.queue, ''),"
+    " c.partition_key, CASE WHEN c.queue IS NULL THEN 0 ELSE f.priority END, c.not_before FROM flow_leases l"
+    " JOIN decision_flows f ON f.dfid = l.dfid AND f.ns = l.ns"
+    " LEFT JOIN flow_calls c ON c.dfid = l.dfid AND c.ns = l.ns"
+    " WHERE (l.dfid, l.ns) > (:after, :after_ns) AND (l.dfid, l.ns) <= (:last, :last_ns) ORDER BY l.dfid, l.ns"
+)
+
+
 class TransitionRow(NamedTuple):
     """What of a transition its flow follows from."""
 
@@ -64,6 +73,8 @@ def flows(tx: Tx, *, after: FlowKey = ("", ""), limit: int = 500) -> tuple[list[
         if current != expected_state(created_at, of_flow):
             findings.append(f"flow {flow_id} is {current.status}, which does not follow from its transitions")
         findings += _gaps(of_flow)
+    tasks = tx.all(_TASKS, after=after_id, after_ns=after_ns, last=last, last_ns=last_ns)
+    findings += (finding for row in tasks for finding in _misplaced(TaskRow(*row)))
     return findings, (last, last_ns) if len(page) == limit else None
 
 
@@ -89,6 +100,30 @@ def _logged_attributes(text: object) -> object:
         return json.loads(text) if isinstance(text, str) else text or {}
     except ValueError:  # the row does not match its entry either, which is found there
         return None
+
+
+class TaskRow(NamedTuple):
+    """A task, and what its flow and its call say of it."""
+
+    flow_id: str
+    queue: str
+    partition_key: str | None
+    priority: int
+    token: int
+    due: str
+    call_queue: str
+    call_partition: str | None
+    flow_priority: int
+    not_before: str | None
+
+
+def _misplaced(task: TaskRow) -> Iterator[str]:
+    """Tasks that are not where the call of their flow put them; one that was never leased is due when the call says."""
+    place = (task.queue, task.partition_key, task.priority)
+    if place != (task.call_queue, task.call_partition, task.flow_priority):
+        yield f"the task of flow {task.flow_id} is in queue {task.queue!r}, which does not follow from its call"
+    if task.token == 0 and task.not_before is not None and task.due != task.not_before:
+        yield f"the task of flow {task.flow_id} is due at {task.due}, which does not follow from its call"
 
 
 def expected_state(created_at: str, transitions: list[TransitionRow]) -> FlowState:

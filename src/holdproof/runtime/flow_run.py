@@ -51,7 +51,7 @@ class Undoing(NamedTuple):
         return f"{self.name} {self.n}"
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, weakref_slot=True)
 class FlowRun:
     """A leased flow in this process: how often each step and each approval was reached, and what there is to undo."""
 

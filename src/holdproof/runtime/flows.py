@@ -19,7 +19,7 @@ from typing import Any, Final, NamedTuple
 
 from holdproof import validation
 from holdproof.content import encryption
-from holdproof.db import Tx, lock_exclusive, sql
+from holdproof.db import Row, Tx, lock_exclusive, sql
 from holdproof.errors import AgentInactiveError, AlreadyExistsError, IllegalTransitionError, NotFoundError
 from holdproof.evidence.tables import Table, numbered
 from holdproof.model.agents import OPENS_FLOWS
@@ -90,6 +90,34 @@ def start(
     `attributes` are what `flows.list` finds it by; a flow of a subject takes none. Raises AgentInactiveError unless the
     agent is ACTIVE, and AlreadyExistsError where `flow_id` is taken.
     """
+    return open_flow(
+        tx,
+        agent_id,
+        parent=parent,
+        flow_type=flow_type,
+        flow_version=flow_version,
+        priority=priority,
+        created_by=created_by,
+        flow_id=flow_id,
+        subject=subject,
+        attributes=attributes,
+        ns=ns,
+    )
+
+
+def open_flow(
+    tx: Tx,
+    agent_id: str,
+    *,
+    flow_type: str = "DEFAULT",
+    created_by: tuple[str, str] | None = None,
+    flow_id: str | None = None,
+    subject: str | None = None,
+    subject_handle: str | None = None,
+    ns: str = MAIN,
+    **columns: Any,
+) -> Flow:
+    """Do what `start` does; a child is given the handle of the person whose flow its parent is."""
     require_active(tx, agent_id, ns=ns)
     if flow_id is not None:
         lock_exclusive(tx, f"flow:{validation.name('flow_id', flow_id)}")
@@ -100,15 +128,12 @@ def start(
         tx,
         agent_id,
         flow_id=flow_id or tx.new_id(),
-        parent=parent,
         flow_type=validation.name("flow_type", flow_type),
-        flow_version=flow_version,
         created_by_type=created_by_type,
         created_by_id=created_by_id,
-        priority=priority,
-        subject=None if subject is None else encryption.label(tx, subject, ns=ns),
-        attributes=attributes,
+        subject=subject_handle if subject is None else encryption.label(tx, subject, ns=ns),
         ns=ns,
+        **columns,
     )
 
 
@@ -376,13 +401,14 @@ _CLOSE_RETRY = sql("UPDATE intent_retry SET next_retry_at = NULL, backoff_until 
 # The token grows, so that a heartbeat of the worker that had the flow fails.
 _END_LEASE = sql(
     "UPDATE flow_leases SET expires_at = :never, worker = '', token = token + 1 WHERE dfid = :dfid AND ns = :ns"
+    " RETURNING queue"
 )
 
 
 def close(tx: Tx, flow_id: str, *, ns: str, locks: bool = True) -> None:
     """End what an ended flow still has: retries, its lease, and its locks unless something is to be undone."""
     tx.execute(_CLOSE_RETRY, dfid=flow_id, ns=ns)
-    tx.execute(_END_LEASE, dfid=flow_id, ns=ns, never=END)
+    tell_of_room(tx, tx.one(_END_LEASE, dfid=flow_id, ns=ns, never=END), ns=ns)
     for (resource,) in tx.all(_RELEASE, dfid=flow_id, ns=ns) if locks else ():
         tx.notify(f"lock:{ns}:{resource}")
 
@@ -395,10 +421,11 @@ def _tell_of_end(tx: Tx, flow: Flow) -> None:
 
 
 # The row is written, and so locked, also while somebody works on the flow. A worker that is about to suspend it, and
-# has not seen what this transaction writes, then comes after this commit and sees it: no wake-up is lost.
+# has not seen what this transaction writes, then comes after this commit and sees it: no wake-up is lost. A queued flow
+# that was never leased (token 0) waits for nothing but its time, and finds what was brought when it runs.
 _WAKE = sql(
-    "UPDATE flow_leases SET expires_at = CASE WHEN worker = '' AND expires_at > :now THEN :now ELSE expires_at END"
-    " WHERE dfid = :dfid AND ns = :ns"
+    "UPDATE flow_leases SET expires_at = CASE WHEN worker = '' AND expires_at > :now AND token > 0 THEN :now"
+    " ELSE expires_at END WHERE dfid = :dfid AND ns = :ns"
 )
 
 
@@ -407,6 +434,12 @@ def wake(tx: Tx, flow_id: str, *, ns: str) -> None:
     tx.execute(_WAKE, dfid=flow_id, ns=ns, now=tx.now)
     tx.notify(f"flow:{flow_id}")
     tx.notify(tasks_topic(ns))
+
+
+def tell_of_room(tx: Tx, task: Row | None, *, ns: str) -> None:
+    """Tell workers that a flow gave its place in a queue back, given the queue's name as a row; '' is no queue."""
+    if task is not None and task[0]:
+        tx.notify(tasks_topic(ns))
 
 
 def tasks_topic(ns: str) -> str:

@@ -17,6 +17,7 @@ Rules:
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final, NamedTuple
@@ -66,6 +67,8 @@ class RegisteredFunction(FunctionSpec):
     """A function of this process; `bind` gives it the open flow and its arguments."""
 
     bind: Callable[[FlowRun, Sequence[Any], Mapping[str, Any]], Callable[[], Any]]
+    keeps: Callable[[FlowRun], AbstractContextManager[None]] = lambda _: nullcontext()
+    """Extends the lease of a flow while its steps are long (lease_keeper.py)."""
 
 
 def call(function: RegisteredFunction, args: Sequence[Any], kwargs: Mapping[str, Any], **opening: Any) -> Work[Any]:
@@ -80,7 +83,12 @@ def call(function: RegisteredFunction, args: Sequence[Any], kwargs: Mapping[str,
 
 
 def conduct(function: RegisteredFunction, run: FlowRun, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Work[Any]:
-    """Run the function in a leased flow, and end the flow as the function ends."""
+    """Run the function in a leased flow, and end the flow as the function ends; its lease is extended meanwhile."""
+    with function.keeps(run):
+        return (yield from _conduct(function, run, args, kwargs))
+
+
+def _conduct(function: RegisteredFunction, run: FlowRun, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Work[Any]:
     effect: Call[Any] = Call(function.bind(run, args, kwargs))
     try:
         result = yield from ask(effect)
@@ -156,6 +164,50 @@ def enqueue(
     return flow
 
 
+def enqueue_call(
+    tx: Tx,
+    agent_id: str,
+    name: str,
+    *,
+    version: str = "1.0",
+    args: list[Any] | None = None,
+    kwargs: dict[str, Any] | None = None,
+    queue: str = DEFAULT_QUEUE,
+    delay_s: float = 0.0,
+    not_before: str | None = None,
+    priority: int = 0,
+    partition: str | None = None,
+    deduplicate: str | None = None,
+    flow_id: str | None = None,
+    subject: str | None = None,
+    called_by: str | None = None,
+    ns: str = MAIN,
+) -> Flow:
+    """Open a flow that a worker will run, for callers that do not have the function, and return the flow.
+
+    `args` and `kwargs` are what the function is called with: JSON, or the tagged JSON of other values. At the server an
+    agent enqueues for itself only, and only functions registered for that agent run such a call.
+    """
+    arguments = recorded.dump({"args": args or [], "kwargs": kwargs or {}})
+    return enqueue(
+        tx,
+        agent_id,
+        validation.name("name", name),
+        validation.name("version", version),
+        arguments,
+        queue=queue,
+        delay_s=delay_s,
+        not_before=not_before,
+        partition=partition,
+        deduplicate=deduplicate,
+        called_by=called_by,
+        flow_id=flow_id,
+        priority=priority,
+        subject=subject,
+        ns=ns,
+    )
+
+
 # --- recovering --------------------------------------------------------------------------------------------------
 
 
@@ -215,6 +267,7 @@ def confirm(
     flow = flows.get(tx, flow_id, ns=ns)
     try:
         call = calls.confirmed(tx, flow_id, ns=ns)
+        _check_task(tx, flow, call)
         run = runs.leased_run(tx, flow, token, worker=worker, lease_s=function.lease_s, suspends=suspends)
     except (TamperedError, ErasedError) as error:
         # Due never again by itself: a person restores the record, and then wakes the flow; or cancels it, where what it
@@ -225,6 +278,27 @@ def confirm(
         audit.record(tx, flow_id, "FLOW_STOPPED", severity=severity, detail=detail, ns=ns)
         return Rerun(flow, validation.error_text(error))
     return LeasedCall(run, call)
+
+
+def _check_task(tx: Tx, flow: Flow, call: FunctionCall) -> None:
+    """Refuse a task that is not in the queue, the partition or the place of its call, or was made due too early.
+
+    Flow and call are under the log; the task, which is written with every heartbeat, is not.
+    """
+    task = leases.task(tx, flow.flow_id, ns=flow.ns)
+    expected = leases.Task(call.queue or "", call.partition_key, flow.priority if call.queue else 0)
+    too_early = flow.status == "CREATED" and call.not_before is not None and call.not_before > tx.now
+    if task != expected:
+        place = f"in {task.queue or 'no queue'}, partition {task.partition_key}, priority {task.priority}"
+    elif too_early:
+        place = f"due before {call.not_before}"
+    else:
+        return
+    raise TamperedError(
+        f"the task of flow {flow.flow_id} does not follow from its call: it is {place}",
+        table="flow_leases",
+        row=flow.flow_id,
+    )
 
 
 def rerun(function: RegisteredFunction, leased: LeasedCall) -> Work[Rerun]:

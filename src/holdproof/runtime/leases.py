@@ -9,7 +9,7 @@ Rules:
 - `recover` leases each orphan (a RUNNING or COMPENSATING flow whose lease has expired) to exactly one worker.
 """
 
-from typing import Final
+from typing import Final, NamedTuple
 
 from holdproof import validation
 from holdproof.db import Tx, sql
@@ -37,7 +37,7 @@ def lease(tx: Tx, flow_id: str, worker: str, *, lease_s: float = LEASE_S, ns: st
     validation.name("worker", worker)
     if flows.lock(tx, flow_id, ns=ns).ended:
         raise FlowEndedError("an ended flow needs no worker", flow_id=flow_id)
-    lease = _claim(tx, flow_id, worker, lease_s, ns)
+    lease = try_lease(tx, flow_id, worker, lease_s, ns)
     if lease is None:
         (holder,) = tx.one(_HOLDER, dfid=flow_id, ns=ns) or (None,)
         raise ConflictError(f"flow {flow_id} is leased to another worker", flow_id=flow_id, holder=holder)
@@ -48,7 +48,8 @@ def _until(tx: Tx, lease_s: float) -> str:
     return later(tx.now, validation.seconds("lease_s", lease_s, least=0.001))
 
 
-def _claim(tx: Tx, flow_id: str, worker: str, lease_s: float, ns: str) -> Lease | None:
+def try_lease(tx: Tx, flow_id: str, worker: str, lease_s: float, ns: str) -> Lease | None:
+    """Lease a flow that is locked; None while another worker has it."""
     until = _until(tx, lease_s)
     row = tx.one(_CLAIM, dfid=flow_id, worker=worker, now=tx.now, until=until, ns=ns)
     if row is None:
@@ -72,6 +73,11 @@ def heartbeat(tx: Tx, flow_id: str, token: int, *, lease_s: float = LEASE_S, ns:
         raise LeaseLostError("another worker has the lease, or the flow has ended", flow_id=flow_id, token=token)
     (worker,) = row
     return Lease(flow_id, worker, token, tx.now, until, ns)
+
+
+def extend_unless_lost(tx: Tx, flow_id: str, token: int, *, lease_s: float, ns: str) -> bool:
+    """Extend a lease, and return whether that was possible: another worker may have it, or the flow has ended."""
+    return tx.one(_BEAT, dfid=flow_id, token=token, now=tx.now, until=_until(tx, lease_s), ns=ns) is not None
 
 
 # The end of a flow cleared the worker and counted the token up by one; any other holder has counted further.
@@ -139,20 +145,40 @@ def hold(tx: Tx, flow_id: str, *, ns: str) -> None:
 
 _SUSPEND = sql(
     "UPDATE flow_leases SET expires_at = :due, worker = '', token = token + 1"
-    " WHERE dfid = :dfid AND token = :token AND ns = :ns"
+    " WHERE dfid = :dfid AND token = :token AND ns = :ns RETURNING queue"
 )
 
 
 def suspend(tx: Tx, flow_id: str, token: int, *, due: str, ns: str) -> None:
     """Give a lease back until a moment; LeaseLostError where another worker has it."""
-    if tx.count(_SUSPEND, dfid=flow_id, token=token, due=due, ns=ns) != 1:
+    row = tx.one(_SUSPEND, dfid=flow_id, token=token, due=due, ns=ns)
+    if row is None:
         raise LeaseLostError("another worker has the lease, or the flow has ended", flow_id=flow_id, token=token)
+    flows.tell_of_room(tx, row, ns=ns)
 
 
 _END = sql(
     "UPDATE flow_leases SET expires_at = :now, worker = '', token = token + 1"
     " WHERE dfid = :dfid AND token = :token AND ns = :ns"
 )
+
+
+_TASK = sql("SELECT queue, partition_key, priority FROM flow_leases WHERE dfid = :dfid AND ns = :ns")
+
+
+class Task(NamedTuple):
+    """How a flow stands in its queue; '' is no queue."""
+
+    queue: str
+    partition_key: str | None
+    priority: int
+
+
+def task(tx: Tx, flow_id: str, *, ns: str) -> Task:
+    """Return the task of a flow that is leased."""
+    row = tx.one(_TASK, dfid=flow_id, ns=ns)
+    assert row is not None, "a leased flow has a task"
+    return Task(*row)
 
 
 def release(tx: Tx, flow_id: str, token: int, *, ns: str = MAIN) -> bool:
@@ -208,7 +234,7 @@ def recover(
     for (flow_id,) in rows:
         # Once locked, the flow may turn out to have ended, or to be another worker's.
         if flows.lock(tx, flow_id, ns=ns).status in WORKED_ON:
-            lease = _claim(tx, flow_id, worker, lease_s, ns)
+            lease = try_lease(tx, flow_id, worker, lease_s, ns)
             if lease is not None:
                 leases.append(lease)
         if len(leases) == limit:

@@ -166,7 +166,9 @@ def open_call(
     # Whoever may run the code may name its agents; contracts and versions are for `agents.register`.
     if not strict:
         autocreate.agent(tx, agent_id, ns=ns)
-    flow = flows.start(tx, agent_id, flow_id=flow_id, flow_type=call.name, flow_version=call.version, ns=ns, **opening)
+    flow = flows.open_flow(
+        tx, agent_id, flow_id=flow_id, flow_type=call.name, flow_version=call.version, ns=ns, **opening
+    )
     calls.record(tx, flow, call)
     return flow
 

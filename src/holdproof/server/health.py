@@ -9,7 +9,7 @@ from starlette.responses import JSONResponse, Response
 
 from holdproof.executors import require_whole_store
 from holdproof.model.flows import OPEN
-from holdproof.runtime import gauges
+from holdproof.runtime import gauges, workers
 from holdproof.server import metrics
 from holdproof.server.metrics import Gauge
 from holdproof.server.permissions import permit
@@ -51,9 +51,9 @@ async def numbers(request: Request) -> Response:
     status = await state.store.status()
     locked = await state.store.lockdown.status()
     # One transaction, so that the numbers of one scrape fit together.
-    counts = await state.store.read(gauges.read)
+    counts, totals = await state.store.read(lambda tx: (gauges.read(tx), workers.totals(tx)))
     facts = {**counts, "locked": int(locked is not None), "degraded": len(status.degraded)}
-    measurements = [*_standing(state, facts), *_sizes(status.database)]
+    measurements = [*_standing(state, facts), *_worked(totals), *_sizes(status.database)]
     return Response(state.metrics.text(measurements), media_type=metrics.CONTENT_TYPE)
 
 
@@ -82,6 +82,15 @@ def _standing(state: ServerState, facts: dict[str, int]) -> Iterator[Gauge]:
         yield Gauge("holdproof_queue", "Operations that wait for the database.", pump.queued, {"kind": name})
     yield Gauge("holdproof_http_requests_under_way", "Requests being answered.", state.metrics.under_way)
     yield Gauge("holdproof_http_streams", "Streams of events that are open.", state.metrics.streams)
+
+
+def _worked(totals: workers.Totals) -> Iterator[Gauge]:
+    for state, count in {"RUNNING": 0, **totals.workers}.items():
+        yield Gauge("holdproof_workers", "Workers by state.", count, {"state": state})
+    for queue, count in totals.due.items():
+        yield Gauge("holdproof_queue_due", "Flows that wait for a worker, by queue.", count, {"queue": queue})
+    for queue, count in totals.running.items():
+        yield Gauge("holdproof_queue_running", "Flows that workers run, by queue.", count, {"queue": queue})
 
 
 def _sizes(database: dict[str, Any]) -> Iterator[Gauge]:

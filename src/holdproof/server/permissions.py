@@ -55,6 +55,11 @@ class Caller:
         return f"{self.role}:{self.name}"
 
     @property
+    def called_by(self) -> str | None:
+        """The agent that a call of a function records as its caller; None for anybody else."""
+        return self.agent_id
+
+    @property
     def inside(self) -> bool:
         """Whether they may be told what went wrong inside the server."""
         return self.role != "agent"

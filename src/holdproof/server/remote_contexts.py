@@ -266,7 +266,10 @@ class _Routes:
             granted = await self._guard(request, self._specs["flows", "lease"], about)
         opening |= {"resume": entered.resume, "worker": entered.worker, "lease_s": entered.lease_s}
         if entered.call is None:
-            return await self._opened(granted, granted.store.flows.run(**opening), "flow")
+            block = granted.store.flows.run(**opening)
+            # Its caller is elsewhere, and may be gone: only what it does here extends the lease.
+            block.keeps = False
+            return await self._opened(granted, block, "flow")
         # The agent is taken from the caller's credentials, never from the body; and no caller makes a flow the fork of
         # another, whose record it would read then.
         own = {"forked_from": None, "forked_at": None, "effects": None, "answers": None}

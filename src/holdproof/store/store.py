@@ -11,7 +11,7 @@ from holdproof.evidence.restores import generation
 from holdproof.evidence.witness_client import level_of
 from holdproof.memory.images import image
 from holdproof.model.status import Check, Status
-from holdproof.runtime import inbox
+from holdproof.runtime import inbox, workers
 from holdproof.storage import degraded
 from holdproof.storage.executors import StorageExecutor
 from holdproof.storage.open_stores import OpenStores
@@ -71,10 +71,11 @@ class Store:
         head_file = self.context.head_file
         largest = head_file.largest() if head_file else {}
 
-        def read(tx: Tx) -> tuple[dict[str, str], list[str], str, dict[str, int]]:
-            return facts(tx), sorted(migrate.applied(tx)), level_of(tx, largest).text, inbox.totals(tx)
+        def read(tx: Tx) -> tuple[dict[str, str], list[str], str, dict[str, int], workers.Totals]:
+            level = level_of(tx, largest).text
+            return facts(tx), sorted(migrate.applied(tx)), level, inbox.totals(tx), workers.totals(tx)
 
-        recorded, migrations, log, escalations = self.database.read(read).result()
+        recorded, migrations, log, escalations, work = self.database.read(read).result()
         where = self.database.backend.facts()
         return Status(
             version=VERSION,
@@ -88,6 +89,8 @@ class Store:
             degraded=self._degraded(where),
             reminders=[*map(str, trust.reminders(self.context))],
             escalations=escalations,
+            workers=work.workers,
+            queues=work.due,
         )
 
     def _degraded(self, where: dict[str, Any]) -> list[str]:

@@ -34,6 +34,7 @@ from holdproof.runtime import (
     messages,
     promises,
     published,
+    queues,
     schedule_rows,
     state,
     steps,
@@ -47,6 +48,7 @@ TABLES: Final = (
         flows.TRANSITIONS,
         import_records.IMPORTED_ROWS,
         ledger.LEDGER,
+        queues.QUEUES,
         schedule_rows.SCHEDULES,
         state.STATE,
         steps.STEPS,
@@ -109,8 +111,15 @@ UNLOGGED: Final[Mapping[str, Columns]] = {
         Cover.NONE,
         "results of calls with an idempotency key: a repeated call gets what stands here, and runs again without it",
     ),
-    "flow_leases": columns(
-        "dfid worker token heartbeat_at expires_at queue partition_key priority ns", Cover.NONE, _LASTS
+    "flow_leases": {
+        **columns("queue partition_key priority", Cover.REBUILT, "the flow and its call, and again before it is run"),
+        **columns("dfid worker token heartbeat_at expires_at ns", Cover.NONE, _LASTS),
+    },
+    "queue_starts": columns("dfid queue started_at ns", Cover.NONE, _LASTS),
+    "workers": columns(
+        "worker_id name host pid functions queues concurrency running state started_at heartbeat_at ns",
+        Cover.NONE,
+        "what workers say of themselves, for people and metrics: flows go by their leases",
     ),
     "flow_attributes": columns("dfid ns key value", Cover.REBUILT, "`attributes` of the flow"),
     "resource_locks": columns("resource_id dfid amount acquired_at expires_at capacity fence ns", Cover.NONE, _LASTS),

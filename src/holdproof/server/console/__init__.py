@@ -14,6 +14,7 @@ from holdproof.server.console import (
     telemetry,
     template_filters,
     watching,
+    workers,
 )
 from holdproof.server.pages import templates
 
@@ -23,5 +24,5 @@ __all__ = ["part"]
 def part(app: FastAPI) -> None:
     """Add the pages of the console to a server."""
     templates.env.filters.update(template_filters.FILTERS)
-    for page in (home, inbox, flows, agents, evidence, memory, snapshots, telemetry, health, watching):
+    for page in (home, inbox, flows, workers, agents, evidence, memory, snapshots, telemetry, health, watching):
         app.include_router(page.router)
