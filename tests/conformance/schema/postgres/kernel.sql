@@ -64,6 +64,7 @@ CREATE TABLE agent_registry (
   suspension_reason text,
   registered_at timestamp with time zone NOT NULL,
   updated_at timestamp with time zone NOT NULL,
+  escalation_budget json,
   ns text NOT NULL DEFAULT 'main'::text,
   leaf_id text NOT NULL,
   leaf_ver bigint NOT NULL,
@@ -172,6 +173,7 @@ CREATE TABLE decision_flows (
   leaf_id text NOT NULL,
   leaf_ver bigint NOT NULL,
   leaf_salt bytea,
+  attributes text,
   CONSTRAINT decision_flows_agent_id_ns_fkey FOREIGN KEY (agent_id, ns) REFERENCES agent_registry(agent_id, ns),
   CONSTRAINT decision_flows_check CHECK ((((dfid_parent IS NULL) AND (root_dfid = dfid)) OR ((dfid_parent IS NOT NULL) AND (root_dfid <> ''::text)))),
   CONSTRAINT decision_flows_dfid_parent_ns_fkey FOREIGN KEY (dfid_parent, ns) REFERENCES decision_flows(dfid, ns),
@@ -242,16 +244,27 @@ CREATE TABLE escalation_requests (
   resolved_by text,
   comment text,
   answer_json json,
+  kind text NOT NULL DEFAULT 'approval'::text,
   ns text NOT NULL DEFAULT 'main'::text,
   leaf_id text NOT NULL,
   leaf_ver bigint NOT NULL,
   leaf_salt bytea,
   CONSTRAINT escalation_requests_agent_id_ns_fkey FOREIGN KEY (agent_id, ns) REFERENCES agent_registry(agent_id, ns),
   CONSTRAINT escalation_requests_dfid_ns_fkey FOREIGN KEY (dfid, ns) REFERENCES decision_flows(dfid, ns) ON DELETE CASCADE,
+  CONSTRAINT escalation_requests_kind_check CHECK ((kind = ANY (ARRAY['approval'::text, 'in_doubt'::text]))),
   CONSTRAINT escalation_requests_on_deadline_check CHECK ((on_deadline = ANY (ARRAY['reject'::text, 'approve'::text, 'cancel'::text]))),
   CONSTRAINT escalation_requests_opened_by_check CHECK ((opened_by = ANY (ARRAY['agent'::text, 'kernel'::text]))),
   CONSTRAINT escalation_requests_pkey PRIMARY KEY (id),
   CONSTRAINT escalation_requests_status_check CHECK ((status = ANY (ARRAY['PENDING'::text, 'APPROVED'::text, 'REJECTED'::text, 'CANCELLED'::text])))
+);
+
+CREATE TABLE flow_attributes (
+  dfid text NOT NULL,
+  ns text NOT NULL DEFAULT 'main'::text,
+  key text NOT NULL,
+  value text NOT NULL,
+  CONSTRAINT flow_attributes_dfid_ns_fkey FOREIGN KEY (dfid, ns) REFERENCES decision_flows(dfid, ns) ON DELETE CASCADE,
+  CONSTRAINT flow_attributes_pkey PRIMARY KEY (dfid, ns, key)
 );
 
 CREATE TABLE flow_calls (
@@ -268,6 +281,7 @@ CREATE TABLE flow_calls (
   forked_from text,
   forked_at bigint,
   effects text,
+  answers json,
   ns text NOT NULL DEFAULT 'main'::text,
   leaf_id text NOT NULL,
   leaf_ver bigint NOT NULL,
@@ -673,6 +687,38 @@ CREATE TABLE prunings (
   CONSTRAINT prunings_pkey PRIMARY KEY (id)
 );
 
+CREATE TABLE queue_starts (
+  dfid text NOT NULL,
+  queue text NOT NULL,
+  started_at timestamp with time zone NOT NULL,
+  ns text NOT NULL DEFAULT 'main'::text,
+  CONSTRAINT queue_starts_dfid_ns_fkey FOREIGN KEY (dfid, ns) REFERENCES decision_flows(dfid, ns) ON DELETE CASCADE,
+  CONSTRAINT queue_starts_pkey PRIMARY KEY (dfid, ns)
+);
+
+CREATE TABLE queues (
+  name text NOT NULL,
+  concurrency bigint,
+  worker_concurrency bigint,
+  partition_concurrency bigint,
+  rate_limit bigint,
+  rate_period_s double precision,
+  paused bigint NOT NULL DEFAULT 0,
+  created_at timestamp with time zone NOT NULL,
+  updated_at timestamp with time zone NOT NULL,
+  deleted_at timestamp with time zone,
+  ns text NOT NULL DEFAULT 'main'::text,
+  leaf_id text NOT NULL,
+  leaf_ver bigint NOT NULL,
+  leaf_salt bytea,
+  CONSTRAINT queues_concurrency_check CHECK ((concurrency > 0)),
+  CONSTRAINT queues_partition_concurrency_check CHECK ((partition_concurrency > 0)),
+  CONSTRAINT queues_paused_check CHECK ((paused = ANY (ARRAY[(0)::bigint, (1)::bigint]))),
+  CONSTRAINT queues_pkey PRIMARY KEY (name, ns),
+  CONSTRAINT queues_rate_limit_check CHECK ((rate_limit > 0)),
+  CONSTRAINT queues_worker_concurrency_check CHECK ((worker_concurrency > 0))
+);
+
 CREATE TABLE refs (
   name text NOT NULL,
   cid text NOT NULL,
@@ -956,6 +1002,23 @@ CREATE TABLE witness_disputes (
   CONSTRAINT witness_disputes_pkey PRIMARY KEY (id)
 );
 
+CREATE TABLE workers (
+  worker_id text NOT NULL,
+  name text NOT NULL,
+  host text NOT NULL,
+  pid bigint NOT NULL,
+  functions text NOT NULL,
+  queues text,
+  concurrency bigint NOT NULL,
+  running bigint NOT NULL DEFAULT 0,
+  state text NOT NULL,
+  started_at timestamp with time zone NOT NULL,
+  heartbeat_at timestamp with time zone NOT NULL,
+  ns text NOT NULL DEFAULT 'main'::text,
+  CONSTRAINT workers_pkey PRIMARY KEY (worker_id),
+  CONSTRAINT workers_state_check CHECK ((state = ANY (ARRAY['RUNNING'::text, 'STOPPING'::text])))
+);
+
 CREATE UNIQUE INDEX access_events_pkey ON kernel.access_events USING btree (id);
 CREATE UNIQUE INDEX access_logins_pkey ON kernel.access_logins USING btree (login_id);
 CREATE UNIQUE INDEX access_logins_secret_hash_key ON kernel.access_logins USING btree (secret_hash);
@@ -999,13 +1062,18 @@ CREATE INDEX idx_escalation_requests_dfid ON kernel.escalation_requests USING bt
 CREATE INDEX idx_escalation_requests_expired ON kernel.escalation_requests USING btree (resolved_at) WHERE (resolved_by = 'deadline'::text);
 CREATE INDEX idx_escalation_requests_root_dfid ON kernel.escalation_requests USING btree (root_dfid);
 CREATE INDEX idx_escalation_requests_status ON kernel.escalation_requests USING btree (status);
+CREATE UNIQUE INDEX flow_attributes_pkey ON kernel.flow_attributes USING btree (dfid, ns, key);
+CREATE INDEX idx_flow_attributes_value ON kernel.flow_attributes USING btree (ns, key, value);
 CREATE UNIQUE INDEX flow_calls_pkey ON kernel.flow_calls USING btree (dfid, ns);
 CREATE INDEX idx_flow_calls_deduplicate ON kernel.flow_calls USING btree (ns, queue, deduplicate) WHERE (deduplicate IS NOT NULL);
+CREATE INDEX idx_flow_calls_forked_from ON kernel.flow_calls USING btree (ns, forked_from) WHERE (forked_from IS NOT NULL);
 CREATE INDEX idx_flow_calls_name ON kernel.flow_calls USING btree (ns, name, version);
 CREATE UNIQUE INDEX flow_context_pkey ON kernel.flow_context USING btree (dfid, ns);
 CREATE UNIQUE INDEX flow_leases_pkey ON kernel.flow_leases USING btree (dfid, ns);
+CREATE INDEX idx_flow_leases_due ON kernel.flow_leases USING btree (ns, expires_at);
 CREATE INDEX idx_flow_leases_expires_at ON kernel.flow_leases USING btree (expires_at);
 CREATE INDEX idx_flow_leases_queue ON kernel.flow_leases USING btree (ns, queue, priority, expires_at);
+CREATE INDEX idx_flow_leases_worker ON kernel.flow_leases USING btree (ns, queue, worker) WHERE (worker <> ''::text);
 CREATE UNIQUE INDEX flow_messages_dfid_ns_idempotency_key_key ON kernel.flow_messages USING btree (dfid, ns, idempotency_key);
 CREATE UNIQUE INDEX flow_messages_dfid_ns_n_key ON kernel.flow_messages USING btree (dfid, ns, n);
 CREATE UNIQUE INDEX flow_messages_pkey ON kernel.flow_messages USING btree (message_id);
@@ -1059,6 +1127,9 @@ CREATE INDEX idx_object_versions_pruned ON kernel.object_versions USING btree (c
 CREATE UNIQUE INDEX object_versions_pkey ON kernel.object_versions USING btree (ns, key, n);
 CREATE UNIQUE INDEX objects_pkey ON kernel.objects USING btree (h);
 CREATE UNIQUE INDEX prunings_pkey ON kernel.prunings USING btree (id);
+CREATE INDEX idx_queue_starts ON kernel.queue_starts USING btree (ns, queue, started_at);
+CREATE UNIQUE INDEX queue_starts_pkey ON kernel.queue_starts USING btree (dfid, ns);
+CREATE UNIQUE INDEX queues_pkey ON kernel.queues USING btree (name, ns);
 CREATE UNIQUE INDEX refs_pkey ON kernel.refs USING btree (name);
 CREATE INDEX idx_resource_locks_dfid ON kernel.resource_locks USING btree (dfid);
 CREATE INDEX idx_resource_locks_expires_at ON kernel.resource_locks USING btree (expires_at);
@@ -1098,3 +1169,5 @@ CREATE UNIQUE INDEX transcript_items_pkey ON kernel.transcript_items USING btree
 CREATE UNIQUE INDEX transcripts_ns_name_key ON kernel.transcripts USING btree (ns, name);
 CREATE UNIQUE INDEX transcripts_pkey ON kernel.transcripts USING btree (n);
 CREATE UNIQUE INDEX witness_disputes_pkey ON kernel.witness_disputes USING btree (id);
+CREATE INDEX idx_workers_ns ON kernel.workers USING btree (ns, started_at);
+CREATE UNIQUE INDEX workers_pkey ON kernel.workers USING btree (worker_id);

@@ -61,6 +61,8 @@ CREATE TABLE agent_registry (
   suspension_reason TEXT,
   registered_at TEXT NOT NULL,
   updated_at TEXT NOT NULL,
+  escalation_budget TEXT CHECK (json_valid(escalation_budget)),
+--postgres:  escalation_budget JSON,
   ns TEXT NOT NULL DEFAULT 'main',
   leaf_id TEXT NOT NULL,
   leaf_ver INTEGER NOT NULL,
@@ -175,7 +177,7 @@ CREATE TABLE decision_flows (
   ns TEXT NOT NULL DEFAULT 'main',
   leaf_id TEXT NOT NULL,
   leaf_ver INTEGER NOT NULL,
-  leaf_salt BLOB,
+  leaf_salt BLOB, attributes TEXT,
   PRIMARY KEY (dfid, ns),
   FOREIGN KEY (dfid_parent, ns) REFERENCES decision_flows (dfid, ns),
   FOREIGN KEY (agent_id, ns) REFERENCES agent_registry (agent_id, ns),
@@ -265,6 +267,7 @@ CREATE TABLE escalation_requests (
   comment TEXT,
   answer_json TEXT CHECK (json_valid(answer_json)),
 --postgres:  answer_json JSON,
+  kind TEXT NOT NULL DEFAULT 'approval' CHECK (kind IN ('approval', 'in_doubt')),
   ns TEXT NOT NULL DEFAULT 'main',
   leaf_id TEXT NOT NULL,
   leaf_ver INTEGER NOT NULL,
@@ -283,6 +286,17 @@ CREATE INDEX idx_escalation_requests_root_dfid ON escalation_requests (root_dfid
 
 CREATE INDEX idx_escalation_requests_status ON escalation_requests (status);
 
+CREATE TABLE flow_attributes (
+  dfid TEXT NOT NULL,
+  ns TEXT NOT NULL DEFAULT 'main',
+  key TEXT NOT NULL,
+  value TEXT NOT NULL,
+  PRIMARY KEY (dfid, ns, key),
+  FOREIGN KEY (dfid, ns) REFERENCES decision_flows (dfid, ns) ON DELETE CASCADE
+);
+
+CREATE INDEX idx_flow_attributes_value ON flow_attributes (ns, key, value);
+
 CREATE TABLE flow_calls (
   dfid TEXT NOT NULL,
   name TEXT NOT NULL,
@@ -298,6 +312,8 @@ CREATE TABLE flow_calls (
   forked_from TEXT,
   forked_at INTEGER,
   effects TEXT,
+  answers TEXT CHECK (json_valid(answers)),
+--postgres:  answers JSON,
   ns TEXT NOT NULL DEFAULT 'main',
   leaf_id TEXT NOT NULL,
   leaf_ver INTEGER NOT NULL,
@@ -307,6 +323,8 @@ CREATE TABLE flow_calls (
 );
 
 CREATE INDEX idx_flow_calls_deduplicate ON flow_calls (ns, queue, deduplicate) WHERE deduplicate IS NOT NULL;
+
+CREATE INDEX idx_flow_calls_forked_from ON flow_calls (ns, forked_from) WHERE forked_from IS NOT NULL;
 
 CREATE INDEX idx_flow_calls_name ON flow_calls (ns, name, version);
 
@@ -339,9 +357,13 @@ CREATE TABLE flow_leases (
   FOREIGN KEY (dfid, ns) REFERENCES decision_flows (dfid, ns) ON DELETE CASCADE
 );
 
+CREATE INDEX idx_flow_leases_due ON flow_leases (ns, expires_at);
+
 CREATE INDEX idx_flow_leases_expires_at ON flow_leases (expires_at);
 
 CREATE INDEX idx_flow_leases_queue ON flow_leases (ns, queue, priority, expires_at);
+
+CREATE INDEX idx_flow_leases_worker ON flow_leases (ns, queue, worker) WHERE worker <> '';
 
 CREATE TABLE flow_messages (
   message_id TEXT PRIMARY KEY,
@@ -732,6 +754,35 @@ CREATE TABLE prunings (
   leaf_salt BLOB
 );
 
+CREATE TABLE queue_starts (
+  dfid TEXT NOT NULL,
+  queue TEXT NOT NULL,
+  started_at TEXT NOT NULL,
+  ns TEXT NOT NULL DEFAULT 'main',
+  PRIMARY KEY (dfid, ns),
+  FOREIGN KEY (dfid, ns) REFERENCES decision_flows (dfid, ns) ON DELETE CASCADE
+);
+
+CREATE INDEX idx_queue_starts ON queue_starts (ns, queue, started_at);
+
+CREATE TABLE queues (
+  name TEXT NOT NULL,
+  concurrency INTEGER CHECK (concurrency > 0),
+  worker_concurrency INTEGER CHECK (worker_concurrency > 0),
+  partition_concurrency INTEGER CHECK (partition_concurrency > 0),
+  rate_limit INTEGER CHECK (rate_limit > 0),
+  rate_period_s REAL,
+  paused INTEGER NOT NULL DEFAULT 0 CHECK (paused IN (0, 1)),
+  created_at TEXT NOT NULL,
+  updated_at TEXT NOT NULL,
+  deleted_at TEXT,
+  ns TEXT NOT NULL DEFAULT 'main',
+  leaf_id TEXT NOT NULL,
+  leaf_ver INTEGER NOT NULL,
+  leaf_salt BLOB,
+  PRIMARY KEY (name, ns)
+);
+
 CREATE TABLE refs (
   name TEXT PRIMARY KEY,
   cid TEXT NOT NULL,
@@ -1012,4 +1063,21 @@ CREATE TABLE witness_disputes (
   leaf_ver INTEGER NOT NULL,
   leaf_salt BLOB
 );
+
+CREATE TABLE workers (
+  worker_id TEXT PRIMARY KEY,
+  name TEXT NOT NULL,
+  host TEXT NOT NULL,
+  pid INTEGER NOT NULL,
+  functions TEXT NOT NULL,
+  queues TEXT,
+  concurrency INTEGER NOT NULL,
+  running INTEGER NOT NULL DEFAULT 0,
+  state TEXT NOT NULL CHECK (state IN ('RUNNING', 'STOPPING')),
+  started_at TEXT NOT NULL,
+  heartbeat_at TEXT NOT NULL,
+  ns TEXT NOT NULL DEFAULT 'main'
+);
+
+CREATE INDEX idx_workers_ns ON workers (ns, started_at);
 
