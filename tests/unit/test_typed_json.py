@@ -128,7 +128,7 @@ def test_every_value_comes_back_equal_and_of_its_class(value: Any) -> None:
 def test_the_same_value_gives_the_same_text(value: Any) -> None:
     text = recorded.dump(typed_json.encode(value))
     assert recorded.dump(typed_json.encode(again(value))) == text
-    assert typed_json.checked(recorded.parse(text), "it") == recorded.parse(text)
+    assert typed_json.tagged(recorded.parse(text), "it").json == recorded.parse(text)
 
 
 @pytest.mark.parametrize(
@@ -225,7 +225,7 @@ def test_nothing_but_recorded_classes_is_read(recorded_value: Any, names: str) -
 )
 def test_what_only_the_store_writes_is_refused_of_others(value: Any) -> None:
     with pytest.raises(errors.UnrecordableError, match="no tag of a recorded value"):
-        typed_json.checked(value, "it")
+        typed_json.tagged(value, "it")
 
 
 _SCRIPT = """

@@ -160,6 +160,12 @@ PARAMETERS: Final[Mapping[str, str]] = {
     "context_ref": "Where the context of the decision is stored.",
     "evidence_hash": "The hash of the evidence.",
     "signature": "The signature.",
+    "topic": "The topic of messages.",
+    "idempotency_key": "With it the message is sent once, however often this is called.",
+    "stream": "The name of the stream.",
+    "wait": "Wait for the first value.",
+    "promise": "What `flow.promise` returned.",
+    "in_step": "Whether the function of a step calls this: then it is not recorded as a step of its own.",
     # Schedules.
     "cron": "When: five fields of cron, or six with seconds first, or a word such as @daily.",
     "timezone": "The time zone of the cron expression, by its IANA name.",

@@ -75,6 +75,12 @@ class TimeoutExpiredError(HoldproofError):
     exit_code = 4
 
 
+class PromiseRejectedError(ConflictError):
+    """The promise was rejected, and that is final; the message says why."""
+
+    code = "promise.rejected"
+
+
 class FlowWaitingError(ConflictError):
     """The flow waits for a person's decision: go on when its escalation is resolved (`escalations list`)."""
 

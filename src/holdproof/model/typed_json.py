@@ -19,23 +19,42 @@ Rules:
 import base64
 import sys
 from collections.abc import Callable, Mapping
-from dataclasses import MISSING, fields, is_dataclass
+from dataclasses import MISSING, dataclass, fields, is_dataclass
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
 from enum import Enum
 from math import isfinite
 from pathlib import Path, PurePath
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 from uuid import UUID
 
 from holdproof.errors import ErasedError, UnrecordableError
 
 _MAX_INT: Final = 2**53 - 1
 _PLAIN: Final = (str, bool, type(None))
+_DEEPEST: Final = 200
+"""How deeply tagged JSON may be nested that comes from another program."""
+
+
+@dataclass(frozen=True, slots=True)
+class TaggedJson:
+    """A value that another program encoded already; `encode` returns its JSON as it is."""
+
+    json: Any
+
+
+if TYPE_CHECKING:
+    Recordable = Any
+else:
+
+    class Recordable:
+        """The type of a parameter or answer that is any recordable value, and crosses a wire as tagged JSON."""
 
 
 def encode(value: Any, what: str = "the value") -> Any:
     """Return a value as tagged JSON; UnrecordableError names the type that has no such form, and where it stands."""
+    if type(value) is TaggedJson:
+        return value.json
     try:
         return _encode(value, what)
     except RecursionError as error:
@@ -176,6 +195,9 @@ def _decode_enum(content: Any) -> Any:
     return kind[content["name"]]
 
 
+_ERASED: Final = "$erased"
+
+
 def _refuse_erased(handle: Any) -> Any:
     raise ErasedError("the value was erased with the person it belongs to", subject=handle)
 
@@ -197,22 +219,31 @@ _READERS: Final[dict[str, Callable[[Any], Any]]] = {
     "$bytes": lambda text: base64.b64decode(text, validate=True),
     "$object": _decode_object,
     "$enum": _decode_enum,
-    "$erased": _refuse_erased,
+    _ERASED: _refuse_erased,
 }
 
 
-def checked(value: Any, what: str) -> Any:
-    """Return tagged JSON that somebody typed; UnrecordableError for a tag that no recorded value has."""
-    if isinstance(value, list):
-        for n, item in enumerate(value):
-            checked(item, f"{what}[{n}]")
+def tagged(value: Any, what: str = "the value") -> TaggedJson:
+    """Return JSON of another program as a value to record; UnrecordableError where it has a tag that nobody writes.
+
+    What stands for content stored elsewhere (`$cid`, `$sealed`) is not among the tags: it would be read as if the
+    program had been given that content.
+    """
+    _check_tags(value, what, _DEEPEST)
+    return TaggedJson(value)
+
+
+def _check_tags(value: Any, what: str, levels: int) -> None:
+    if not isinstance(value, list | dict):
+        return
+    if not levels:
+        raise UnrecordableError(f"{what} is nested too deeply to be recorded: more than {_DEEPEST} levels")
     if isinstance(value, dict):
-        tags = [key for key in value if str(key).startswith("$")]
-        if tags and (len(value) > 1 or tags[0] not in _READERS or tags[0] == "$erased"):
+        tags = [key for key in value if key.startswith("$")]
+        if tags and (len(value) > 1 or tags[0] not in _READERS or tags[0] == _ERASED):
             raise UnrecordableError(f"{what} has the key {tags[0]}, which is no tag of a recorded value", tag=tags[0])
-        for key, item in value.items():
-            checked(item, f"{what}.{key}")
-    return value
+    for item in value.values() if isinstance(value, dict) else value:
+        _check_tags(item, what, levels - 1)
 
 
 # --- classes by name ---------------------------------------------------------------------------------------------

@@ -71,7 +71,7 @@ def checked_text(text: str) -> str:
         value = recorded.parse(text)
     except ValueError as error:
         raise UnrecordableError("a recorded value is a JSON text") from error
-    return recorded.dump(typed_json.checked(value, "the value"))
+    return recorded.dump(typed_json.tagged(value, "the value").json)
 
 
 def arguments(call: FunctionCall) -> tuple[list[Any], dict[str, Any]]:

@@ -275,7 +275,7 @@ def _answer(word: str, proposal: Any, result: Any) -> dict[str, Any]:
         raise InvalidInputError("a result goes with happened only", field="result", decision=word)
     if word in _STATUS_IN_DOUBT:
         # The result stands for what the step's function would have returned: tagged as that would be, or plain JSON.
-        text = canonical.dump_text(typed_json.checked(result, "the result")) if word == "happened" else None
+        text = canonical.dump_text(typed_json.tagged(result, "the result").json) if word == "happened" else None
         return {"status": _STATUS_IN_DOUBT[word], "human_decision": word.upper(), "answer_json": text}
     return {
         "status": _STATUS_OF[word],

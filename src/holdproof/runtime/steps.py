@@ -121,7 +121,7 @@ def step(lease: WorkerLease, spec: StepSpec, fn: Callable[[], Any], journal: Jou
     validation.one_of("on_unknown", spec.on_unknown, ON_UNKNOWN)
     earlier = journal.get((spec.name, spec.n))
     if earlier is not None:
-        _check_same(lease, earlier.value, spec)
+        check_same(lease, earlier.value, spec)
         if earlier.value.state in ("DONE", "FAILED"):
             return _replayed(lease, spec, earlier.value)
     first: StoredRecord[Step] | Refused = yield from ask(
@@ -139,7 +139,7 @@ def step(lease: WorkerLease, spec: StepSpec, fn: Callable[[], Any], journal: Jou
     return (yield from _execute(lease, current, spec, fn))
 
 
-def _check_same(lease: WorkerLease, step: Step, spec: StepSpec) -> None:
+def check_same(lease: WorkerLease, step: Step, spec: StepSpec) -> None:
     """Refuse a step that is reached again with other arguments than it was recorded with."""
     if spec.arguments is None or step.arguments_hash is None:
         return
@@ -201,7 +201,8 @@ def _done(lease: WorkerLease, record: StoredRecord[Step], spec: StepSpec, result
 
 
 def _encoded(spec: StepSpec, result: Any) -> Any:
-    return typed_json.checked(result, "it") if spec.raw else typed_json.encode(result, "it")
+    # What comes over a wire may not stand for content that its sender was not given.
+    return typed_json.encode(typed_json.tagged(result, "it") if spec.raw else result, "it")
 
 
 def _try_again(

@@ -244,7 +244,11 @@ class _Routes:
         self._specs = entries()
 
     async def _opened(self, granted: Granted, manager: Any, block: BlockName) -> Response:
-        opened = await self._blocks.hold(OpenBlock(granted.who, manager, await manager.__aenter__(), block))
+        inside = await manager.__aenter__()
+        if isinstance(inside, OpenFlow):
+            # The caller encodes and decodes what the flow records: the server need not have its classes.
+            inside.held.raw = True
+        opened = await self._blocks.hold(OpenBlock(granted.who, manager, inside, block))
         return JSONResponse({"block": opened.id, "flow_id": getattr(opened.inside, "flow_id", None)})
 
     async def run(self, request: Request) -> Response:
@@ -271,7 +275,7 @@ class _Routes:
     async def _call(self, granted: Granted, call: CallSpec, opening: dict[str, Any]) -> Response:
         """Open the flow of a function that runs at the caller's; or name the flow that has this id already."""
         del opening["resume"]
-        agent_id = opening.pop("agent_id")
+        agent_id = opening.pop("agent_id", None)
         scoped = with_namespace(granted.store, {**opening})
         for derived in ("flow_type", "flow_version"):
             scoped.pop(derived, None)
@@ -340,7 +344,8 @@ class _Routes:
         open_block = self._blocks.find(block, await self._who(request))
         arguments = await read_as(request, partial(open_block.loaded, method))
         if like := open_block.like(method):  # what may not be done outside a block may not be done inside
-            await self._guard(request, self._specs[like], {**arguments, "flow_id": open_block.inside.flow_id})
+            # The block's own flow, unless the method is about another one, as `send` is.
+            await self._guard(request, self._specs[like], {"flow_id": open_block.inside.flow_id, **arguments})
         with self._exchanges.opened(open_block.who, partial(problem_details, request.scope)) as exchange:
             return streaming(self._exchanges, exchange, open_block.call(method, arguments, exchange))
 
