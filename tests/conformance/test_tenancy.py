@@ -205,6 +205,7 @@ TRIES: Final[dict[str, list[Try]]] = {
     "agents.get": [lambda s, w: s.agents.get("their-agent")],
     "agents.list": [lambda s, w: s.agents.list()],
     "agents.set_status": [lambda s, w: s.agents.set_status("their-agent", "SUSPENDED")],
+    "agents.set_budget": [lambda s, w: s.agents.set_budget("their-agent", per_hour=1)],
     "flows.start": [
         lambda s, w: s.flows.start("their-agent"),
         lambda s, w: s.flows.start("our-agent", parent=w.flow_id),
