@@ -73,7 +73,7 @@ def ended(store: sync.Holdproof, **options: Any) -> str:
         flow.step("quote", lambda: 7)
         with store.flows.run("trader", parent=flow.flow_id) as child:
             child.step("look", lambda: 1)
-        asked = store.escalations.request(flow.flow_id, reason="?", budget=100)
+        asked = store.escalations.request(flow.flow_id, reason="?")
         store.escalations.resolve(asked.id, "approve", by="ann")
         store.audit.record(flow.flow_id, "LOOKED", detail={"text": "x" * 300})
         store.ledger.append(flow.flow_id, {"buy": 1}, context_ref="c", evidence_hash="h")

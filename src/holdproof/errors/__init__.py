@@ -37,6 +37,7 @@ from holdproof.errors.decisions import (
     LeaseLostError,
     LockLostError,
     NonDeterminismError,
+    PromiseRejectedError,
     ReplayedError,
     StaleVersionError,
     StepTimeoutError,
@@ -44,6 +45,7 @@ from holdproof.errors.decisions import (
     UnknownOutcomeError,
     UnrecordableError,
     VersionMismatchError,
+    WrongAnswerError,
 )
 from holdproof.errors.evidence import (
     BadKeyError,
@@ -198,6 +200,7 @@ __all__ = [
     "NotSealedError",
     "OlderStateError",
     "OutcomeUnknownError",
+    "PromiseRejectedError",
     "ProofError",
     "PrunedError",
     "QueryError",
@@ -233,6 +236,7 @@ __all__ = [
     "UnrecordableError",
     "UnsafeTypeError",
     "VersionMismatchError",
+    "WrongAnswerError",
     "WriterDeadError",
     "WrongClientError",
 ]

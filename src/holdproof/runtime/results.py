@@ -32,7 +32,7 @@ def get(tx: Tx, flow_id: str, *, ns: str = MAIN) -> FlowResult:
     text, reason = tx.one(_ENDING, dfid=flow_id, ns=ns) or (None, None)
     if flow.status == "COMPLETED":
         return FlowResult(flow_id, flow.status, recorded.load(tx, text), None)
-    return FlowResult(flow_id, flow.status, None, reason or flow.status)
+    return FlowResult(flow_id, flow.status, None, recorded.open_text(tx, reason) or flow.status)
 
 
 def wait(flow_id: str, *, timeout_s: float | None = None, ns: str = MAIN) -> Work[Any]:

@@ -31,10 +31,14 @@ from holdproof.runtime import (
     feedback,
     flows,
     ledger,
+    messages,
+    promises,
+    published,
     queues,
     schedule_rows,
     state,
     steps,
+    streams,
 )
 
 TABLES: Final = (
@@ -42,6 +46,7 @@ TABLES: Final = (
     *(calls.CALLS, feedback.FEEDBACK, flows.FLOWS),
     *(flows.TRANSITIONS, import_records.IMPORTED_ROWS, ledger.LEDGER, queues.QUEUES, schedule_rows.SCHEDULES),
     *(state.STATE, steps.STEPS, tokens.TOKENS),
+    *(messages.MESSAGES, promises.PROMISES, published.VALUES, streams.ITEMS),
 )
 """The logged tables whose rows are read and written through a descriptor."""
 _LOGGED: Final[tuple[LoggedTable, ...]] = (
