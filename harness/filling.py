@@ -67,6 +67,10 @@ def approve_and_lock(store: sync.Holdproof, skill: Path) -> None:
     skill.unlink()
 
 
+def _buy(flow: Any, cents: int) -> int:
+    return cents
+
+
 def fill(store: sync.Holdproof) -> None:
     """At least two rows in every covered table but `restores` and `witness_disputes`."""
     populate(store, 6)
@@ -88,6 +92,13 @@ def fill(store: sync.Holdproof) -> None:
         store.escalations.resolve(asked.id, "approve", by="ada", proposal={"buy": 1}, comment="less")
         with store.flows.run(name) as flow:
             flow.step("place", dict, {"did": name})
+            store.flows.signal(flow.flow_id, "prices", {"price": 1.5}, idempotency_key=name, by="ada")
+            flow.receive("prices")
+            store.promises.resolve(flow.promise("paid").token, {"cents": 150})
+            flow.publish("progress", 0.5)
+            flow.stream("words").write("so far")
+        # A client of its own, so that a store can be filled twice: a function is registered once.
+        sync.Holdproof(store.core).flow(name="buy", agent=name)(_buy)(150)
         store.objects.put(name, type="note", content="known", ns=name)
         store.snapshots.create("kept", ns=name)
         store.evaluations.submit({}, evaluation_id=f"of {name}", score=1, subject=name)

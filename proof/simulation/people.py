@@ -115,9 +115,14 @@ def _answer(scene: Scene, name: str, asked: Escalation) -> Work[None]:
     """Answer after a while: others may be faster, or the deadline."""
     rng = scene.engine.rng
     yield scene.engine.sleep(rng.expovariate(1 / HOUR))
-    how: dict[str, Any] = {"decision": rng.choices(("approve", "reject", "cancel"), (8, 1, 1))[0], "by": name}
-    if how["decision"] == "approve" and rng.random() < 0.2:
-        how["proposal"] = {"by hand": asked.id}
+    how: dict[str, Any] = {"by": name}
+    if asked.kind == "in_doubt":
+        how["decision"] = rng.choices(("did_not_happen", "happened", "undo"), (6, 2, 2))[0]
+        how |= {"result": {"by hand": asked.id}} if how["decision"] == "happened" else {}
+    else:
+        how["decision"] = rng.choices(("approve", "reject", "cancel"), (8, 1, 1))[0]
+        changes = how["decision"] == "approve" and rng.random() < 0.2
+        how |= {"proposal": {"by hand": asked.id}} if changes else {}
     try:
         yield from ask(Write(partial(escalations.resolve, id=asked.id, **how)))
         scene.engine.counts["answers"] += 1

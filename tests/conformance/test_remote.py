@@ -18,6 +18,7 @@ from tests.conformance.test_escalations import Escalations
 from tests.conformance.test_flows import Flows
 from tests.conformance.test_idempotency import Idempotency
 from tests.conformance.test_locks import Locks
+from tests.conformance.test_messages import Messages
 from tests.conformance.test_objects import Objects
 from tests.conformance.test_records import Records
 from tests.conformance.test_recovery import Recovery
@@ -109,6 +110,10 @@ class TestIdempotency(OnServer, Idempotency):
 
 
 class TestLocks(OnServer, Locks):
+    pass
+
+
+class TestMessages(OnServer, Messages):
     pass
 
 

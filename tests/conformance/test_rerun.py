@@ -17,6 +17,7 @@ from tests.conformance import (
     test_lisp_files,
     test_locks,
     test_log_audit,
+    test_messages,
     test_nearest,
     test_notes,
     test_objects,
@@ -75,6 +76,9 @@ class TestLocks(Rerun, test_locks.TestMemory): ...
 
 
 class TestLogAudit(Rerun, test_log_audit.TestMemory): ...
+
+
+class TestMessages(Rerun, test_messages.TestMemoryMessages): ...
 
 
 class TestNearest(Rerun, test_nearest.TestInMemory): ...

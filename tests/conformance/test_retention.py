@@ -76,7 +76,7 @@ def ended(store: sync.Holdproof, **options: Any) -> str:
             child.step("look", lambda: 1)
         opened = store.flows.get(flow.flow_id)
         store.write(lambda tx: calls.record(tx, opened, calls.call_of("work", "1.0", (), {})))
-        asked = store.escalations.request(flow.flow_id, reason="?", budget=100)
+        asked = store.escalations.request(flow.flow_id, reason="?")
         store.escalations.resolve(asked.id, "approve", by="ann")
         store.audit.record(flow.flow_id, "LOOKED", detail={"text": "x" * 300})
         store.ledger.append(flow.flow_id, {"buy": 1}, context_ref="c", evidence_hash="h")

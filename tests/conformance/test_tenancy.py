@@ -39,8 +39,12 @@ _TABLES = {
     "flow_calls": "dfid",
     "flow_context": "dfid",
     "flow_leases": "dfid",
+    "flow_messages": "message_id",
+    "flow_promises": "promise_id",
     "flow_steps": "step_id",
+    "flow_stream_items": "item_id",
     "flow_transitions": "id",
+    "flow_values": "value_id",
     "idempotency_cache": "idempotency_key",
     "imported_rows": "id",
     "intent_retry": "dfid",
@@ -85,6 +89,9 @@ class World:
     secret: str
     code: str
     login: str
+    ended: str
+    """A flow of theirs with a message, a promise, a published value and a stream, and the promise's token."""
+    promise: str
 
 
 def theirs(store: sync.Holdproof, folder: Path) -> World:
@@ -93,6 +100,10 @@ def theirs(store: sync.Holdproof, folder: Path) -> World:
     token = there.agents.register("their-agent", version="1.0.0", contract={"is": SECRET}).token
     with there.flows.run("their-agent", flow_type=SECRET) as flow:
         flow.step(SECRET, lambda: SECRET)
+        there.flows.signal(flow.flow_id, SECRET, SECRET)
+        promise = flow.promise(SECRET).token
+        flow.publish(SECRET, SECRET)
+        flow.stream(SECRET).write(SECRET)
     flow_id = there.flows.start("their-agent", flow_type=SECRET).flow_id
     there.flows.transition(flow_id, "RUNNING", reason=SECRET)
     lease = there.flows.lease(flow_id, SECRET, lease_s=1000)
@@ -124,7 +135,7 @@ def theirs(store: sync.Holdproof, folder: Path) -> World:
     own = ours.flows.start("our-agent").flow_id
     ours.flows.transition(own, "RUNNING")
     skill = skill_of(there, folder)
-    keys = (access.token.token_id, access.secret, link.secret, link.login.login_id)
+    keys = (access.token.token_id, access.secret, link.secret, link.login.login_id, flow.flow_id, promise)
     return World(flow_id, clean, asked.id, event.id, token, lease.token, own, skill, snapshot, *keys)
 
 
@@ -219,6 +230,14 @@ TRIES: Final[dict[str, list[Try]]] = {
     "flows.outcome": [lambda s, w: s.flows.outcome(w.flow_id, timeout_s=0)],
     "flows.result": [lambda s, w: s.flows.result(w.flow_id, timeout_s=0)],
     "flows.steps": [lambda s, w: s.flows.steps(w.flow_id)],
+    "flows.signal": [lambda s, w: s.flows.signal(w.clean, "topic", 1)],
+    "flows.messages": [lambda s, w: s.flows.messages(w.ended)],
+    "flows.published": [lambda s, w: s.flows.published(w.ended, SECRET)],
+    "flows.list_published": [lambda s, w: s.flows.list_published(w.ended)],
+    "flows.stream": [lambda s, w: list(s.flows.stream(w.ended, SECRET))],
+    "promises.resolve": [lambda s, w: s.promises.resolve(w.promise, 1)],
+    "promises.reject": [lambda s, w: s.promises.reject(w.promise, "no")],
+    "promises.list": [lambda s, w: s.promises.list(w.ended)],
     "contexts.put": [lambda s, w: s.contexts.put(w.flow_id, 1), lambda s, w: s.contexts.put(w.clean, 1)],
     "contexts.update": [lambda s, w: s.contexts.update(w.clean, 1, expected_version=0)],
     "contexts.get": [lambda s, w: s.contexts.get(w.flow_id)],

@@ -41,6 +41,8 @@ def decision(spec: MethodSpec) -> str:
     if rule is not None:
         facts.append("owns " + " ".join(f"{name}={kind}" for name, kind in rule.owns.items()))
     facts.append("remote" if spec.remote else "local")
+    if spec.exposure.public:
+        facts.append("public")
     if spec.remote and Offer().holds(spec):
         facts.append("tool")
     if spec.remote and Offer(read_only=True).holds(spec):
@@ -51,6 +53,12 @@ def decision(spec: MethodSpec) -> str:
 def test_every_decision_is_the_one_that_is_written_down() -> None:
     decisions = [decision(spec) for _, spec in sorted(methods().items())]
     assert decisions == DECISIONS.read_text().splitlines()
+
+
+def test_only_what_a_secret_argument_proves_is_public() -> None:
+    public = {f"{resource}.{method}" for (resource, method), spec in methods().items() if spec.exposure.public}
+    assert public == {"promises.resolve", "promises.reject"}
+    assert all(entries()["promises", method].parameter("token") for method in ("resolve", "reject"))
 
 
 def test_a_method_is_forbidden_to_agents_unless_its_declaration_says_otherwise() -> None:
@@ -138,11 +146,12 @@ def test_an_agent_claims_what_its_call_names(
     assert claims(OPERATOR, resource, method, arguments) == ()
 
 
-@pytest.mark.parametrize("given", [{"budget": 1000}, {"window_s": 0.1}, {"on_deadline": "approve", "deadline_s": 0.1}])
-def test_an_agent_neither_sets_its_budget_nor_is_approved_by_waiting(given: dict[str, Any]) -> None:
-    call = {"flow_id": "d", "reason": "?", **given}
+def test_an_agent_neither_sets_its_budget_nor_is_approved_by_waiting() -> None:
+    call = {"flow_id": "d", "reason": "?", "on_deadline": "approve", "deadline_s": 0.1}
     with pytest.raises(ForbiddenError):
         claims(AGENT, "escalations", "request", call)
+    with pytest.raises(ForbiddenError):
+        claims(AGENT, "agents", "set_budget", {"agent_id": "trader", "per_hour": 1000})
     assert claims(OPERATOR, "escalations", "request", call) == ()
     fine = {"flow_id": "d", "reason": "?", "on_deadline": "cancel", "deadline_s": 5}
     assert claims(AGENT, "escalations", "request", fine) == (Claim("flow", "d"),)

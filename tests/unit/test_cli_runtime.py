@@ -53,7 +53,7 @@ def test_an_agent_is_registered_shown_and_suspended(tmp_path: Path) -> None:
 
 def test_what_the_kernel_refuses_has_its_exit_code() -> None:
     run("agents", "get", "nobody", code=3)
-    run("agents", "register", "trader", "--version", "2.0.0", code=4)
+    run("agents", "register", "trader", "--version", "2.0.0", "--supported", "1.x", code=4)
     run("agents", "register", "trader", "--version", "1.0.0")
     run("agents", "set-status", "trader", "ASLEEP", code=2)
     run("agents", "list", "--limit", "0", code=2)

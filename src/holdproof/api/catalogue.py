@@ -21,6 +21,8 @@ from holdproof.db import Refused
 from holdproof.db.effects import Give
 from holdproof.errors import MissingExtraError
 from holdproof.executors import Exposure, Method, Resource, StreamsWith
+from holdproof.model import typed_json
+from holdproof.model.typed_json import Recordable, TaggedJson
 from holdproof.storage.relational import Transaction
 
 BlockName = Literal["flow", "transaction"]
@@ -29,6 +31,30 @@ _BLOCKS: Final[Mapping[BlockName, type[Resource[Any]]]] = {"flow": OpenFlow, "tr
 """What declares the methods inside each of them."""
 SET_BY_BLOCK: Final = frozenset({"flow_id", "ns"})
 """Arguments that a block sets itself: its methods act on its own flow, whatever a caller passes."""
+
+
+class RecordedParameter(WireShape):
+    """Any value that a flow records, sent as tagged JSON: the server records it without loading its class."""
+
+    def load(self, data: Any, at: str) -> TaggedJson:
+        """See WireShape."""
+        return typed_json.tagged(data, at or "the value")
+
+    def schema(self, named: Named) -> Schema:  # noqa: ARG002
+        """See WireShape."""
+        return {}
+
+
+class RecordedAnswer(WireShape):
+    """Any value that a flow recorded, answered as tagged JSON: the caller has its class."""
+
+    def load(self, data: Any, at: str) -> Any:
+        """See WireShape."""
+        return typed_json.decode(shape(Any).load(data, at))
+
+    def schema(self, named: Named) -> Schema:  # noqa: ARG002
+        """See WireShape."""
+        return {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +75,10 @@ class Parameter:
     def offered(self) -> bool:
         """Whether a remote caller may pass it."""
         return not self.shape.local and (not self.shape.callback or self.name in CALLED_BACK)
+
+    def dump(self, value: Any) -> Any:
+        """Return a value as it is sent."""
+        return typed_json.encode(value, self.name) if isinstance(self.shape, RecordedParameter) else dump(value)
 
     def schema(self, named: Named) -> Schema:
         """Return the JSON Schema of its values."""
@@ -162,6 +192,8 @@ def block_methods(block: BlockName) -> Mapping[str, MethodSpec]:
 
 def _with_options(spec: MethodSpec, like: MethodSpec) -> MethodSpec:
     """Return a block's method with the parameters of the method that it is like in place of its `**options`."""
+    if all(each.kind is not each.VAR_KEYWORD for each in spec.signature.parameters.values()):
+        return spec
     own = [each for each in spec.signature.parameters.values() if each.kind is not each.VAR_KEYWORD]
     names = frozenset(each.name for each in own)
     options = [each for each in like.parameters if each.name not in names | SET_BY_BLOCK]
@@ -214,7 +246,7 @@ def _spec(resource: str, name: str, method: Method[Any, Any], *, grantable: bool
         streams=isinstance(method, StreamsWith),
         secret=method.secret,
         parameters=tuple(_parameter(each, hints.get(each.name, Any), described.get(each.name, "")) for each in own),
-        answer=shape(_answer(hints.get("return", Any))),
+        answer=_answer_shape(hints.get("return", Any)),
         summary=" ".join((method.fn.__doc__ or "").split("\n\n")[0].split()),
         signature=whole.replace(parameters=own, return_annotation=whole.empty),
         exposure=method.exposure,
@@ -227,13 +259,18 @@ def _parameter(parameter: inspect.Parameter, hint: Any, description: str) -> Par
     required = parameter.default is parameter.empty and not many
     return Parameter(
         parameter.name,
-        shape(hint),
+        RecordedParameter() if hint is Recordable else shape(hint),
         required,
         None if required or many else parameter.default,
         many,
         many or parameter.kind is not parameter.KEYWORD_ONLY,
         description,
     )
+
+
+def _answer_shape(hint: Any) -> WireShape:
+    kind = _answer(hint)
+    return RecordedAnswer() if kind is Recordable else shape(kind)
 
 
 def _answer(hint: Any) -> Any:

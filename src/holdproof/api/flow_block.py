@@ -4,10 +4,11 @@ import inspect
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
+from holdproof.api.flow_messages import FlowPromise, FlowStream
 from holdproof.db import Work
 from holdproof.errors import InvalidInputError
 from holdproof.executors import AsyncExecutor, ContextBlock, Executor, Resource, RunsWith, SyncExecutor
-from holdproof.runtime import flow_run, flow_steps, patches, runs
+from holdproof.runtime import flow_run, flow_steps, messages, patches, promises, published, runs, streams
 from holdproof.runtime.flow_run import FlowRun
 from holdproof.runtime.flow_steps import StepCall, StepOptions
 from holdproof.runtime.steps import OnUnknown
@@ -121,12 +122,20 @@ class OpenFlow(Resource[Executor]):
     # Local: they take functions, and number what they start before it starts.
     gather = RunsWith(flow_steps.gather, local=True)
     map = RunsWith(flow_steps.map, calls=("fn", "compensate"), local=True)
-    sleep = RunsWith(flow_run.sleep)
-    sleep_until = RunsWith(flow_run.sleep_until)
-    patched = RunsWith(patches.patched)
+    sleep = RunsWith(flow_run.sleep, outside_steps=True)
+    sleep_until = RunsWith(flow_run.sleep_until, outside_steps=True)
+    patched = RunsWith(patches.patched, outside_steps=True)
     lock = RunsWith(runs.lock, like=("locks", "acquire"))
-    approve = RunsWith(runs.approve, like=("escalations", "request"))
+    approve = RunsWith(runs.approve, like=("escalations", "request"), outside_steps=True)
     heartbeat = RunsWith(runs.beat)
+    # Like `signal`: to which flows an agent may send is decided there.
+    send = RunsWith(messages.send, like=("flows", "signal"), outside_steps=True)
+    receive = RunsWith(messages.receive, outside_steps=True)
+    create_promise = RunsWith(promises.create, outside_steps=True)
+    wait_for = RunsWith(promises.wait_for, outside_steps=True)
+    publish = RunsWith(published.publish)
+    write_stream = RunsWith(streams.write)
+    close_stream = RunsWith(streams.close)
 
     def __init__(self, executor: Executor, run: FlowRun) -> None:
         super().__init__(executor)
@@ -140,6 +149,21 @@ class OpenFlow(Resource[Executor]):
     def perform(self, step: StepCall) -> Any:
         """Run a step that is prepared already, as a server does for a caller at the other end of a wire."""
         return self._executor.run(flow_steps.perform(self._run, step))
+
+    @overload
+    def promise(self: "OpenFlow[SyncExecutor]", name: str) -> FlowPromise[SyncExecutor]: ...
+    @overload
+    def promise(self: "OpenFlow[AsyncExecutor]", name: str) -> Awaitable[FlowPromise[AsyncExecutor]]: ...
+    def promise(self, name: str) -> Any:
+        """Create a promise, once whatever happens: a `token` that resolves it, and a way to `wait` for that."""
+        return self._executor.run(self._promise(name))
+
+    def _promise(self, name: str) -> Work[FlowPromise[Any]]:
+        return FlowPromise(self._executor, self._run, (yield from promises.create(self._run, name)))
+
+    def stream(self, name: str) -> FlowStream[Executor]:
+        """Return a stream of the flow, to `write` to and to `close`; `flows.stream` reads it."""
+        return FlowStream(self._executor, self._run, name)
 
     @property
     def held(self) -> FlowRun:

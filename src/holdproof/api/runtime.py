@@ -42,6 +42,9 @@ from holdproof.runtime import (
     leases,
     ledger,
     locks,
+    messages,
+    promises,
+    published,
     replays,
     results,
     retries,
@@ -50,6 +53,7 @@ from holdproof.runtime import (
     schedules,
     state,
     steps,
+    streams,
     timelines,
 )
 from holdproof.upkeep import housekeeping
@@ -106,6 +110,8 @@ class Agents(Resource[Executor]):
         example="--status SUSPENDED",
     )
     set_status = Writes(agents.set_status, example="trader SUSPENDED --reason 'under review'")
+    # No `agent` rule: an agent must not set its own budget.
+    set_budget = Writes(agents.set_budget, example="trader --per-hour 3")
 
 
 class Flows(Resource[Executor]):
@@ -176,6 +182,34 @@ class Flows(Resource[Executor]):
         columns=("name", "n", "state", "arguments", "result", "started_at", "finished_at", "compensates", "error"),
         example="0198a7c2-9c1e-7a3b-8d4e-5f6071829304 --json",
     )
+    signal = Writes(
+        messages.signal,
+        agent=OWN_FLOW,
+        tool=True,
+        example="0198a7c2-9c1e-7a3b-8d4e-5f6071829304 payments '{\"paid\": true}' --idempotency-key o-17",
+    )
+    messages = Reads(
+        messages.list,
+        agent=OWN_FLOW,
+        columns=("n", "topic", "sent_at", "received_at", "sent_by", "recorded"),
+        example="0198a7c2-9c1e-7a3b-8d4e-5f6071829304 --topic payments",
+    )
+    # Before `published`, which hides the module of that name in this class.
+    list_published = Reads(
+        published.list,
+        agent=OWN_FLOW,
+        columns=("key", "version", "published_at", "recorded"),
+        example="0198a7c2-9c1e-7a3b-8d4e-5f6071829304",
+    )
+    published = Runs(published.get, reads=True, agent=OWN_FLOW, example="0198a7c2-9c1e-7a3b-8d4e-5f6071829304 progress")
+    stream = StreamsWith(
+        streams.read,
+        reads=True,
+        agent=OWN_FLOW,
+        draw="lines",
+        parameters={"offset": "The offset of the first item."},
+        example="0198a7c2-9c1e-7a3b-8d4e-5f6071829304 tokens",
+    )
     export = StreamsWith(exports.flows, reads=True, alias="export flows", draw="lines", example="--out flows.jsonl")
 
     def __init__(self, executor: Executor, registry: Registry) -> None:
@@ -191,6 +225,22 @@ class Flows(Resource[Executor]):
         """Open a flow of an agent as a block, or resume one; `opening` is what `flows.start` takes, and `lease_s`."""
         # The work is only prepared here: the flow is opened when the block is entered.
         return FlowBlock(self._executor, runs.enter(agent_id, resume=resume, **with_namespace(self._executor, opening)))
+
+
+class Promises(Resource[Executor]):
+    """Answers that flows wait for, given by those who have a promise's token."""
+
+    group = "Run"
+
+    # Public: the token is the proof, and those who have it have no account here.
+    resolve = Writes(promises.resolve, public=True, example="hpp_GW1mqTqXz '{\"paid\": true}'")
+    reject = Writes(promises.reject, public=True, example="hpp_GW1mqTqXz 'card declined'")
+    list = Reads(
+        promises.list,
+        agent=OWN_FLOW,
+        columns=("name", "n", "state", "created_at", "settled_at", "promise_id"),
+        example="0198a7c2-9c1e-7a3b-8d4e-5f6071829304",
+    )
 
 
 class Contexts(Resource[Executor]):
@@ -328,8 +378,8 @@ class Escalations(Resource[Executor]):
 
     request = Writes(
         escalations.request,
-        # An agent must neither set its own budget nor let a request approve itself at the deadline.
-        agent=AgentRule({"flow_id": "flow"}, never=("budget", "window_s"), refused={"on_deadline": "approve"}),
+        # An agent must not let a request approve itself at the deadline.
+        agent=AgentRule({"flow_id": "flow"}, refused={"on_deadline": "approve"}),
         tool=True,
         **_OUTCOME,
     )
@@ -402,6 +452,7 @@ class RuntimeResources(Generic[Executor]):
         self._registry: Registry = {}
         self.agents = Agents(executor)
         self.flows = Flows(executor, self._registry)
+        self.promises = Promises(executor)
         self.contexts = Contexts(executor)
         self.state = StateResource(executor)
         self.feedback = FeedbackResource(executor)

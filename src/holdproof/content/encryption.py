@@ -271,6 +271,12 @@ def _secret(tx: Tx) -> bytes:
     return bytes.fromhex(value)
 
 
+def derive(tx: Tx, purpose: str, data: str) -> bytes:
+    """Return 256 bits that only this store can compute, and computes again; other ones in a copy without its secret."""
+    # 0xff starts no UTF-8 text, so that no subject's name has such a hash.
+    return hmac.new(_make_secret(tx), b"\xff" + f"{purpose}\0{data}".encode(), sha256).digest()
+
+
 def _hash(secret: bytes, subject: str) -> str:
     if not subject.strip() or len(subject) > 1024:
         raise InvalidInputError("a subject is a text that is not empty, 1,024 characters at most")

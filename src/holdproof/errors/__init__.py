@@ -38,6 +38,7 @@ from holdproof.errors.decisions import (
     LeaseLostError,
     LockLostError,
     NonDeterminismError,
+    PromiseRejectedError,
     ReplayedError,
     ReplayWriteError,
     StaleVersionError,
@@ -46,6 +47,7 @@ from holdproof.errors.decisions import (
     UnknownOutcomeError,
     UnrecordableError,
     VersionMismatchError,
+    WrongAnswerError,
 )
 from holdproof.errors.evidence import (
     BadKeyError,
@@ -201,6 +203,7 @@ __all__ = [
     "NotSealedError",
     "OlderStateError",
     "OutcomeUnknownError",
+    "PromiseRejectedError",
     "ProofError",
     "PrunedError",
     "QueryError",
@@ -237,6 +240,7 @@ __all__ = [
     "UnrecordableError",
     "UnsafeTypeError",
     "VersionMismatchError",
+    "WrongAnswerError",
     "WriterDeadError",
     "WrongClientError",
 ]

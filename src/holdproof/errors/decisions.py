@@ -87,6 +87,12 @@ class TimeoutExpiredError(HoldproofError):
     exit_code = 4
 
 
+class PromiseRejectedError(ConflictError):
+    """The promise was rejected, and that is final; the message says why."""
+
+    code = "promise.rejected"
+
+
 class FlowWaitingError(ConflictError):
     """The flow waits for a person's decision: go on when its escalation is resolved (`escalations list`)."""
 
@@ -149,11 +155,17 @@ class UnknownOutcomeError(ConflictError):
 
 
 class BudgetExhaustedError(HoldproofError):
-    """The agent escalated too often: it is suspended and the flow cancelled, until an operator activates it again."""
+    """The agent escalated too often: ask again when the error says, or raise its budget (`agents set-budget`)."""
 
     code = "escalations.budget_exhausted"
     status = 429
     exit_code = 5
+
+
+class WrongAnswerError(InvalidInputError):
+    """That is no answer to this escalation; a step in doubt takes `happened`, `did_not_happen` or `undo`."""
+
+    code = "escalations.answer"
 
 
 class AlreadyResolvedError(ConflictError):

@@ -145,6 +145,11 @@ class Table(Generic[T]):
         *cells, leaf_id, leaf_ver = row
         return StoredRecord(self.from_row(row), dict(zip(self.columns, cells, strict=True)), leaf_id, leaf_ver)
 
+    def stored(self, columns: Mapping[str, Any]) -> StoredRecord[T]:
+        """Return a row that `logged_tables.confirm` compared with its entry, ready to be changed."""
+        cells = {column: columns[column] for column in self.columns}
+        return StoredRecord(self.from_columns(columns), cells, columns["leaf_id"], columns["leaf_ver"])
+
     # --- reading ---
 
     def find(self, tx: Tx, query: Query, **params: Any) -> T | None:

@@ -49,6 +49,8 @@ class Exposure:
     """On what agents may call it; None: not at all, unless their token grants the resource."""
     grantable: bool = True
     """Whether a token that grants the resource to an agent grants this method too."""
+    public: bool = False
+    """Whether anybody may call it at the server: an argument proves the right, as the token of a promise does."""
     internal: bool = False
     """Whether only the server itself calls it: it tries secrets, or ends what others use."""
     delegates: bool = False
@@ -62,6 +64,10 @@ class Exposure:
     like: tuple[str, str] | None = None
     """Of a method of a block: the method of the store, as (resource, method), that does the same outside a block. Its
     permissions apply, and `**options` are its parameters."""
+
+    outside_steps: bool = False
+    """Of a method of a flow: whether it is recorded as a step of its own, so that the function of no step may call
+    it."""
 
     # --- where it is offered ---
     local: bool = False

@@ -203,6 +203,16 @@ class Step(Value):
     finished_at: str | None
     ns: str
 
+    @property
+    def idempotency_key(self) -> str:
+        """The same for every attempt, and of no other step: for services that refuse to do a thing twice."""
+        return step_key(self.flow_id, self.name, self.n)
+
+
+def step_key(flow_id: str, name: str, n: int) -> str:
+    """Return the idempotency key of the n-th step of a name in a flow."""
+    return f"{flow_id}:{name}:{n}"
+
 
 @dataclass(frozen=True, slots=True)
 class FunctionCall(Value):

@@ -10,29 +10,51 @@ Rules:
 - Dataclasses, pydantic models and enums are named by module and class. They are read only where the program has loaded
   the module already and the name there is such a class; anything else is refused.
 - A mapping whose keys are not all texts, or that has a key which starts with `$`, is written as pairs (`$dict`).
-- Integers beyond 2^53-1, which JSON cannot carry exactly, are written as text (`$int`).
+- Integers beyond 2^53-1, which JSON cannot carry exactly, are written as text (`$int`); so are floats that canonical
+  JSON would write as integers, and those that it has no form for (`$float`).
+- An object comes back as it was recorded, field by field: neither `__init__` nor a validator runs again, which could
+  change it. Keys of mappings come back in the order of their names.
 """
 
 import base64
 import sys
 from collections.abc import Callable, Mapping
-from dataclasses import fields, is_dataclass
+from dataclasses import MISSING, dataclass, fields, is_dataclass
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
 from enum import Enum
 from math import isfinite
 from pathlib import Path, PurePath
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 from uuid import UUID
 
 from holdproof.errors import ErasedError, UnrecordableError
 
 _MAX_INT: Final = 2**53 - 1
 _PLAIN: Final = (str, bool, type(None))
+_DEEPEST: Final = 200
+"""How deeply tagged JSON may be nested that comes from another program."""
+
+
+@dataclass(frozen=True, slots=True)
+class TaggedJson:
+    """A value that another program encoded already; `encode` returns its JSON as it is."""
+
+    json: Any
+
+
+if TYPE_CHECKING:
+    Recordable = Any
+else:
+
+    class Recordable:
+        """The type of a parameter or answer that is any recordable value, and crosses a wire as tagged JSON."""
 
 
 def encode(value: Any, what: str = "the value") -> Any:
     """Return a value as tagged JSON; UnrecordableError names the type that has no such form, and where it stands."""
+    if type(value) is TaggedJson:
+        return value.json
     try:
         return _encode(value, what)
     except RecursionError as error:
@@ -46,7 +68,8 @@ def _encode(value: Any, path: str) -> Any:
     if kind is int:
         return value if -_MAX_INT <= value <= _MAX_INT else {"$int": str(value)}
     if kind is float:
-        return value if isfinite(value) else {"$float": repr(value)}
+        # 1.0 is not 1: their texts differ, and so would what the code does with them when it is run again.
+        return {"$float": repr(value)} if not isfinite(value) or value.is_integer() else value
     if kind is list:
         return [_encode(item, f"{path}[{n}]") for n, item in enumerate(value)]
     if kind is dict:
@@ -78,9 +101,9 @@ def _encode_other(value: Any, path: str) -> Any:
 
 def _encode_object(value: Any, path: str) -> Any:
     if is_dataclass(value) and not isinstance(value, type):
-        names = [field.name for field in fields(value) if field.init]
+        names = [field.name for field in fields(value)]
     elif _is_pydantic(type(value)):
-        names = [*type(value).model_fields]
+        names = [*type(value).model_fields, *(value.model_extra or {})]
     else:
         kind = f"{type(value).__module__}.{type(value).__qualname__}"
         raise UnrecordableError(f"{path} is a {kind}, which cannot be recorded", type=kind, value=path)
@@ -135,11 +158,34 @@ def _decode_object(content: Any) -> Any:
     kind = _type_named(content["type"])
     values = {name: decode(item) for name, item in content["fields"].items()}
     if is_dataclass(kind):
-        # Typed as an instance by the check above; what was looked up is a class.
-        return kind(**values)  # type: ignore[operator]
+        return _as_dataclass(kind, content["type"], values)
     if _is_pydantic(kind):
-        return kind.model_validate(values)
+        _check_fields(content["type"], {name for name, each in kind.model_fields.items() if each.is_required()}, values)
+        return kind.model_construct(**values)
     raise UnrecordableError(f"{content['type']} is neither a dataclass nor a pydantic model", type=content["type"])
+
+
+def _as_dataclass(kind: Any, name: str, values: dict[str, Any]) -> Any:
+    defaults: dict[str, Any] = {}
+    for field in fields(kind):
+        if field.default is not MISSING:
+            defaults[field.name] = field.default
+        elif field.default_factory is not MISSING:
+            defaults[field.name] = field.default_factory()
+    _check_fields(name, {field.name for field in fields(kind)} - defaults.keys(), values)
+    instance = object.__new__(kind)
+    for field in fields(kind):
+        # Also of a frozen class: it was complete when it was recorded.
+        object.__setattr__(instance, field.name, values.get(field.name, defaults.get(field.name)))
+    return instance
+
+
+def _check_fields(name: str, required: set[str], values: dict[str, Any]) -> None:
+    """Refuse a value that was recorded before its class got a field without a default."""
+    if missing := sorted(required - values.keys()):
+        raise UnrecordableError(
+            f"a recorded {name} has no {missing[0]}: give that field a default", type=name, field=missing[0]
+        )
 
 
 def _decode_enum(content: Any) -> Any:
@@ -147,6 +193,9 @@ def _decode_enum(content: Any) -> Any:
     if not issubclass(kind, Enum):
         raise UnrecordableError(f"{content['type']} is no enum", type=content["type"])
     return kind[content["name"]]
+
+
+_ERASED: Final = "$erased"
 
 
 def _refuse_erased(handle: Any) -> Any:
@@ -170,8 +219,31 @@ _READERS: Final[dict[str, Callable[[Any], Any]]] = {
     "$bytes": lambda text: base64.b64decode(text, validate=True),
     "$object": _decode_object,
     "$enum": _decode_enum,
-    "$erased": _refuse_erased,
+    _ERASED: _refuse_erased,
 }
+
+
+def tagged(value: Any, what: str = "the value") -> TaggedJson:
+    """Return JSON of another program as a value to record; UnrecordableError where it has a tag that nobody writes.
+
+    What stands for content stored elsewhere (`$cid`, `$sealed`) is not among the tags: it would be read as if the
+    program had been given that content.
+    """
+    _check_tags(value, what, _DEEPEST)
+    return TaggedJson(value)
+
+
+def _check_tags(value: Any, what: str, levels: int) -> None:
+    if not isinstance(value, list | dict):
+        return
+    if not levels:
+        raise UnrecordableError(f"{what} is nested too deeply to be recorded: more than {_DEEPEST} levels")
+    if isinstance(value, dict):
+        tags = [key for key in value if key.startswith("$")]
+        if tags and (len(value) > 1 or tags[0] not in _READERS or tags[0] == _ERASED):
+            raise UnrecordableError(f"{what} has the key {tags[0]}, which is no tag of a recorded value", tag=tags[0])
+    for item in value.values() if isinstance(value, dict) else value:
+        _check_tags(item, what, levels - 1)
 
 
 # --- classes by name ---------------------------------------------------------------------------------------------

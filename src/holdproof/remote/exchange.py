@@ -78,7 +78,7 @@ def _body(entry: MethodSpec, arguments: Mapping[str, Any]) -> tuple[dict[str, An
             if value is not None and value != parameter.default:
                 raise RemoteError(f"{entry.resource}.{entry.method} takes no {name} over the wire", parameter=name)
         elif not parameter.shape.callback:
-            body[name] = wire.dump(value)
+            body[name] = parameter.dump(value)
         elif value is not None:
             body[name] = True
             functions[name] = value

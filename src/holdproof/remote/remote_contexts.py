@@ -13,12 +13,14 @@ from typing import Any, Final, Generic, TypeVar
 from holdproof import validation
 from holdproof.api import problems, wire
 from holdproof.api.catalogue import BlockName, MethodSpec, block_methods
+from holdproof.api.flow_messages import shown_token
 from holdproof.errors import HoldproofError, InvalidInputError, RemoteError
 from holdproof.executors import ContextBlock
 from holdproof.model import typed_json
+from holdproof.model.messages import PromiseTicket
 from holdproof.remote.exchange import Exchange, Send, call, converse
 from holdproof.remote.transport import AsyncTransport, SyncTransport
-from holdproof.runtime import flow_steps
+from holdproof.runtime import flow_steps, promises
 from holdproof.runtime.flow_steps import StepCall, StepOptions
 
 Wire = TypeVar("Wire", bound=AsyncTransport | SyncTransport, covariant=True)  # noqa: PLC0105
@@ -75,7 +77,14 @@ class RemoteMethod(Generic[Wire]):
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Run the method on the server."""
         perform = self._wire.stream if self._entry.streams else self._wire.run
-        return perform(call(self._entry, args, kwargs, self._wire.check_functions, block=self._block))
+        return perform(self.exchange(args, kwargs))
+
+    def exchange(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Exchange[Any]:
+        """Run the method on the server, as part of another exchange."""
+        # Refused here: the server does not know which code calls it.
+        if self._entry.exposure.outside_steps and self._block in _INSIDE.get():
+            raise InvalidInputError(f"{self._entry.method} is inside a step, which is replayed whole: take it out")
+        return (yield from call(self._entry, args, kwargs, self._wire.check_functions, block=self._block))
 
     @property
     def __signature__(self) -> Signature:
@@ -132,6 +141,40 @@ class Inside(Generic[Wire]):
         finally:
             _INSIDE.set(outside)
 
+    def promise(self, name: str) -> Any:
+        """Create a promise; see `flow.promise` of an embedded store."""
+        return self._wire.run(self._promise(name))
+
+    def _promise(self, name: str) -> Exchange["RemotePromise"]:
+        create = RemoteMethod(self._wire, self._methods["create_promise"], self._block)
+        return RemotePromise(self, (yield from create.exchange((name,), {})))
+
+    def wait_for(self, promise: Any, *, timeout_s: float | None = None) -> Any:
+        """Wait until a promise is settled, and return what it was resolved with."""
+        promise_id = getattr(promise, "promise_id", promise)
+        return RemoteMethod(self._wire, self._methods["wait_for"], self._block)(promise_id, timeout_s=timeout_s)
+
+    def publish(self, key: str, value: Any = None) -> Any:
+        """Publish a value under a key, for `flows.published`; it replaces the one before."""
+        return self._told("publish", key, value)
+
+    def stream(self, name: str) -> "RemoteStream":
+        """Return a stream of the flow, to `write` to and to `close`; `flows.stream` reads it."""
+        return RemoteStream(self, name)
+
+    def write_stream(self, stream: str, value: Any = None) -> Any:
+        """Write the next item of a stream, for `flows.stream`."""
+        return self._told("write_stream", stream, value)
+
+    def close_stream(self, stream: str) -> Any:
+        """End a stream: its readers end too."""
+        return self._told("close_stream", stream)
+
+    def _told(self, method: str, *args: Any) -> Any:
+        """Call a method that is recorded unless a step calls it: only this end knows which code calls."""
+        in_step = self._block in _INSIDE.get()
+        return RemoteMethod(self._wire, self._methods[method], self._block)(*args, in_step=in_step)
+
     def __getattr__(self, method: str) -> RemoteMethod[Wire]:
         """Return another method of the block."""
         # copy and pickle probe for dunder names, also before there are methods to look in.
@@ -151,6 +194,48 @@ class Inside(Generic[Wire]):
         # Answered line by line, since leaving by an exception calls the compensations back.
         yield Send(f"/v1/blocks/{self._block}/leave", body, lines=True)
         yield from converse(self.undoing, _anything)
+
+
+class RemotePromise:
+    """A promise of a flow on a server."""
+
+    def __init__(self, flow: Inside[Any], ticket: PromiseTicket) -> None:
+        self._flow = flow
+        self._ticket = ticket
+        self.promise_id = ticket.promise_id
+        self.name = ticket.name
+        self.url = promises.PATH
+
+    @property
+    def token(self) -> str:
+        """The secret that resolves the promise."""
+        return shown_token(self._ticket)
+
+    def wait(self, *, timeout_s: float | None = None) -> Any:
+        """Wait until the promise is settled, and return what it was resolved with."""
+        return self._flow.wait_for(self, timeout_s=timeout_s)
+
+    def __repr__(self) -> str:
+        return f"<RemotePromise {self.name}>"
+
+
+class RemoteStream:
+    """A stream of a flow on a server."""
+
+    def __init__(self, flow: Inside[Any], name: str) -> None:
+        self._flow = flow
+        self.name = name
+
+    def write(self, value: Any = None) -> Any:
+        """Write the next item."""
+        return self._flow.write_stream(self.name, value)
+
+    def close(self) -> Any:
+        """End the stream: its readers end too."""
+        return self._flow.close_stream(self.name)
+
+    def __repr__(self) -> str:
+        return f"<RemoteStream {self.name}>"
 
 
 class RemoteBlock(ContextBlock[Wire, Inside[Wire]]):

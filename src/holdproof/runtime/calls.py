@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from holdproof.db import Tx, sql
-from holdproof.errors import IdempotencyConflictError, NotFoundError, TamperedError
+from holdproof.errors import IdempotencyConflictError, NotFoundError, TamperedError, UnrecordableError
 from holdproof.evidence import logged_tables
 from holdproof.evidence.tables import Table
 from holdproof.model import typed_json
@@ -62,6 +62,18 @@ def arguments_text(args: Sequence[Any], kwargs: Mapping[str, Any]) -> str:
     positional = [typed_json.encode(value, f"argument {n}") for n, value in enumerate(args, 1)]
     named = {name: typed_json.encode(value, name) for name, value in kwargs.items()}
     return recorded.dump({"args": positional, "kwargs": named})
+
+
+def checked_text(text: str) -> str:
+    """Return the text of a value that another program encoded; UnrecordableError unless it is tagged JSON.
+
+    References and envelopes are the store's own: whoever could pass one would be shown what it stands for.
+    """
+    try:
+        value = recorded.parse(text)
+    except ValueError as error:
+        raise UnrecordableError("a recorded value is a JSON text") from error
+    return recorded.dump(typed_json.tagged(value, "the value").json)
 
 
 def arguments(call: FunctionCall) -> tuple[list[Any], dict[str, Any]]:

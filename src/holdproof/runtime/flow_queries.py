@@ -1,6 +1,7 @@
 """Reading flows: their trees, their pages, their transitions."""
 
 import builtins
+from dataclasses import replace
 from typing import Final
 
 from holdproof import validation
@@ -9,6 +10,7 @@ from holdproof.errors import InvalidInputError, NotFoundError
 from holdproof.model.flows import Flow, FlowTree, Pace, Transition
 from holdproof.model.namespaces import MAIN
 from holdproof.model.times import BEGINNING, later
+from holdproof.runtime import recorded
 from holdproof.runtime.flows import FLOWS, TRANSITIONS
 
 _MOST_MINUTES: Final = 1440
@@ -55,7 +57,8 @@ _TRANSITIONS = sql(TRANSITIONS.select("WHERE dfid = :dfid AND ns = :ns ORDER BY 
 
 def transitions(tx: Tx, flow_id: str, *, ns: str = MAIN) -> tuple[Transition, ...]:
     """Return every change of a flow's status, oldest first."""
-    return tuple(TRANSITIONS.from_row(row) for row in tx.all(_TRANSITIONS, dfid=flow_id, ns=ns))
+    moves = TRANSITIONS.all(tx, _TRANSITIONS, dfid=flow_id, ns=ns)
+    return tuple(replace(each, reason=recorded.open_text(tx, each.reason)) for each in moves)
 
 
 _MINUTE: Final = "substr(created_at, 1, 16)"

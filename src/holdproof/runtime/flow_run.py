@@ -65,6 +65,8 @@ class FlowRun:
     position: int = 0
     raw: bool = False
     """Whether the functions of steps run at the other end of a wire, and give tagged JSON."""
+    promises: dict[str, str] = field(default_factory=dict)
+    """The promises that the code has made so far, by id: how steps name them."""
     suspended: FlowSuspended | None = None
     """How the flow was suspended, after which nothing more can be done in it here."""
     difference: NonDeterminismError | None = None
@@ -134,10 +136,15 @@ class FlowRun:
         }
 
 
+def is_inside_step(run: FlowRun) -> bool:
+    """Return whether this is called by the function of one of the flow's steps."""
+    return (run.lease.ns, run.lease.flow_id) in IN_STEPS_OF.get()
+
+
 def outside_steps(run: FlowRun, what: str) -> frozenset[tuple[str, str]]:
     """Return the flows inside one of whose steps this is called; InvalidInputError if ours is among them."""
     inside = IN_STEPS_OF.get()
-    if (run.lease.ns, run.lease.flow_id) in inside:
+    if is_inside_step(run):
         raise InvalidInputError(
             f"{what} is inside a step, which is replayed whole: move it out of the step", flow_id=run.lease.flow_id
         )
@@ -196,9 +203,11 @@ def record_own(run: FlowRun, name: str, value: Callable[[Tx], Any]) -> Work[Any]
 def _record_own(tx: Tx, lease: WorkerLease, spec: StepSpec, value: Callable[[Tx], Any]) -> Any:
     lock_leased(tx, lease)
     result = value(tx)
-    text = recorded.store(tx, recorded.dump(typed_json.encode(result)), lease.subject)
-    steps.add(tx, lease, spec, {"state": "DONE", "result": text, "finished_at": tx.now})
-    return result
+    text = recorded.dump(typed_json.encode(result))
+    columns = {"state": "DONE", "result": recorded.store(tx, text, lease.subject), "finished_at": tx.now}
+    steps.add(tx, lease, spec, columns)
+    # As a replay will get it.
+    return typed_json.decode(recorded.parse(text))
 
 
 def wait(

@@ -40,7 +40,7 @@ from holdproof.model.flows import (
 from holdproof.model.namespaces import MAIN
 from holdproof.model.times import END
 from holdproof.runtime import attributes as flow_attributes
-from holdproof.runtime import escalation_rows
+from holdproof.runtime import escalation_rows, recorded
 
 FLOWS: Final = Table(
     "decision_flows",
@@ -116,7 +116,7 @@ def require_active(tx: Tx, agent_id: str, *, ns: str) -> None:
     """Raise unless the agent may open flows."""
     agent = tx.one(_AGENT, agent_id=agent_id, ns=ns)
     if agent is None:
-        raise NotFoundError(f"there is no agent {agent_id}", agent_id=agent_id)
+        raise NotFoundError(f"there is no agent {agent_id}: register it (agents register)", agent_id=agent_id)
     (status,) = agent
     if status not in OPENS_FLOWS:
         raise AgentInactiveError(
@@ -328,7 +328,9 @@ def _move(tx: Tx, locked: _LockedFlow, to: str, columns: Mapping[str, Any]) -> F
         now=tx.now,
         expect=1,
     )
-    row = {"id": locked.next_id, "dfid": before.flow_id, **columns, "created_at": tx.now, "ns": before.ns}
+    reason = recorded.seal_text(tx, columns["reason"], before.subject)
+    content = {**columns, "reason": reason}
+    row = {"id": locked.next_id, "dfid": before.flow_id, **content, "created_at": tx.now, "ns": before.ns}
     TRANSITIONS.add(tx, _RECORD, row)
     if moved and before.status == "WAITING_ESCALATION":
         escalation_rows.withdraw(tx, before.flow_id, f"the flow went on to {to}", ns=before.ns)

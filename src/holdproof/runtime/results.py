@@ -55,7 +55,7 @@ def stored(tx: Tx, flow_id: str, *, ns: str) -> FlowResult:
 def _result(tx: Tx, flow: Flow, text: str | None, reason: str | None) -> FlowResult:
     if flow.status == "COMPLETED":
         return FlowResult(flow.flow_id, flow.status, recorded.load(tx, text), None)
-    return FlowResult(flow.flow_id, flow.status, None, reason or flow.status)
+    return FlowResult(flow.flow_id, flow.status, None, recorded.open_text(tx, reason) or flow.status)
 
 
 def wait(flow_id: str, *, timeout_s: float | None = None, ns: str = MAIN) -> Work[Any]:

@@ -181,21 +181,22 @@ def _remove_tree(tx: Tx, root: str, limits: dict[str, Any]) -> dict[str, list[st
     return handles
 
 
+_OF_FLOWS: Final = (
+    *("flow_calls", "flow_context", "flow_messages", "flow_promises", "flow_steps", "flow_stream_items"),
+    *("flow_values", "decision_ledger_entries", "decision_feedback_trajectory"),
+)
+"""The logged tables whose rows go with the flow that they name, beside those that name its root."""
+_HANDLES_BELOW: Final = "".join(
+    f" UNION ALL SELECT '{table}', t.leaf_id FROM {table} t"  # noqa: S608 (names come from code)
+    " JOIN decision_flows f ON f.dfid = t.dfid AND f.ns = t.ns WHERE f.root_dfid = :root AND f.ns = :ns"
+    for table in _OF_FLOWS
+)
 _HANDLES = sql(
-    "SELECT 'decision_flows' AS name, leaf_id FROM decision_flows WHERE root_dfid = :root AND ns = :ns"
+    "SELECT 'decision_flows' AS name, leaf_id FROM decision_flows WHERE root_dfid = :root AND ns = :ns"  # noqa: S608
     " UNION ALL SELECT 'flow_transitions', leaf_id FROM flow_transitions WHERE root_dfid = :root AND ns = :ns"
     " UNION ALL SELECT 'escalation_requests', leaf_id FROM escalation_requests WHERE root_dfid = :root AND ns = :ns"
     " UNION ALL SELECT 'decision_audit_events', leaf_id FROM decision_audit_events WHERE root_dfid = :root AND ns = :ns"
-    " UNION ALL SELECT 'flow_context', t.leaf_id FROM flow_context t"
-    " JOIN decision_flows f ON f.dfid = t.dfid AND f.ns = t.ns WHERE f.root_dfid = :root AND f.ns = :ns"
-    " UNION ALL SELECT 'flow_calls', t.leaf_id FROM flow_calls t"
-    " JOIN decision_flows f ON f.dfid = t.dfid AND f.ns = t.ns WHERE f.root_dfid = :root AND f.ns = :ns"
-    " UNION ALL SELECT 'flow_steps', t.leaf_id FROM flow_steps t"
-    " JOIN decision_flows f ON f.dfid = t.dfid AND f.ns = t.ns WHERE f.root_dfid = :root AND f.ns = :ns"
-    " UNION ALL SELECT 'decision_ledger_entries', t.leaf_id FROM decision_ledger_entries t"
-    " JOIN decision_flows f ON f.dfid = t.dfid AND f.ns = t.ns WHERE f.root_dfid = :root AND f.ns = :ns"
-    " UNION ALL SELECT 'decision_feedback_trajectory', t.leaf_id FROM decision_feedback_trajectory t"
-    " JOIN decision_flows f ON f.dfid = t.dfid AND f.ns = t.ns WHERE f.root_dfid = :root AND f.ns = :ns"
+    f"{_HANDLES_BELOW}"
 )
 
 

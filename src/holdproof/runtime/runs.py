@@ -27,6 +27,7 @@ from functools import partial
 from typing import Any, Final, NamedTuple
 
 from holdproof import validation
+from holdproof.content import encryption
 from holdproof.db import Read, Refused, Tx, Work, Write, ask, lock_exclusive
 from holdproof.errors import (
     CompensationFailedError,
@@ -111,7 +112,12 @@ def take_up(tx: Tx, flow: Flow, *, worker: str | None, lease_s: float, loads: bo
 def leased_run(
     tx: Tx, flow: Flow, token: int, *, worker: str, lease_s: float, loads: bool = True, suspends: bool = False
 ) -> FlowRun:
-    """Return a flow that is leased already, with what it recorded before; TamperedError where that was edited."""
+    """Return a flow that is leased already, with what it recorded before.
+
+    Raises TamperedError where that was edited, and ErasedError where it was erased with its person.
+    """
+    if flow.subject is not None:
+        encryption.check_alive(tx, flow.subject)
     run = FlowRun(WorkerLease(flow.flow_id, token, lease_s, flow.ns, worker, flow.subject, suspends))
     if loads:
         journal, run.mode = forks.journal(tx, flow.flow_id, ns=flow.ns)
@@ -126,15 +132,19 @@ def enter_call(
     flow_id: str | None = None,
     worker: str | None = None,
     lease_s: float = leases.LEASE_S,
+    strict: bool = False,
     ns: str = MAIN,
     **opening: Any,
 ) -> Work[FlowRun | EarlierFlow]:
-    """Open a flow that runs a registered function; or return the flow that a call with this id opened before."""
+    """Open a flow that runs a registered function; or return the flow that a call with this id opened before.
+
+    With `strict` its agent is not registered for it: NotFoundError where nobody has.
+    """
     if agent_id is None:
         raise InvalidInputError("name the agent: @store.flow(agent=…), or opening(agent=…)", field="agent")
 
     def open_flow(tx: Tx) -> FlowRun | EarlierFlow:
-        flow = open_call(tx, agent_id, call, flow_id=flow_id, ns=ns, **opening)
+        flow = open_call(tx, agent_id, call, flow_id=flow_id, strict=strict, ns=ns, **opening)
         if isinstance(flow, EarlierFlow):
             return flow
         return take_up(tx, flow, worker=worker, lease_s=lease_s, loads=False)
@@ -143,7 +153,7 @@ def enter_call(
 
 
 def open_call(
-    tx: Tx, agent_id: str, call: CallSpec, *, flow_id: str | None = None, ns: str, **opening: Any
+    tx: Tx, agent_id: str, call: CallSpec, *, flow_id: str | None = None, strict: bool = False, ns: str, **opening: Any
 ) -> Flow | EarlierFlow:
     """Write the flow of a call, and the call; or return the flow that has this id, if it was called the same way."""
     if flow_id is not None:
@@ -154,7 +164,8 @@ def open_call(
             calls.check_same(tx, earlier, existing, call)
             return EarlierFlow(earlier)
     # Whoever may run the code may name its agents; contracts and versions are for `agents.register`.
-    autocreate.agent(tx, agent_id, ns=ns)
+    if not strict:
+        autocreate.agent(tx, agent_id, ns=ns)
     flow = flows.start(tx, agent_id, flow_id=flow_id, flow_type=call.name, flow_version=call.version, ns=ns, **opening)
     calls.record(tx, flow, call)
     return flow

@@ -9,8 +9,8 @@ Rules:
   which is no doubt: a worker that goes on then tries again.
 - A step that was started by a worker that is gone, or that ran over its time limit, is in doubt (UNKNOWN), and never
   run again silently: `retry` runs it, `fail` fails it and leaves the flow dirty, `ask` (the default) escalates, at no
-  cost to the agent's budget. Approved as proposed runs it again, approved with changes takes the changes as its result,
-  anything else fails it.
+  cost to the agent's budget. The answer `happened` records its result, `did_not_happen` runs it again, `undo` (and
+  whatever ends the flow meanwhile) fails it.
 - A flow that is run again meets the steps that it recorded, by name, number and arguments; other arguments, or another
   step at that place, are NonDeterminismError. What is replayed was compared with its entries in the log.
 - Only the worker that has the flow's lease starts and ends steps; each of them is a heartbeat, and one that waits for a
@@ -123,7 +123,7 @@ def step(lease: WorkerLease, spec: StepSpec, fn: Callable[[], Any], journal: Jou
     validation.one_of("on_unknown", spec.on_unknown, ON_UNKNOWN)
     earlier = journal.get((spec.name, spec.n))
     if earlier is not None:
-        _check_same(lease, earlier.value, spec)
+        check_same(lease, earlier.value, spec)
         if earlier.value.state in ("DONE", "FAILED"):
             return _replayed(lease, spec, earlier.value)
     first: StoredRecord[Step] | Refused = yield from ask(
@@ -141,7 +141,7 @@ def step(lease: WorkerLease, spec: StepSpec, fn: Callable[[], Any], journal: Jou
     return (yield from _execute(lease, current, spec, fn))
 
 
-def _check_same(lease: WorkerLease, step: Step, spec: StepSpec) -> None:
+def check_same(lease: WorkerLease, step: Step, spec: StepSpec) -> None:
     """Refuse a step that is reached again with other arguments than it was recorded with."""
     if spec.arguments is None or step.arguments_hash is None:
         return
@@ -199,11 +199,12 @@ def _done(lease: WorkerLease, record: StoredRecord[Step], spec: StepSpec, result
         # It has happened, so it is in doubt: FAILED would say that there is nothing to undo.
         raise UnrecordableError(f"the result of step {spec.name}: {error.message}", step=spec.name) from error
     yield from ask(Write(partial(_end, lease=lease, record=record, changes={"state": "DONE"}, result=text)))
-    return spec.decoded(encoded)
+    return spec.decoded(recorded.parse(text))
 
 
 def _encoded(spec: StepSpec, result: Any) -> Any:
-    return result if spec.raw else typed_json.encode(result, "it")
+    # What comes over a wire may not stand for content that its sender was not given.
+    return typed_json.encode(typed_json.tagged(result, "it") if spec.raw else result, "it")
 
 
 def _try_again(
@@ -301,9 +302,26 @@ def _in_doubt(tx: Tx, lease: WorkerLease, spec: StepSpec, record: StoredRecord[S
         # Nobody knows what is to be undone: the flow is dirty until somebody has looked.
         sagas.mark_dirty(tx, lease.flow_id, spec.name, {"in_doubt": f"{spec.name} {spec.n}"}, ns=lease.ns)
         return Refused(UnknownOutcomeError(reason, step=spec.name, flow_id=lease.flow_id))
-    context = {"step": spec.name, "n": spec.n, "started_at": record.value.started_at, "worker": record.value.worker}
-    escalation = escalations.alert(tx, lease.flow_id, reason=reason, context=context, ns=lease.ns)
+    context = _question(record)
+    escalation = escalations.alert(tx, lease.flow_id, reason=reason, context=context, kind="in_doubt", ns=lease.ns)
     return _change(tx, record, {"state": "UNKNOWN", "error": f"{_ESCALATION}{escalation.id}"})
+
+
+def _question(record: StoredRecord[Step]) -> dict[str, Any]:
+    """Return what a person needs in order to find out whether a step happened."""
+    step = record.value
+    # As the row has them: large ones by reference, a person's sealed. Whoever shows the question resolves them.
+    stored = record.columns["arguments"]
+    return {
+        "step": step.name,
+        "n": step.n,
+        "arguments": None if stored is None else recorded.parse(stored),
+        "started_at": step.started_at,
+        "worker": step.worker,
+        "attempts": step.attempts,
+        "idempotency_key": step.idempotency_key,
+        "compensates": step.compensates,
+    }
 
 
 def _started(tx: Tx, lease: WorkerLease, record: StoredRecord[Step]) -> dict[str, Any]:
@@ -364,11 +382,6 @@ def _start_again(tx: Tx, *, lease: WorkerLease, record: StoredRecord[Step]) -> S
 # --- steps in doubt ----------------------------------------------------------------------------------------------
 
 
-def asks_about(step: Step, escalation_id: int) -> bool:
-    """Whether an escalation asks about this step, which was started and never confirmed."""
-    return step.state == "UNKNOWN" and step.error == f"{_ESCALATION}{escalation_id}"
-
-
 def _resolved(lease: WorkerLease, spec: StepSpec, record: StoredRecord[Step]) -> Work[StoredRecord[Step]]:
     """Wait for the decision about a step in doubt; return the step as the person wants it."""
     number = int((record.value.error or "").removeprefix(_ESCALATION))
@@ -390,7 +403,8 @@ def wait_for_decision(lease: WorkerLease, number: int) -> Work[Escalation]:
         answer = yield from suspension.wait(
             lease, look, waits_for=f"escalation {number}", topic=f"escalation:{number}", until=deadline
         )
-    return answer
+    # Read anew, now that it is committed with its entry: what is acted on is what the log has.
+    return (yield from ask(Read(lambda tx: inbox.confirmed(tx, number, ns=lease.ns))))
 
 
 def _settle(tx: Tx, *, lease: WorkerLease, spec: StepSpec, answer: Escalation) -> StoredRecord[Step]:
@@ -400,15 +414,17 @@ def _settle(tx: Tx, *, lease: WorkerLease, spec: StepSpec, answer: Escalation) -
     record = _loaded(tx, STEPS.record(row))
     if record.value.state != "UNKNOWN":
         raise LeaseLostError(f"step {spec.name} was settled by somebody else", flow_id=lease.flow_id, step=spec.name)
-    if not answer.approved:  # that ended the flow, and with it the lease
-        message = f"its outcome is unknown, {answer.status} by {answer.resolved_by}"
-        return _change(tx, record, {"state": "FAILED", "error": message, "finished_at": tx.now})
-    extend(tx, lease)
-    if answer.human_decision == "MODIFY":
+    if answer.human_decision == "HAPPENED":
+        extend(tx, lease)
         text = recorded.store(tx, recorded.dump(answer.answer), lease.subject)
         changes = {"state": "DONE", "result": text, "error": None, "finished_at": tx.now}
         return _loaded(tx, _change(tx, record, changes))
-    return _change(tx, record, _started(tx, lease, record))
+    if answer.human_decision == "DID_NOT_HAPPEN":
+        extend(tx, lease)
+        return _change(tx, record, _started(tx, lease, record))
+    # That ended the flow, and with it the lease.
+    message = f"its outcome is unknown, {answer.outcome} by {answer.resolved_by}"
+    return _change(tx, record, {"state": "FAILED", "error": message, "finished_at": tx.now})
 
 
 # --- reading -----------------------------------------------------------------------------------------------------

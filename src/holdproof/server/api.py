@@ -33,6 +33,8 @@ from holdproof.validation import position
 
 LINES: Final = "application/jsonl"
 _PRECONDITION_FAILED: Final = 412
+_MOST_PUBLIC_BYTES: Final = 64 * 1024
+"""How long the body of a call is that anybody may make."""
 _NOT_MODIFIED: Final = 304
 
 
@@ -113,7 +115,8 @@ class _Endpoint:
         # Before the body: nobody without the right to call makes the server read and parse megabytes.
         self._admit(request, self._entry)
         if request.method == "POST":
-            return await self._answer(request, await read_as(request, partial(loaded, self._entry)))
+            most_bytes = _MOST_PUBLIC_BYTES if self._entry.exposure.public else None
+            return await self._answer(request, await read_as(request, partial(loaded, self._entry), most_bytes))
         if request.method not in self._methods:
             raise MethodError("this method is called with another HTTP method", allow=", ".join(self._methods))
         return await self._answer(request, _queried(self._entry, request))
@@ -144,7 +147,9 @@ class _Endpoint:
 
     def _key(self, request: Request) -> str | None:
         """The key under which the answer is kept, if there is one; what only reads needs none."""
-        key = None if self._entry.reads else request.headers.get("Idempotency-Key")
+        # What is public is called by anybody: they write nothing before their right is proven, keys neither.
+        unkeyed = self._entry.reads or self._entry.exposure.public
+        key = None if unkeyed else request.headers.get("Idempotency-Key")
         if key is not None and (self._entry.secret or self._entry.streams):
             reason = "gives a secret, which is kept nowhere" if self._entry.secret else "streams its answer"
             raise InvalidInputError(f"no Idempotency-Key: {self._entry.name} {reason}", parameter="Idempotency-Key")
@@ -286,6 +291,7 @@ def _described(entry: MethodSpec, *, query: bool) -> dict[str, Any]:
         "operationId": entry.name if query or not entry.plain_query else f"{entry.name}_post",
         "summary": entry.summary,
         "tags": [entry.resource],
+        **({"security": []} if entry.exposure.public else {}),
         "responses": {
             "200": {"description": "The answer.", "content": _content(entry, named)},
             "default": {"description": "What went wrong.", "content": _PROBLEM},

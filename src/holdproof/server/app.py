@@ -17,7 +17,7 @@ from holdproof.api.awaitable import AwaitableStore
 from holdproof.api.problems import MEDIA_TYPE
 from holdproof.client import Holdproof
 from holdproof.errors import HoldproofError
-from holdproof.server import docs, events, health, login, tiles
+from holdproof.server import docs, events, health, login, stream_events, tiles
 from holdproof.server.authentication import AuthenticationMiddleware
 from holdproof.server.middleware import (
     MetricsMiddleware,
@@ -33,7 +33,10 @@ from holdproof.store.opening import VERSION
 
 _log = logging.getLogger("holdproof.server")
 
-ROUTERS: Final[Sequence[APIRouter]] = (health.router, login.router, docs.router, tiles.router, events.router)
+ROUTERS: Final[Sequence[APIRouter]] = (
+    *(health.router, login.router, docs.router, tiles.router),
+    *(events.router, stream_events.router),
+)
 PROBLEMS: Final[dict[int | str, dict[str, Any]]] = {
     "default": {
         "description": "What went wrong.",

@@ -33,15 +33,27 @@ async def read_object(request: Request) -> dict[str, Any]:
     return await read_as(request, lambda values: values)
 
 
-async def read_as(request: Request, load: Callable[[dict[str, Any]], T]) -> T:
-    """Return what `load` makes of the JSON object of a request; large bodies are parsed and loaded by a thread."""
-    raw = await request.body()
+async def read_as(request: Request, load: Callable[[dict[str, Any]], T], most_bytes: int | None = None) -> T:
+    """Return what `load` makes of the JSON object of a request; large bodies are parsed and loaded by a thread.
+
+    `most_bytes` is a narrower limit than the server's own.
+    """
+    raw = await (request.body() if most_bytes is None else _body(request, most_bytes))
     most = state_of(request).settings.most_values
 
     def parse() -> T:
         return load(_parse(raw, most))
 
     return parse() if len(raw) <= _SMALL_BYTES else await asyncio.to_thread(parse)
+
+
+async def _body(request: Request, most_bytes: int) -> bytes:
+    raw = b""
+    async for chunk in request.stream():
+        raw += chunk
+        if len(raw) > most_bytes:
+            raise TooLargeError(f"a body has at most {most_bytes} bytes here", most=most_bytes)
+    return raw
 
 
 def _parse(raw: bytes, most: int) -> dict[str, Any]:

@@ -50,10 +50,10 @@ async def follow(
         (change_feed.parse(last_event_id), frozenset()) if last_event_id else await state.store.read(change_feed.begin)
     )
     stream = _stream(request, state, caller, ns or caller.ns, began)
-    return _EventResponse(stream, state, caller)
+    return EventResponse(stream, state, caller)
 
 
-class _EventResponse(StreamingResponse):
+class EventResponse(StreamingResponse):
     """The answer of a stream, counted from the moment it is allowed to its end.
 
     Each stream holds a connection and reads the store at every commit: their number is bounded, and of one caller more

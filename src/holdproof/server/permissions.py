@@ -7,7 +7,8 @@ Rules:
 - An agent decides: on its own flows, escalations and state, by its own name. It answers no escalation, neither by a
   deadline nor by going on without the answer, and sets no budget. A list of resources adds storage and memory.
 - A caller bound to a namespace gets a store that is open for that one only, and sends the server to no address.
-- Nobody tries secrets through a method: authentication is the server's own.
+- Nobody tries secrets through a method: authentication is the server's own. What is public (`Exposure.public`) does not
+  come here: anybody may call it at its route, since an argument proves the right.
 - Nobody signs with another's name: who did something is the caller, and a link to log in by is the caller's own.
 - What the server stores for one caller (`Idempotency-Key`) is read and settled by operators only.
 """

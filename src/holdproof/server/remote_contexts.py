@@ -35,7 +35,7 @@ from holdproof.errors import InvalidInputError, NotFoundError
 from holdproof.executors import with_namespace
 from holdproof.model.flows import Rerun
 from holdproof.model.namespaces import MAIN
-from holdproof.runtime import flow_run, functions, leases, runs
+from holdproof.runtime import calls, flow_run, functions, leases, runs
 from holdproof.runtime.calls import CallSpec
 from holdproof.runtime.flow_steps import StepCall, StepOptions
 from holdproof.runtime.steps import OnUnknown
@@ -154,6 +154,7 @@ class OpenBlock:
             return answer
         name = arguments.pop("name")
         text = arguments.pop("arguments")
+        text = None if text is None else calls.checked_text(text)
         undo = arguments.pop("compensate")
         options = StepOptions(**arguments, compensate=None if undo is None else self.undoing(undo))
         step = StepCall(name, exchange.caller("fn"), text, options)
@@ -243,7 +244,11 @@ class _Routes:
         self._specs = entries()
 
     async def _opened(self, granted: Granted, manager: Any, block: BlockName) -> Response:
-        opened = await self._blocks.hold(OpenBlock(granted.who, manager, await manager.__aenter__(), block))
+        inside = await manager.__aenter__()
+        if isinstance(inside, OpenFlow):
+            # The caller encodes and decodes what the flow records: the server need not have its classes.
+            inside.held.raw = True
+        opened = await self._blocks.hold(OpenBlock(granted.who, manager, inside, block))
         return JSONResponse({"block": opened.id, "flow_id": getattr(opened.inside, "flow_id", None)})
 
     async def run(self, request: Request) -> Response:
@@ -265,17 +270,19 @@ class _Routes:
         # The agent is taken from the caller's credentials, never from the body; and no caller makes a flow the fork of
         # another, whose record it would read then.
         own = {"forked_from": None, "forked_at": None, "effects": None, "answers": None}
-        call = replace(entered.call, agent_id=granted.agent_id, **own)
+        text = calls.checked_text(entered.call.arguments)
+        call = replace(entered.call, arguments=text, agent_id=granted.agent_id, **own)
         return await self._call(granted, call, opening)
 
     async def _call(self, granted: Granted, call: CallSpec, opening: dict[str, Any]) -> Response:
         """Open the flow of a function that runs at the caller's; or name the flow that has this id already."""
         del opening["resume"]
-        agent_id = opening.pop("agent_id")
+        agent_id = opening.pop("agent_id", None)
         scoped = with_namespace(granted.store, {**opening})
         for derived in ("flow_type", "flow_version"):
             scoped.pop(derived, None)
-        run = await granted.store.run(runs.enter_call(agent_id, call, **scoped))
+        strict = granted.store.context.settings.strict_agents
+        run = await granted.store.run(runs.enter_call(agent_id, call, strict=strict, **scoped))
         if isinstance(run, runs.EarlierFlow):
             return JSONResponse({"block": None, "flow_id": run.flow.flow_id})
         return await self._held(granted, run)
@@ -326,9 +333,10 @@ class _Routes:
         result = values.get("result")
         if result is not None and not isinstance(result, str):
             raise InvalidInputError("the result is the JSON text of tagged JSON", parameter="result")
+        text = None if result is None else calls.checked_text(result)
 
         async def leaving(exchange: Exchange) -> None:
-            await self._blocks.drop(open_block).leave(error, exchange, result=result)
+            await self._blocks.drop(open_block).leave(error, exchange, result=text)
 
         with self._exchanges.opened(open_block.who, partial(problem_details, request.scope)) as exchange:
             return streaming(self._exchanges, exchange, leaving(exchange))
@@ -338,7 +346,8 @@ class _Routes:
         open_block = self._blocks.find(block, await self._who(request))
         arguments = await read_as(request, partial(open_block.loaded, method))
         if like := open_block.like(method):  # what may not be done outside a block may not be done inside
-            await self._guard(request, self._specs[like], {**arguments, "flow_id": open_block.inside.flow_id})
+            # The block's own flow, unless the method is about another one, as `send` is.
+            await self._guard(request, self._specs[like], {"flow_id": open_block.inside.flow_id, **arguments})
         with self._exchanges.opened(open_block.who, partial(problem_details, request.scope)) as exchange:
             return streaming(self._exchanges, exchange, open_block.call(method, arguments, exchange))
 

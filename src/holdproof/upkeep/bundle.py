@@ -70,6 +70,16 @@ _OF_FLOW: Final = {
     "escalation_requests": sql(
         "SELECT id FROM escalation_requests WHERE dfid = :dfid AND ns = :ns ORDER BY id LIMIT :limit"
     ),
+    "flow_messages": sql(
+        "SELECT message_id FROM flow_messages WHERE dfid = :dfid AND ns = :ns ORDER BY n LIMIT :limit"
+    ),
+    "flow_promises": sql(
+        "SELECT promise_id FROM flow_promises WHERE dfid = :dfid AND ns = :ns ORDER BY promise_id LIMIT :limit"
+    ),
+    "flow_values": sql("SELECT value_id FROM flow_values WHERE dfid = :dfid AND ns = :ns ORDER BY key LIMIT :limit"),
+    "flow_stream_items": sql(
+        "SELECT item_id FROM flow_stream_items WHERE dfid = :dfid AND ns = :ns ORDER BY item_id LIMIT :limit"
+    ),
     "flow_context": sql("SELECT dfid FROM flow_context WHERE dfid = :dfid AND ns = :ns LIMIT :limit"),
     "decision_ledger_entries": sql(
         "SELECT id FROM decision_ledger_entries WHERE dfid = :dfid AND ns = :ns LIMIT :limit"

@@ -31,9 +31,13 @@ from holdproof.runtime import (
     feedback,
     flows,
     ledger,
+    messages,
+    promises,
+    published,
     schedule_rows,
     state,
     steps,
+    streams,
 )
 
 TABLES: Final = (
@@ -48,6 +52,7 @@ TABLES: Final = (
         steps.STEPS,
         tokens.TOKENS,
     ),
+    *(messages.MESSAGES, promises.PROMISES, published.VALUES, streams.ITEMS),
 )
 """The logged tables whose rows are read and written through a descriptor."""
 _LOGGED: Final[tuple[LoggedTable, ...]] = (

@@ -343,6 +343,50 @@ CREATE INDEX idx_flow_leases_expires_at ON flow_leases (expires_at);
 
 CREATE INDEX idx_flow_leases_queue ON flow_leases (ns, queue, priority, expires_at);
 
+CREATE TABLE flow_messages (
+  message_id TEXT PRIMARY KEY,
+  dfid TEXT NOT NULL,
+  n INTEGER NOT NULL,
+  topic TEXT NOT NULL,
+  value TEXT NOT NULL CHECK (json_valid(value)),
+--postgres:  value JSON NOT NULL,
+  value_hash TEXT NOT NULL,
+  sent_by TEXT,
+  idempotency_key TEXT,
+  sent_at TEXT NOT NULL,
+  received_at TEXT,
+  ns TEXT NOT NULL DEFAULT 'main',
+  leaf_id TEXT NOT NULL,
+  leaf_ver INTEGER NOT NULL,
+  leaf_salt BLOB,
+  FOREIGN KEY (dfid, ns) REFERENCES decision_flows (dfid, ns) ON DELETE CASCADE,
+  UNIQUE (dfid, ns, n),
+  UNIQUE (dfid, ns, idempotency_key)
+);
+
+CREATE INDEX idx_flow_messages_waiting ON flow_messages (dfid, ns, topic, n) WHERE received_at IS NULL;
+
+CREATE TABLE flow_promises (
+  promise_id TEXT PRIMARY KEY,
+  dfid TEXT NOT NULL,
+  name TEXT NOT NULL,
+  n INTEGER NOT NULL,
+  token_hash TEXT NOT NULL UNIQUE,
+  state TEXT NOT NULL CHECK (state IN ('PENDING', 'RESOLVED', 'REJECTED')),
+  value TEXT CHECK (json_valid(value)),
+--postgres:  value JSON,
+  value_hash TEXT,
+  created_at TEXT NOT NULL,
+  settled_at TEXT,
+  ns TEXT NOT NULL DEFAULT 'main',
+  leaf_id TEXT NOT NULL,
+  leaf_ver INTEGER NOT NULL,
+  leaf_salt BLOB,
+  FOREIGN KEY (dfid, ns) REFERENCES decision_flows (dfid, ns) ON DELETE CASCADE,
+  UNIQUE (dfid, ns, name, n),
+  CHECK ((state = 'PENDING') = (value IS NULL))
+);
+
 CREATE TABLE flow_steps (
   step_id TEXT PRIMARY KEY,
   dfid TEXT NOT NULL,
@@ -372,6 +416,24 @@ CREATE TABLE flow_steps (
   CHECK (state <> 'DONE' OR result IS NOT NULL)
 );
 
+CREATE TABLE flow_stream_items (
+  item_id TEXT PRIMARY KEY,
+  dfid TEXT NOT NULL,
+  stream TEXT NOT NULL,
+  position INTEGER NOT NULL,
+  value TEXT CHECK (json_valid(value)),
+--postgres:  value JSON,
+  closed INTEGER NOT NULL DEFAULT 0 CHECK (closed IN (0, 1)),
+  written_at TEXT NOT NULL,
+  ns TEXT NOT NULL DEFAULT 'main',
+  leaf_id TEXT NOT NULL,
+  leaf_ver INTEGER NOT NULL,
+  leaf_salt BLOB,
+  FOREIGN KEY (dfid, ns) REFERENCES decision_flows (dfid, ns) ON DELETE CASCADE,
+  UNIQUE (dfid, ns, stream, position),
+  CHECK ((closed = 1) = (value IS NULL))
+);
+
 CREATE TABLE flow_transitions (
   id INTEGER PRIMARY KEY AUTOINCREMENT,
   dfid TEXT NOT NULL,
@@ -396,6 +458,22 @@ CREATE INDEX idx_flow_transitions_created_at ON flow_transitions (created_at);
 CREATE INDEX idx_flow_transitions_dfid ON flow_transitions (dfid);
 
 CREATE INDEX idx_flow_transitions_root_dfid ON flow_transitions (root_dfid);
+
+CREATE TABLE flow_values (
+  value_id TEXT PRIMARY KEY,
+  dfid TEXT NOT NULL,
+  key TEXT NOT NULL,
+  value TEXT NOT NULL CHECK (json_valid(value)),
+--postgres:  value JSON NOT NULL,
+  version INTEGER NOT NULL,
+  published_at TEXT NOT NULL,
+  ns TEXT NOT NULL DEFAULT 'main',
+  leaf_id TEXT NOT NULL,
+  leaf_ver INTEGER NOT NULL,
+  leaf_salt BLOB,
+  FOREIGN KEY (dfid, ns) REFERENCES decision_flows (dfid, ns) ON DELETE CASCADE,
+  UNIQUE (dfid, ns, key)
+);
 
 CREATE TABLE idempotency_cache (
   idempotency_key TEXT NOT NULL,
