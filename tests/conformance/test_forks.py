@@ -239,6 +239,29 @@ class Forks(OnStore):
         assert store.flows.result(simulated.flow_id) == ["ann", "ann"]
         assert [each.flow_id for each in store.escalations.list().items] == [fork.flow_id, "o-1", "o-1"]
 
+    def test_a_fork_sends_and_receives_nothing_unless_its_effects_are_real(self, store: sync.Holdproof) -> None:
+        def telling(face: sync.Holdproof) -> Any:
+            @face.flow(name="tell", agent="trader")
+            def tell(flow: Flow) -> Any:
+                flow.send("listener", "news", "hello")
+                return flow.receive("reply", timeout_s=0)
+
+            return tell
+
+        store.flows.start("trader", flow_id="listener")
+        with_reply = telling(other(store)).with_id("o-1")
+        with_reply()
+        worker = other(store)
+        telling(worker)
+        assert worker.flows.replay("o-1").differences == ()
+        messages = sql("SELECT count(*) FROM flow_messages")
+        sent = store.read(lambda tx: tx.one(messages))
+        for effects, ending in (("deny", "FAILED"), ("simulate", "COMPLETED")):
+            store.flows.fork("o-1", effects=effects)  # type: ignore[arg-type]
+            [again] = worker.flows.recover().reruns
+            assert again.flow.status == ending, again.error
+        assert store.read(lambda tx: tx.one(messages)) == sent
+
     def test_a_fork_costs_less_than_two_percent_of_a_flow_with_large_values(self, store: sync.Holdproof) -> None:
         text = [json.dumps([n * k for k in range(3000)]) for n in range(10)]
 

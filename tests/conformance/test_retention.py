@@ -15,7 +15,7 @@ from holdproof.db.sql import Query
 from holdproof.db.sqlite.files import connect
 from holdproof.evidence import prunings
 from holdproof.model.verdicts import Verdict
-from holdproof.runtime import audit, flows
+from holdproof.runtime import audit, calls, flows
 from holdproof.testing import FrozenClock
 from holdproof.upkeep import kernel_tables
 from tests.conformance.decisions import InMemory, OnPostgres, OnSqlite, OnStore
@@ -23,6 +23,7 @@ from tests.conformance.decisions import InMemory, OnPostgres, OnSqlite, OnStore
 DAY_S = 86_400
 _TABLES = (
     *("decision_flows", "flow_transitions", "flow_context", "flow_steps", "escalation_requests"),
+    "flow_calls",
     *("decision_audit_events", "decision_ledger_entries", "decision_feedback_trajectory"),
 )
 _COUNTS = {table: sql(f"SELECT count(*) FROM {table}") for table in _TABLES}
@@ -73,6 +74,8 @@ def ended(store: sync.Holdproof, **options: Any) -> str:
         flow.step("quote", lambda: 7)
         with store.flows.run("trader", parent=flow.flow_id) as child:
             child.step("look", lambda: 1)
+        opened = store.flows.get(flow.flow_id)
+        store.write(lambda tx: calls.record(tx, opened, calls.call_of("work", "1.0", (), {})))
         asked = store.escalations.request(flow.flow_id, reason="?")
         store.escalations.resolve(asked.id, "approve", by="ann")
         store.audit.record(flow.flow_id, "LOOKED", detail={"text": "x" * 300})

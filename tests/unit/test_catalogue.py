@@ -19,6 +19,8 @@ STAYS = {
     "blobs.close",
     "dbom.check_intent",
     "dbom.verify",
+    "flows.replay",
+    "flows.replay_all",
     "flows.result",
     "image.open",
     "imports.dir",

@@ -80,7 +80,6 @@ _SEARCHING: Final = {
 }
 _BULK: Final[dict[str, Any]] = {
     "parameters": {**_SEARCHING, "dry_run": "Only name the flows; change nothing."},
-    "read_only_with": {"dry_run": True},
 }
 _FORKING: Final = {
     "at": "The first step that is not shared: its name, or its name and number; without it nothing is shared.",

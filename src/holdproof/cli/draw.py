@@ -211,7 +211,7 @@ def replays(value: Sequence[Facts]) -> Text:
         for difference in each["differences"]:
             text.append(f"    {cell(difference)}\n")
     different = sum(bool(each["differences"]) for each in value)
-    return text.append(f"{len(value)} replayed, {different} different")
+    return text.append(f"{len(value)} replayed, {different} different\n")
 
 
 def _took(start: str | None, end: str | None) -> str:

@@ -98,6 +98,7 @@ class FlowRun:
             # Steps that ran at once may have been recorded in another order than they are reached in.
             self.unreached.pop(self.journal[name, n].value.position, None)
         elif recorded_here is not None and recorded_here != name:
+            self.unreached[self.position] = recorded_here
             raise self.differs(name, recorded_here)
         elif recorded_here is None and self.unreached and min(self.unreached) < self.position:
             raise self.differs(name, self.unreached[min(self.unreached)])

@@ -73,7 +73,7 @@ class Fork(Mode):
         if self.effects == "real":
             return value
         record = self.origin.get((name, n))
-        if self.effects == "simulate" and record is not None:
+        if self.effects == "simulate" and record is not None and record.value.state == "DONE":
             result = typed_json.decode(record.value.result)
             return lambda _: result
         if not name.startswith(_HARMLESS):

@@ -67,6 +67,7 @@ def record(
     if earlier is not None:
         steps.check_same(run.lease, earlier.value, spec)
         return typed_json.decode(earlier.value.result)
+    act = run.mode.own(own, n, act)
     return (yield from ask(Write(partial(_record, lease=run.lease, spec=spec, act=act, locks=locks))))
 
 
@@ -111,6 +112,7 @@ def wait(
     if earlier is not None:
         return _ended(earlier.value)
     spec = StepSpec(own, n, position)
+    look = _in_mode(run, own, n, look)
 
     def attempt(tx: Tx) -> EndedStep | None:
         # Before the look: a worker that lost its lease must not take what the next one waits for.
@@ -126,6 +128,16 @@ def wait(
     ended: EndedStep | None = yield from flow_run.wait(run, attempt, waits_for=waits_for, until=until)
     assert ended is not None, "the attempt at the deadline ends the step"
     return ended
+
+
+def _in_mode(
+    run: FlowRun, own: str, n: int, look: Callable[[Tx], StepOutcome | None]
+) -> Callable[[Tx], StepOutcome | None]:
+    """Return what to look for: in a fork that simulates, what its origin got."""
+    value = run.mode.own(own, n, look)
+    if value is look:
+        return look
+    return lambda tx: StepOutcome(recorded.store(tx, encoded(value(tx), own), run.lease.subject))
 
 
 def _ended(step: Step) -> EndedStep:
