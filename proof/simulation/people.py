@@ -18,7 +18,7 @@ from holdproof.model.coordination import Escalation
 from holdproof.runtime import (
     agents,
     escalations,
-    flow_queries,
+    flow_search,
     flows,
     functions,
     idempotency,
@@ -67,7 +67,7 @@ def keeper(scene: Scene, worker: str) -> Script:
             assert isinstance(taken, LeasedCall), "nobody edits records here"
             engine.counts["recovered"] += 1
             engine.spawn(worker, within(scene, taken.run), flow_id=taken.run.lease.flow_id)
-        waiting = yield from ask(Read(lambda tx: flow_queries.list(tx, status="CREATED", limit=20)))
+        waiting = yield from ask(Read(lambda tx: flow_search.list(tx, status="CREATED", limit=20)))
         for flow in waiting.items:
             scene.conduct(flow.flow_id)
 
@@ -115,9 +115,14 @@ def _answer(scene: Scene, name: str, asked: Escalation) -> Work[None]:
     """Answer after a while: others may be faster, or the deadline."""
     rng = scene.engine.rng
     yield scene.engine.sleep(rng.expovariate(1 / HOUR))
-    how: dict[str, Any] = {"decision": rng.choices(("approve", "reject", "cancel"), (8, 1, 1))[0], "by": name}
-    if how["decision"] == "approve" and rng.random() < 0.2:
-        how["proposal"] = {"by hand": asked.id}
+    how: dict[str, Any] = {"by": name}
+    if asked.kind == "in_doubt":
+        how["decision"] = rng.choices(("did_not_happen", "happened", "undo"), (6, 2, 2))[0]
+        how |= {"result": {"by hand": asked.id}} if how["decision"] == "happened" else {}
+    else:
+        how["decision"] = rng.choices(("approve", "reject", "cancel"), (8, 1, 1))[0]
+        changes = how["decision"] == "approve" and rng.random() < 0.2
+        how |= {"proposal": {"by hand": asked.id}} if changes else {}
     try:
         yield from ask(Write(partial(escalations.resolve, id=asked.id, **how)))
         scene.engine.counts["answers"] += 1
@@ -166,7 +171,7 @@ def _settle(scene: Scene, key: str) -> Work[None]:
 
 
 def _cancel(scene: Scene, name: str) -> Work[None]:
-    page = yield from ask(Read(lambda tx: flow_queries.list(tx, status="RUNNING", limit=20)))
+    page = yield from ask(Read(lambda tx: flow_search.list(tx, status="RUNNING", limit=20)))
     if not page.items:
         return
     flow_id = scene.engine.rng.choice(page.items).flow_id

@@ -20,10 +20,12 @@ from holdproof.db import Call, Row, Tx, Write, sql
 from holdproof.evidence import tree
 from holdproof.model.flows import is_legal
 from holdproof.model.times import later
-from holdproof.runtime.escalations import BUDGET, EXHAUSTED, WINDOW_S
+from holdproof.runtime.escalations import EXHAUSTED, WINDOW_S
 from proof.simulation.engine import Engine, Task
 from proof.simulation.world import StepKey, World
 
+PER_HOUR: Final = 3
+"""The budget of every agent: DIR's."""
 _DEFAULTS: Final = {"reject": "REJECTED", "approve": "APPROVED", "cancel": "CANCELLED"}
 _STEP_EDGES: Final = {
     "": {"STARTED"},
@@ -152,7 +154,7 @@ class Rules:
 
     def _budget(self, tx: Tx, agent: str) -> None:
         [(spent,)] = tx.all(_SPENT, agent_id=agent, since=later(tx.now, -WINDOW_S))
-        if not 0 < spent <= BUDGET:
+        if not 0 < spent <= PER_HOUR:
             self.engine.break_("a budget is overdrawn, or a question cost nothing", agent, spent)
 
     def _log(self, tx: Tx) -> None:

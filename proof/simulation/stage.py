@@ -12,7 +12,7 @@ from proof.simulation import ending, people
 from proof.simulation.acts import Scene
 from proof.simulation.engine import DAY, HOUR, WEEK, Chances, Engine
 from proof.simulation.flows import conduct
-from proof.simulation.rules import Rules
+from proof.simulation.rules import PER_HOUR, Rules
 from proof.simulation.simulated_store import Opening
 from proof.simulation.world import World
 
@@ -70,6 +70,7 @@ def begin(opening: Opening, clock: FrozenClock, seed: int, size: Size) -> tuple[
     for number in range(size.agents):
         agent = f"a{number:05}"
         engine.store.agents.register(agent, version="1.0.0")
+        engine.store.agents.set_budget(agent, per_hour=PER_HOUR, on_exhausted="suspend")
         engine.store.state.put(agent, {})
         engine.post(partial(people.client, scene, agent, every_s))
     for name in ("Ann", "Bob"):

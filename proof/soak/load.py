@@ -96,7 +96,7 @@ class Load:
         """A question that a person answers, or whose deadline does."""
         flow = self.store.flows.start(f"agent-{rng.randrange(AGENTS)}", flow_type="soak")
         self.store.flows.transition(flow.flow_id, "RUNNING")
-        asked = self.store.escalations.request(flow.flow_id, reason="may I?", deadline_s=5, budget=1_000_000)
+        asked = self.store.escalations.request(flow.flow_id, reason="may I?", deadline_s=5)
         if (answer := rng.choice(["approve", "reject", None])) is not None:
             self.store.escalations.resolve(asked.id, answer, by="ann")
         if answer == "approve":

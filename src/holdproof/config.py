@@ -59,6 +59,7 @@ _TEMPLATE = """\
 #   blob: {type: filesystem}
 #   telemetry: {type: sqlite, retention: {hot_days: 30, warm_days: 365}}
 # images: {every_s: 300, keep: 3}
+# strict_agents: true
 """
 
 
@@ -201,6 +202,8 @@ class Settings:
     source: Path | None
     warnings: tuple[str, ...]
     images: Images = Images()
+    strict_agents: bool = False
+    """Whether flows are opened only for agents that somebody registered."""
 
 
 def load(
@@ -237,7 +240,10 @@ def load(
     profile = next((tree["profile"] for tree in reversed(trees) if "profile" in tree), "default")
     source = files[-1] if files else None
     images = Images(**{name: value for tree in trees for name, value in tree.get("images", {}).items()})
-    return Settings(profile, MappingProxyType(providers), database_url, source, tuple(reading.warnings), images)
+    # One file that says so is enough: a project does not loosen what its owner's settings demand.
+    strict_agents = any(tree.get("strict_agents", False) for tree in trees)
+    warnings = tuple(reading.warnings)
+    return Settings(profile, MappingProxyType(providers), database_url, source, warnings, images, strict_agents)
 
 
 def _provider(kind: str, trees: list[dict[str, Any]]) -> Provider:
@@ -376,6 +382,7 @@ _SCHEMA = {
     "profile": _TEXT,
     "providers": {kind: _schema(names) for kind, names in _TYPES.items()},
     "images": {"every_s": _DAYS, "keep": _SIZE},
+    "strict_agents": (lambda value: isinstance(value, bool), "must be true or false"),
 }
 
 

@@ -270,7 +270,7 @@ class Agent:
 
 
 class EscalationMachine(Machine):
-    BUDGET, WINDOW = 2, 40
+    BUDGET, WINDOW = 2, 3600
 
     def __init__(self) -> None:
         super().__init__()
@@ -281,7 +281,8 @@ class EscalationMachine(Machine):
         if self.agent.suspended:
             return
         flow_id = self.running()
-        ask: dict[str, Any] = {"reason": "?", "deadline_s": deadline, "budget": self.BUDGET, "window_s": self.WINDOW}
+        self.store.agents.set_budget(self.name, per_hour=self.BUDGET, on_exhausted="suspend")
+        ask: dict[str, Any] = {"reason": "?", "deadline_s": deadline}
         if sum(at > self.now - self.WINDOW for at in self.agent.spent) < self.BUDGET:
             self.agent.spent.append(self.now)
             made = self.store.escalations.request(flow_id, **ask)

@@ -1,5 +1,7 @@
 """Agents: the handshake, tokens and statuses, on every backend."""
 
+from dataclasses import replace
+
 import pytest
 
 from harness.filling import running
@@ -18,6 +20,28 @@ class Agents(OnStore):
         assert (session.agent.status, session.agent.agent_version) == ("ACTIVE", "1.2.3")
         assert len(session.token) >= 43
         assert session.token not in repr(session)
+
+    @pytest.mark.parametrize("version", ["3", "2026-01-31", "v2 (night build)", "main@4f1c2d9"])
+    def test_a_version_is_any_text_where_no_range_is_given(self, store: sync.Holdproof, version: str) -> None:
+        assert store.agents.register("a", version=version).agent.agent_version == version
+
+    def test_a_flow_registers_its_agent_unless_the_store_is_strict(self, store: sync.Holdproof) -> None:
+        core = store.core.context
+        settings = replace(core.settings, strict_agents=True)
+        strict = sync.Holdproof(store.core)
+        strict.context = replace(core, settings=settings)
+
+        def work(flow: object) -> str:
+            return "done"
+
+        assert store.flow(agent="new")(work)() == "done"
+        assert store.agents.get("new").agent_version is None
+        refused = strict.flow(agent="newer")(work)
+        for call in (refused, refused.enqueue):
+            with pytest.raises(errors.NotFoundError, match="agents register"):
+                call()
+        store.agents.register("newer", version="1")
+        assert refused() == "done"
 
     @pytest.mark.parametrize("version", ["2.0.0", "0.9", "one", "", "1.3.9", "1.", "01.4"])
     def test_a_version_outside_the_range_is_refused_and_nothing_is_stored(

@@ -75,7 +75,7 @@ class Following(OnStore):
         place = store.read(change_feed.now)
         begun = [running(store) for _ in range(8)]
         for flow_id in begun[:4]:
-            asked = store.escalations.request(flow_id, reason="?", budget=100)
+            asked = store.escalations.request(flow_id, reason="?")
             store.escalations.resolve(asked.id, "cancel", by="Ada")
         clock.advance(change_feed.SETTLED_S)
         told: list[tuple[str, int]] = []
@@ -90,7 +90,7 @@ class Following(OnStore):
         store.agents.register("quiet", version="1.0.0")
         place, _ = store.read(change_feed.begin)
         for _ in range(3):
-            asked = store.escalations.request(running(store), reason="?", budget=100)
+            asked = store.escalations.request(running(store), reason="?")
             store.escalations.resolve(asked.id, "approve", by="Ada")
         clock.advance(change_feed.SETTLED_S)
         told, further, _ = follow(store, place, agent_id="quiet")

@@ -97,7 +97,9 @@ class Decisions(OnStore):
 
         def ask(tx: Tx) -> Any:
             audit.record(tx, flow_id, "BEFORE")
-            return escalations.request(tx, flow_id, reason="?", budget=0)
+            return escalations.request(tx, flow_id, reason="?")
+
+        store.agents.set_budget("trader", per_hour=0, on_exhausted="suspend")
 
         with pytest.raises(errors.BudgetExhaustedError):
             store.write(ask)
@@ -125,6 +127,7 @@ class Decisions(OnStore):
     def test_defect_registering_again_erased_state_and_budget_and_ended_a_suspension(
         self, store: sync.Holdproof, clock: FrozenClock
     ) -> None:
+        store.agents.set_budget("trader", per_hour=3)
         for _ in range(3):
             store.escalations.request(running(store), reason="?")
         flow_id = running(store)

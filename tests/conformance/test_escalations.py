@@ -97,7 +97,57 @@ class Escalations(OnStore):
 
     # --- the budget -----------------------------------------------------------------------------------------------
 
-    def test_a_spent_budget_is_recorded_and_refused(self, store: sync.Holdproof) -> None:
+    def test_without_a_budget_an_agent_requests_as_often_as_it_likes(self, store: sync.Holdproof) -> None:
+        for _ in range(5):
+            store.escalations.request(running(store), reason="?")
+        budget = store.escalations.budget("trader")
+        assert (budget.spent, budget.budget, budget.left, budget.on_exhausted) == (5, None, None, None)
+
+    def test_a_spent_budget_refuses_the_request_with_the_time_of_the_next(
+        self, store: sync.Holdproof, clock: FrozenClock
+    ) -> None:
+        store.agents.set_budget("trader", per_hour=2)
+        first = store.escalations.request(running(store), reason="?")
+        clock.advance(60)
+        store.escalations.request(running(store), reason="?")
+        flow_id = running(store)
+        clock.advance(60)
+        with pytest.raises(errors.BudgetExhaustedError) as refused:
+            store.escalations.request(flow_id, reason="one more")
+        assert refused.value.fields["possible_at"] == later(first.created_at, 3600)
+        assert later(first.created_at, 3600) in refused.value.message
+        # Nothing else happens: the agent goes on, and so does its flow.
+        assert (store.agents.get("trader").status, store.flows.get(flow_id).status) == ("ACTIVE", "RUNNING")
+        assert len(store.escalations.list().items) == 2
+        [event] = store.audit.list(flow_id=flow_id).items
+        assert (event.event_type, event.severity) == ("ESCALATION_BUDGET_EXHAUSTED", "WARNING")
+        clock.advance(3480)
+        assert store.escalations.request(flow_id, reason="?").status == "PENDING"
+
+    def test_a_budget_of_nothing_waits_for_an_operator(self, store: sync.Holdproof) -> None:
+        store.agents.set_budget("trader", per_hour=0)
+        with pytest.raises(errors.BudgetExhaustedError, match="set-budget"):
+            store.escalations.request(running(store), reason="?")
+
+    def test_a_contract_names_a_budget_and_an_operators_counts_more(self, store: sync.Holdproof) -> None:
+        store.agents.register("trader", version="1", contract={"escalation_budget": {"per_hour": 1}})
+        assert store.escalations.budget("trader").budget == 1
+        store.agents.set_budget("trader", per_hour=7, on_exhausted="suspend")
+        store.agents.register("trader", version="1", contract={"escalation_budget": {"per_hour": 2}})
+        budget = store.escalations.budget("trader")
+        assert (budget.budget, budget.on_exhausted) == (7, "suspend")
+        store.agents.set_budget("trader", per_hour=None)
+        assert store.escalations.budget("trader").budget == 2
+
+    @pytest.mark.parametrize(
+        "wrong", [3, {"per_hour": -1}, {"per_hour": 1, "on_exhausted": "x"}, {}, {"per_hour": True}]
+    )
+    def test_a_contract_with_another_form_of_budget_is_refused(self, store: sync.Holdproof, wrong: object) -> None:
+        with pytest.raises(errors.InvalidInputError, match="per_hour"):
+            store.agents.register("other", version="1", contract={"escalation_budget": wrong})
+
+    def test_a_spent_budget_that_suspends_is_recorded_and_refused(self, store: sync.Holdproof) -> None:
+        store.agents.set_budget("trader", per_hour=3, on_exhausted="suspend")
         for _ in range(3):
             store.escalations.request(running(store), reason="?")
         flow_id = running(store)
@@ -116,6 +166,7 @@ class Escalations(OnStore):
     def test_the_budget_is_full_again_when_the_window_has_passed(
         self, store: sync.Holdproof, clock: FrozenClock
     ) -> None:
+        store.agents.set_budget("trader", per_hour=3, on_exhausted="suspend")
         for _ in range(3):
             store.escalations.request(running(store), reason="?")
             clock.advance(10)
@@ -131,6 +182,8 @@ class Escalations(OnStore):
 
     def test_one_agent_does_not_spend_the_budget_of_another(self, store: sync.Holdproof) -> None:
         store.agents.register("other", version="1.0.0")
+        store.agents.set_budget("trader", per_hour=3)
+        store.agents.set_budget("other", per_hour=1)
         for _ in range(3):
             store.escalations.request(running(store), reason="?")
         theirs = store.flows.start("other").flow_id
@@ -139,6 +192,7 @@ class Escalations(OnStore):
         assert store.read(lambda tx: tx.one(_SPENT)) == (3,)
 
     def test_a_budget_of_three_grants_three_of_eight_at_once(self, live: sync.Holdproof) -> None:
+        live.agents.set_budget("trader", per_hour=3, on_exhausted="suspend")
         flows = [running(live) for _ in range(8)]
 
         def ask(flow_id: str) -> bool:

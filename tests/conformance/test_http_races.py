@@ -64,7 +64,7 @@ def test_of_those_who_cancel_a_flow_one_does(web: Web, callers: list[SyncRemote]
 
 def test_of_those_who_answer_a_question_one_is_heard(web: Web, callers: list[SyncRemote]) -> None:
     flow_id = running(web.store)
-    asked = web.store.escalations.request(flow_id, reason="may I?", budget=100)
+    asked = web.store.escalations.request(flow_id, reason="may I?")
     answers = ("approve", "reject", "cancel")
     won, lost = outcomes(
         callers, lambda store, n: store.escalations.resolve(asked.id, answers[n % 3], by=f"person {n}")
@@ -76,7 +76,7 @@ def test_of_those_who_answer_a_question_one_is_heard(web: Web, callers: list[Syn
 
 def test_an_answer_and_a_cancelling_at_once_leave_one_end(web: Web, callers: list[SyncRemote]) -> None:
     flow_id = running(web.store)
-    asked = web.store.escalations.request(flow_id, reason="may I?", budget=100)
+    asked = web.store.escalations.request(flow_id, reason="may I?")
 
     def either(store: SyncRemote, number: int) -> Any:
         if number % 2:

@@ -81,6 +81,7 @@ class Inbox(OnStore):
             store.escalations.list(status="LOST")
 
     def test_a_budget_says_what_is_left_and_when_it_renews(self, store: sync.Holdproof, clock: FrozenClock) -> None:
+        store.agents.set_budget("trader", per_hour=3)
         whole = store.escalations.budget("trader")
         assert (whole.spent, whole.left, whole.renews_at) == (0, 3, None)
         when = store.escalations.request(running(store), reason="?").created_at

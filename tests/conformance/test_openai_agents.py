@@ -178,16 +178,14 @@ class OpenaiAgents(OnStore):
 
     def test_a_run_that_stops_again_asks_again_in_its_flow_and_on_its_terms(self, live: sync.Holdproof) -> None:
         async def work(face: Holdproof, shop: Shop, approvals: Any) -> None:
-            asked = await approvals.pause(
-                await shop.stopped(), reason="refunds", impact="LOW_IMPACT", deadline_s=3600, budget=7
-            )
+            asked = await approvals.pause(await shop.stopped(), reason="refunds", impact="LOW_IMPACT", deadline_s=3600)
             await face.escalations.resolve(asked.id, "approve", by="grace")
             stopped = await approvals.resume(shop.agent, asked.id)
             again = await face.escalations.get(stopped.escalation)
             assert (again.flow_id, again.proposal["calls"][0]["id"]) == (asked.flow_id, "call-3")
             assert (again.reason, again.impact, again.on_deadline) == ("refunds", "LOW_IMPACT", "reject")
             assert again.deadline is not None
-            assert again.context["terms"] == asked.context["terms"] == {"deadline_s": 3600, "budget": 7}
+            assert again.context["terms"] == asked.context["terms"] == {"deadline_s": 3600}
             await face.escalations.resolve(again.id, "approve", by="grace")
             ended = await approvals.resume(shop.agent, again.id)
             assert (ended.output, sorted(shop.paid)) == ("done", [1, 5, 30])
@@ -201,7 +199,7 @@ class OpenaiAgents(OnStore):
                 await approvals.resume(shop.agent, asked.id, timeout_s=0)
             flow = await face.flows.start("shop")
             await face.flows.transition(flow.flow_id, "RUNNING")
-            other = await face.escalations.request(flow.flow_id, reason="something else", budget=60)
+            other = await face.escalations.request(flow.flow_id, reason="something else")
             await face.escalations.resolve(other.id, "approve", by="grace")
             with pytest.raises(errors.InvalidInputError):
                 await approvals.resume(shop.agent, other.id)

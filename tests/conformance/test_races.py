@@ -112,6 +112,7 @@ class Races(OnStore):
         def shares() -> list[str]:
             name = f"a{next(names)}"
             live.agents.register(name, version="1.0.0")
+            live.agents.set_budget(name, per_hour=3, on_exhausted="suspend")
             return [",".join(running(live, name) for _ in range(2)) for _ in range(RACERS)]
 
         def judge(turn: int, _: list[str], got: list[str]) -> None:
@@ -131,7 +132,7 @@ class Races(OnStore):
 
     def test_one_resolver_wins(self, live: sync.Holdproof, tmp_path: Path) -> None:
         def shares() -> list[str]:
-            return [str(live.escalations.request(running(live), reason="?", budget=10**6).id)] * RACERS
+            return [str(live.escalations.request(running(live), reason="?").id)] * RACERS
 
         def judge(_: int, given: list[str], got: list[str]) -> None:
             assert sorted(got) == ["0", "0", "0", "1"]

@@ -181,7 +181,7 @@ class Recovery(OnStore):
         assert [step.state for step in store.flows.steps(flow_id)] == ["DONE", "UNKNOWN"]
         assert store.flows.get(flow_id).status == "WAITING_ESCALATION"
         assert worker.flows.recover().reruns == ()
-        store.escalations.resolve(asked.id, "approve", by="ann", proposal="b")
+        store.escalations.resolve(asked.id, "happened", by="ann", result="b")
         assert [again.flow.status for again in worker.flows.recover().reruns] == ["COMPLETED"]
         assert broker.done == ["a", "b"]
 
@@ -205,7 +205,7 @@ class Recovery(OnStore):
         assert asyncio.run(suspended()) == f"escalation {first_question(store).id}"
         clock.advance(10)
         assert store.flows.recover() == Recovered((), ())
-        store.escalations.resolve(first_question(store).id, "reject", by="ann")
+        store.escalations.resolve(first_question(store).id, "undo", by="ann")
         assert store.flows.get(flow_id).status == "COMPENSATING"
         [again] = store.flows.recover().reruns
         assert (again.flow.status, broker.done) == ("COMPENSATED", ["a", "b", "undo a"])
@@ -223,7 +223,7 @@ class Recovery(OnStore):
         asked = first_question(store)
         assert asked.context["step"] == "undo first"
         assert worker.flows.recover().reruns == ()
-        store.escalations.resolve(asked.id, "approve", by="ann", proposal="undone")
+        store.escalations.resolve(asked.id, "happened", by="ann", result="undone")
         assert [again.flow.status for again in worker.flows.recover().reruns] == ["COMPENSATED"]
         assert broker.done == ["a", "b", "undo a"]
 

@@ -80,7 +80,7 @@ def ended(store: sync.Holdproof, **options: Any) -> str:
         flow.stream("words").write("so")
         # A client of its own: a function is registered once.
         sync.Holdproof(store.core).flow(name="buy", agent="trader", parent=flow.flow_id)(lambda _: None)()
-        asked = store.escalations.request(flow.flow_id, reason="?", budget=100)
+        asked = store.escalations.request(flow.flow_id, reason="?")
         store.escalations.resolve(asked.id, "approve", by="ann")
         store.audit.record(flow.flow_id, "LOOKED", detail={"text": "x" * 300})
         store.ledger.append(flow.flow_id, {"buy": 1}, context_ref="c", evidence_hash="h")

@@ -125,7 +125,7 @@ class Steps(OnStore):
         assert flow.status == "COMPENSATING"
         clock.advance(10)
         crashes.append(False)
-        asked = _answer_when_asked(store, "approve")
+        asked = _answer_when_asked(store, "did_not_happen")
         with pytest.raises(errors.ReplayedError):
             work(resume=flow.flow_id)
         assert asked() == "undo b"
@@ -133,25 +133,24 @@ class Steps(OnStore):
         assert store.flows.get(flow.flow_id).status == "COMPENSATED"
 
     @pytest.mark.parametrize(
-        ("status", "proposal", "done"),
-        [("approve", None, ["x", "x"]), ("approve", {"did": "by hand"}, ["x"]), ("reject", None, ["x"])],
+        ("answer", "result", "done"),
+        [("did_not_happen", None, ["x", "x"]), ("happened", {"did": "by hand"}, ["x"]), ("undo", None, ["x"])],
     )
     def test_a_step_that_was_started_and_never_finished_asks(
-        self, store: sync.Holdproof, clock: FrozenClock, status: str, proposal: Any, done: list[str]
+        self, store: sync.Holdproof, clock: FrozenClock, answer: str, result: Any, done: list[str]
     ) -> None:
         world, flow_id = World(), self.crashed(store, clock)
         world.done.append("x")
-        asked = _answer_when_asked(store, status, proposal)
-        if status == "approve":
+        asked = _answer_when_asked(store, answer, result=result)
+        if answer != "undo":
             with store.flows.run(resume=flow_id) as flow:
-                result = flow.step("pay", world.do, "x")
-            assert result == (proposal or {"did": "x"})
+                assert flow.step("pay", world.do, "x") == (result or {"did": "x"})
         else:
             with pytest.raises(errors.ReplayedError), store.flows.run(resume=flow_id) as flow:
                 flow.step("pay", world.do, "x")
         assert asked() == "pay"
         assert world.done == done
-        assert store.flows.get(flow_id).status == ("COMPLETED" if status == "approve" else "FAILED")
+        assert store.flows.get(flow_id).status == ("FAILED" if answer == "undo" else "COMPLETED")
 
     def crashed(self, store: sync.Holdproof, clock: FrozenClock) -> str:
         """A flow whose worker died inside the step `pay`."""
@@ -296,7 +295,7 @@ class Steps(OnStore):
             flow.step("b", world.do, 2, compensate=lambda _: world.do("?", CrashError()))
             raise ZeroDivisionError
         clock.advance(10)
-        asked = _answer_when_asked(store, "approve")
+        asked = _answer_when_asked(store, "did_not_happen")
         with pytest.raises(errors.FlowEndedError), store.flows.run(resume=flow.flow_id) as again:
             again.step("a", world.do, 1, compensate=world.undo)
             again.step("b", world.do, 2, compensate=world.undo)
@@ -345,20 +344,20 @@ class Steps(OnStore):
         assert done == ["order", "order", "undid order"]
 
 
-def _answer_when_asked(store: sync.Holdproof, status: str, proposal: Any = None) -> Any:
+def _answer_when_asked(store: sync.Holdproof, answer: str, proposal: Any = None, result: Any = None) -> Any:
     """Somebody who answers the first question there is; gives the name of the step that it was about."""
     about: list[str] = []
 
-    def answer() -> None:
+    def attend() -> None:
         pause = threading.Event()
         for _ in range(3_000):
             if pending := store.escalations.list(status="PENDING").items:
                 about.append(pending[0].context.get("step", ""))
-                store.escalations.resolve(pending[0].id, status, by="ann", proposal=proposal)
+                store.escalations.resolve(pending[0].id, answer, by="ann", proposal=proposal, result=result)
                 return
             pause.wait(0.01)
 
-    thread = threading.Thread(target=answer)
+    thread = threading.Thread(target=attend)
     thread.start()
 
     def joined() -> str:

@@ -516,19 +516,19 @@ def in_doubt(web: Web) -> tuple[int, list[str], threading.Thread]:
     """A flow whose step `pay` was started and never confirmed, as another worker takes it up and asks."""
     runs: list[str] = []
 
-    def pay() -> None:
+    def pay(order: str) -> None:
         runs.append("pay")
         raise DeadWorkerError
 
     web.store.agents.register("payer", version="1.0.0")
     with pytest.raises(DeadWorkerError), web.store.flows.run("payer", flow_type="pay", lease_s=0.05) as flow:
-        flow.step("pay", pay)
+        flow.step("pay", pay, "o-17")
 
     time.sleep(0.2)  # until the dead worker's lease has passed
 
     def resume() -> None:
         with suppress(errors.ReplayedError), web.store.flows.run(resume=flow.flow_id, lease_s=5) as again:
-            again.step("pay", pay)
+            again.step("pay", pay, "o-17")
 
     worker = threading.Thread(target=resume, daemon=True)
     worker.start()
@@ -540,16 +540,32 @@ def in_doubt(web: Web) -> tuple[int, list[str], threading.Thread]:
     raise AssertionError("nothing was asked about the step in doubt")
 
 
-def test_a_step_in_doubt_is_not_run_again_by_an_approval_of_the_console(web: Web, operator: httpx.Client) -> None:
+def test_a_step_in_doubt_is_answered_in_its_own_words_at_the_console(web: Web, operator: httpx.Client) -> None:
     number, runs, worker = in_doubt(web)
+    asked = web.store.escalations.get(number)
     text = page(operator, f"/inbox/{number}").text
     assert "Step pay is in doubt" in text
-    assert f"holdproof escalations resolve {number} approve --by NAME --proposal RESULT" in text
     assert "Authorise the ticked parts" not in text
+    for words in (
+        "It happened",
+        "It did not happen: run it",
+        "Undo the flow",
+        "o-17",
+        asked.context["idempotency_key"],
+    ):
+        assert words in text
     for action in ("review", "decide"):
         answer = post(operator, f"/inbox/{number}/{action}", choice="approve", part="0", comment="go on", seen="0.0")
-        assert "in doubt" in answer.text
+        assert "a step in doubt is not approved" in answer.text
+    typed = {"choice": "happened", "comment": "the bank has it", "result": '{"paid": 500}'}
+    assert "is not JSON" in post(operator, f"/inbox/{number}/review", **{**typed, "result": "{paid"}).text
+    assert (
+        "It happened" in (review := post(operator, f"/inbox/{number}/review", **typed).text) or "it happened" in review
+    )
     assert web.store.escalations.get(number).status == "PENDING"
-    web.store.escalations.resolve(number, "reject", by="ada", comment="it was not paid")
+    post(operator, f"/inbox/{number}/decide", **typed, seen="0.0")
     worker.join(30)
     assert runs == ["pay"]
+    [step] = web.store.flows.steps(asked.flow_id)
+    assert (step.state, step.result) == ("DONE", {"paid": 500})
+    assert web.store.escalations.get(number).outcome == "it happened"

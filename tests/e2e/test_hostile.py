@@ -49,7 +49,7 @@ def waiting(web: Web, client: httpx.Client) -> tuple[str, int]:
     """A flow of the agent, and its question."""
     flow_id = client.post("/v1/flows/start", json={"agent_id": "bot"}).json()["flow_id"]
     client.post("/v1/flows/transition", json={"flow_id": flow_id, "to": "RUNNING"})
-    return flow_id, web.store.escalations.request(flow_id, reason="a million", budget=10**6).id
+    return flow_id, web.store.escalations.request(flow_id, reason="a million").id
 
 
 # --- blocks ------------------------------------------------------------------------------------------------------
@@ -241,7 +241,7 @@ def test_an_agent_does_not_slip_past_its_question_while_it_is_asked(web: Web) ->
 
         def act(number: int, flow_id: str = flow_id, clients: list[httpx.Client] = clients) -> str:
             if number == 0:
-                return web.store.escalations.request(flow_id, reason="?", budget=10**6).status
+                return web.store.escalations.request(flow_id, reason="?").status
             answer = clients[number].post("/v1/flows/transition", json={"flow_id": flow_id, "to": "RUNNING"})
             return str(answer.is_success)
 

@@ -95,7 +95,8 @@ def answer(store: sync.Holdproof, world: Path) -> list[str]:
         names.append(name := asked.context["step"])
         deed = name.replace("undo order", "undo").replace("order", "do")
         done = deed in world.read_text().splitlines()
-        store.escalations.resolve(asked.id, "approve", by="auditor", proposal=deed if done else None)
+        answer = "happened" if done else "did_not_happen"
+        store.escalations.resolve(asked.id, answer, by="auditor", result=deed if done else None)
     return names
 
 

@@ -53,7 +53,7 @@ def test_an_agent_is_registered_shown_and_suspended(tmp_path: Path) -> None:
 
 def test_what_the_kernel_refuses_has_its_exit_code() -> None:
     run("agents", "get", "nobody", code=3)
-    run("agents", "register", "trader", "--version", "2.0.0", code=4)
+    run("agents", "register", "trader", "--version", "2.0.0", "--supported", "1.x", code=4)
     run("agents", "register", "trader", "--version", "1.0.0")
     run("agents", "set-status", "trader", "ASLEEP", code=2)
     run("agents", "list", "--limit", "0", code=2)
@@ -142,7 +142,9 @@ def test_trees_are_drawn_in_ascii_where_the_terminal_has_no_more(monkeypatch: py
 
     tree = node("root", node("left", node("leaf")), node("right"))
     monkeypatch.setattr(draw, "_unicode", lambda: False)
-    drawn = draw.timeline({"tree": tree, "steps": (), "events": (), "next_cursor": None}).plain.splitlines()
+    drawn = draw.timeline(
+        {"tree": tree, "steps": (), "events": (), "next_cursor": None, "call": None}
+    ).plain.splitlines()
     assert [line.split("  RUNNING")[0] for line in drawn[:4]] == ["root", "|- left", "|  `- leaf", "`- right"]
 
 
@@ -327,3 +329,35 @@ def test_json_and_people_are_told_the_same(store: sync.Holdproof) -> None:
     plain = json.dumps(parsed("flows", "timeline", flow_id))
     for row in run("flows", "timeline", flow_id).stdout.partition("\n\n")[2].splitlines()[1:]:
         assert row.split()[0] in plain
+
+
+def test_replays_are_drawn_and_exit_with_4_where_the_code_differs(
+    store: sync.Holdproof, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    code = """
+def register(store, name="pay"):
+    @store.flow(agent="trader")
+    def buy(flow, what):
+        return flow.step(name, str.upper, what)
+    return buy
+
+def changed(store):
+    register(store, "mail")
+"""
+    (tmp_path / "my_buyers.py").write_text(code)
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    import my_buyers  # type: ignore[import-not-found] # noqa: PLC0415 (written above)
+
+    my_buyers.register(store).with_id("o-1")("tea")
+    timeline = run("flows", "timeline", "o-1").stdout
+    assert 'buy("tea") = "TEA"' in timeline
+    assert 'pay  DONE  ("tea") = "TEA"' in timeline
+    assert "same  o-1  buy 1.0  1 steps" in run("flows", "replay", "--all", "my_buyers").stdout
+    assert run("flows", "replay", "my_buyers:register", "o-1").stdout.endswith("1 replayed, 0 different\n")
+    different = run("flows", "replay", "--all", "my_buyers:changed", code=4).stdout
+    assert "    the code reached step mail where the flow recorded step pay" in different
+    [replay] = json.loads(run("flows", "replay", "--json", "--all", "my_buyers:changed", code=4).stdout)
+    assert (replay["flow_id"], replay["steps"]) == ("o-1", 0)
+    run("flows", "replay", "my_buyers", code=2)
+    run("flows", "replay", "my_buyers", "unknown", code=3)

@@ -38,7 +38,7 @@ _CALLS: Final[Sequence[tuple[str, dict[str, Any]]]] = (
     ("idempotency/settle", {"key": "k", "result": {"x": 1}, "ttl_s": 5}),
     ("retries/reject", {"flow_id": "flow", "max_retries": 3, "policy": "LINEAR", "base_s": 0.5}),
     ("sagas/mark_dirty", {"flow_id": "flow", "step": "s", "partial_state": {"x": 1}}),
-    ("escalations/request", {"flow_id": "flow", "reason": "r", "proposal": {"x": 1}, "deadline_s": 60, "budget": 1000}),
+    ("escalations/request", {"flow_id": "flow", "reason": "r", "proposal": {"x": 1}, "deadline_s": 60}),
     ("escalations/resolve", {"id": 1, "status": "APPROVED", "by": "ann", "proposal": {"x": 2}}),
     ("escalations/due", {"after": "2026-01-01T00:00:00.000000Z HIGH_IMPACT 1", "limit": 3}),
     ("objects/put", {"id": "o", "type": "note", "content": "text", "attributes": {"a": [1.5]}, "children": ["p"]}),

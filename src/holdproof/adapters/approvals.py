@@ -19,7 +19,6 @@ from holdproof.errors import ConflictError, InvalidInputError
 from holdproof.kernel import MAIN, Refused, Tx, autocreate, escalations, flows
 from holdproof.model.coordination import Escalation
 
-BUDGET: Final = 60
 LEASE_S: Final = 900.0
 _YEAR_S: Final = 365 * 86_400.0
 
@@ -63,7 +62,6 @@ class RequestOptions:
     impact: str = "HIGH_IMPACT"
     deadline_s: float | None = None
     on_deadline: str = "reject"
-    budget: int = BUDGET
 
 
 class ApprovalAdapter(ABC):
@@ -84,7 +82,6 @@ class ApprovalAdapter(ABC):
         impact: str = "HIGH_IMPACT",
         deadline_s: float | None = None,
         on_deadline: str = "reject",
-        budget: int = BUDGET,
         flow_id: str | None = None,
         **serializing: Any,
     ) -> Escalation:
@@ -93,7 +90,7 @@ class ApprovalAdapter(ABC):
         With `flow_id` the escalation belongs to the flow of an earlier one. Other keywords go to the framework's own
         serialization of the run.
         """
-        options = RequestOptions(reason, impact, deadline_s, on_deadline, budget)
+        options = RequestOptions(reason, impact, deadline_s, on_deadline)
         return await self._pause(run, options, flow_id, serializing)
 
     @abstractmethod
@@ -110,7 +107,7 @@ class ApprovalAdapter(ABC):
             raise InvalidInputError("the run waits for no approval: it has no pending tool call")
         proposal = {"calls": [call.to_dict() for call in calls]}
         # A run that stops again asks with the same options, so they travel with the state.
-        terms = {"deadline_s": options.deadline_s, "budget": options.budget}
+        terms = {"deadline_s": options.deadline_s}
         context: dict[str, Any] = {"framework": self.framework, "state": state, "terms": terms}
         # A function of a transaction needs the namespace spelled out; the store's methods fill it in.
         within: dict[str, Any] = {"ns": self._shared.ns or MAIN}
@@ -126,7 +123,6 @@ class ApprovalAdapter(ABC):
                 impact=options.impact,
                 deadline_s=options.deadline_s,
                 on_deadline=options.on_deadline,
-                budget=options.budget,
                 **within,
             )
 
@@ -188,7 +184,6 @@ def options_of(escalation: Escalation) -> RequestOptions:
         escalation.impact,
         terms.get("deadline_s"),
         escalation.on_deadline,
-        terms.get("budget", BUDGET),
     )
 
 

@@ -8,7 +8,7 @@ from holdproof.api.flow_messages import FlowPromise, FlowStream
 from holdproof.db import Work
 from holdproof.errors import InvalidInputError
 from holdproof.executors import AsyncExecutor, ContextBlock, Executor, Resource, RunsWith, SyncExecutor
-from holdproof.runtime import flow_run, flow_steps, messages, promises, published, runs, streams
+from holdproof.runtime import flow_run, flow_steps, messages, patches, promises, published, runs, streams
 from holdproof.runtime.flow_run import FlowRun
 from holdproof.runtime.flow_steps import StepCall, StepOptions
 from holdproof.runtime.steps import OnUnknown
@@ -124,6 +124,7 @@ class OpenFlow(Resource[Executor]):
     map = RunsWith(flow_steps.map, calls=("fn", "compensate"), local=True)
     sleep = RunsWith(flow_run.sleep, outside_steps=True)
     sleep_until = RunsWith(flow_run.sleep_until, outside_steps=True)
+    patched = RunsWith(patches.patched, outside_steps=True)
     lock = RunsWith(runs.lock, like=("locks", "acquire"))
     approve = RunsWith(runs.approve, like=("escalations", "request"), outside_steps=True)
     heartbeat = RunsWith(runs.beat)

@@ -115,11 +115,15 @@ def register(
     def bind(run: FlowRun, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Callable[[], Any]:
         return partial(fn, OpenFlow(executor, run), *args, **kwargs)
 
+    def within(opening: Mapping[str, Any]) -> dict[str, Any]:
+        strict = executor.context.settings.strict_agents  # type: ignore[union-attr]
+        return with_namespace(executor, {**opening, "strict": strict})
+
     def performs(args: Sequence[Any], kwargs: Mapping[str, Any], opening: Mapping[str, Any]) -> Any:
-        return executor.run(functions.call(registered, args, kwargs, **with_namespace(executor, {**opening})))
+        return executor.run(functions.call(registered, args, kwargs, **within(opening)))
 
     def enqueues(args: Sequence[Any], kwargs: Mapping[str, Any], opening: Mapping[str, Any]) -> Any:
-        return executor.run(_enqueue(executor, registered, args, kwargs, with_namespace(executor, {**opening})))
+        return executor.run(_enqueue(executor, registered, args, kwargs, within(opening)))
 
     registered = RegisteredFunction(name, version, lease_s, opening.get("agent_id"), compatible, bind=bind)
     enlist(registry, registered, fn, soft=isinstance(executor, AsyncExecutor))

@@ -26,13 +26,16 @@ from holdproof.runtime import (
     agents,
     audit,
     budgets,
+    bulk,
     calls,
     contexts,
     escalations,
     exports,
     feedback,
     flow_queries,
+    flow_search,
     flows,
+    forks,
     functions,
     idempotency,
     inbox,
@@ -42,6 +45,7 @@ from holdproof.runtime import (
     messages,
     promises,
     published,
+    replays,
     results,
     retries,
     runs,
@@ -66,6 +70,26 @@ _SCHEDULE: Final = {
 }
 
 
+_SEARCHING: Final = {
+    "text": "Part of the id, the agent or the type.",
+    "error": "Part of the error of flows that failed, or of the reason of another change of status.",
+    "inputs": "Part of the inputs, as JSON text; large inputs and those of a subject are not searched.",
+    "until": "Opened before this time.",
+    "since": "Opened from this time on.",
+}
+_BULK: Final[dict[str, Any]] = {
+    "parameters": {**_SEARCHING, "dry_run": "Only name the flows; change nothing."},
+    "read_only_with": {"dry_run": True},
+}
+_FORKING: Final = {
+    "at": "The first step that is not shared: its name, or its name and number; without it nothing is shared.",
+    "inputs": 'Other inputs, as {"args": [], "kwargs": {}}.',
+    "answers": "Results of steps, by name or by name and number; such a step is not run.",
+    "effects": "What new steps do: deny, simulate or real.",
+    "version": "The version of the function that runs it; the origin's by default.",
+}
+
+
 class Agents(Resource[Executor]):
     """Agents: who may act, under which contract."""
 
@@ -87,6 +111,8 @@ class Agents(Resource[Executor]):
         example="--status SUSPENDED",
     )
     set_status = Writes(agents.set_status, example="trader SUSPENDED --reason 'under review'")
+    # No `agent` rule: an agent must not set its own budget.
+    set_budget = Writes(agents.set_budget, example="trader --per-hour 3")
 
 
 class Flows(Resource[Executor]):
@@ -108,13 +134,23 @@ class Flows(Resource[Executor]):
     get = Reads(flows.get, agent=OWN_FLOW, tool=True, example="0198a7c2-9c1e-7a3b-8d4e-5f6071829304")
     tree = Reads(flow_queries.tree, agent=OWN_FLOW, example="0198a7c2-9c1e-7a3b-8d4e-5f6071829304")
     list = Reads(
-        flow_queries.list,
+        flow_search.list,
         agent=OWN_AGENT,
         tool=True,
         columns=("flow_id", "status", "flow_type", "agent_id", "created_at", "updated_at"),
         example="--status RUNNING --agent-id trader",
+        parameters=_SEARCHING,
     )
     transitions = Reads(flow_queries.transitions, agent=OWN_FLOW)
+    attributes = Reads(flows.attributes, agent=OWN_FLOW, example="0198a7c2-9c1e-7a3b-8d4e-5f6071829304")
+    stats = Reads(
+        flow_search.stats,
+        example="--by hour --since 2026-01-01T00:00:00Z",
+        parameters={"by": "What is counted together: hour, day, status, flow_type or agent_id.", **_SEARCHING},
+    )
+    cancel_many = Runs(bulk.cancel_many, example="--agent-id trader --reason 'no longer needed' --dry-run", **_BULK)
+    retry_many = Runs(bulk.retry_many, example="--flow-type buy --since 2026-01-01T00:00:00Z --dry-run", **_BULK)
+    delete_many = Runs(bulk.delete_many, example="--until 2026-01-01T00:00:00Z --dry-run", **_BULK)
     inputs = Reads(calls.get, agent=OWN_FLOW, example="0198a7c2-9c1e-7a3b-8d4e-5f6071829304")
     # Local: what it returns is the function's own value, of whatever class; `outcome` is the same as JSON.
     result = Runs(results.wait, local=True)
@@ -128,10 +164,23 @@ class Flows(Resource[Executor]):
     heartbeat = Writes(leases.heartbeat, agent=OWN_FLOW)
     release = Writes(leases.release, agent=OWN_FLOW)
     recover = RunsWith(functions.recover, example="--register my_agents:register")
+    # Local: it runs the functions that are registered in this process.
+    replay = RunsWith(replays.replay, local=True)
+    replay_all = RunsWith(replays.replay_all, local=True)
+    fork = Writes(
+        forks.fork,
+        example="0198a7c2-9c1e-7a3b-8d4e-5f6071829304 --at pay --effects simulate",
+        parameters=_FORKING,
+    )
+    rewind = Writes(
+        forks.rewind,
+        example="0198a7c2-9c1e-7a3b-8d4e-5f6071829304 --at pay --effects real",
+        parameters=_FORKING,
+    )
     steps = Reads(
         steps.list,
         agent=OWN_FLOW,
-        columns=("name", "n", "state", "started_at", "finished_at", "compensates", "error"),
+        columns=("name", "n", "state", "arguments", "result", "started_at", "finished_at", "compensates", "error"),
         example="0198a7c2-9c1e-7a3b-8d4e-5f6071829304 --json",
     )
     signal = Writes(
@@ -330,8 +379,8 @@ class Escalations(Resource[Executor]):
 
     request = Writes(
         escalations.request,
-        # An agent must neither set its own budget nor let a request approve itself at the deadline.
-        agent=AgentRule({"flow_id": "flow"}, never=("budget", "window_s"), refused={"on_deadline": "approve"}),
+        # An agent must not let a request approve itself at the deadline.
+        agent=AgentRule({"flow_id": "flow"}, refused={"on_deadline": "approve"}),
         tool=True,
         **_OUTCOME,
     )

@@ -30,8 +30,9 @@ _AGENTS = sql(
     " ORDER BY agent_id LIMIT :most"
 )
 _ESCALATIONS = sql(
-    "SELECT CAST(id AS TEXT), reason FROM escalation_requests WHERE status = 'PENDING' AND CAST(id AS TEXT) LIKE :like"
-    " ORDER BY id LIMIT :most"
+    # Of a person's flow the reason is sealed, and no help.
+    "SELECT CAST(id AS TEXT), CASE WHEN reason LIKE '{\"$sealed\":%' THEN agent_id ELSE reason END"
+    " FROM escalation_requests WHERE status = 'PENDING' AND CAST(id AS TEXT) LIKE :like ORDER BY id LIMIT :most"
 )
 _EVALUATIONS = sql("SELECT battle_id, timestamp FROM battles WHERE battle_id LIKE :like ORDER BY id DESC LIMIT :most")
 

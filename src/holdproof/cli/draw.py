@@ -1,5 +1,6 @@
 """Lists as columns, and flows as trees and timelines, for people. Colours come off where nobody sees them."""
 
+import json
 import shlex
 import sys
 from base64 import b64decode
@@ -93,13 +94,24 @@ def timeline(value: Facts) -> Text:
     text = Text()
     short = _shortened(list(_ids(value["tree"])))
     _branch(text, value["tree"], value["steps"], "", "")
-    text.append("\n")
+    text.append(_call(value)).append("\n")
     lines = [
         [cell(each["at"]), short[each["flow_id"]], each["kind"], cell(each["what"]), cell(each["note"] or "")]
         for each in value["events"]
     ]
     text.append(_aligned(["AT", "FLOW", "", "WHAT", ""], lines))
     return text.append(following(value))
+
+
+def _call(value: Facts) -> str:
+    """What the flow's function was called with, and what came of it; empty for a plain block of code."""
+    call = value["call"]
+    if call is None:
+        return ""
+    outcome = value["outcome"]
+    ending = f" = {_shortened_json(outcome['result'])}" if outcome["status"] == "COMPLETED" else ""
+    forked = f"  forked from {cell(call['forked_from'])}, effects {call['effects']}" if call["forked_from"] else ""
+    return f"{cell(call['name'])}{cell(_arguments(call['arguments']))}{cell(ending)}{forked}\n"
 
 
 def session(value: Facts) -> Text:
@@ -159,9 +171,47 @@ def guides() -> tuple[str, str, str, str]:
 def _step(step: Facts) -> Text:
     again = f" ({step['n']})" if step["n"] > 1 else ""
     line = Text(f"{cell(step['name'])}{again}  ").append(_styled(step["state"]))
+    line.append(f"  {cell(_values(step))}")
     if step["error"]:
         line.append(f"  {cell(step['error'])}")
     return line.append(f"{_took(step['started_at'], step['finished_at'])}\n", style="dim")
+
+
+_LONGEST_VALUE: Final = 100
+
+
+def _values(step: Facts) -> str:
+    """What a step's function was called with, and what it returned, on one line."""
+    arguments = step["arguments"]
+    result = "" if step["state"] != "DONE" or step["compensates"] else f" = {_shortened_json(step['result'])}"
+    return f"{'' if arguments is None else _arguments(arguments)}{result}"
+
+
+def _arguments(arguments: Facts) -> str:
+    # What belonged to a person who was erased has no arguments any more.
+    if "args" not in arguments:
+        return f"({_shortened_json(arguments)})"
+    named = (f"{name}={_shortened_json(value)}" for name, value in arguments["kwargs"].items())
+    return f"({', '.join((*map(_shortened_json, arguments['args']), *named))})"
+
+
+def _shortened_json(value: Any) -> str:
+    text = json.dumps(value, ensure_ascii=not _unicode())
+    return text if len(text) <= _LONGEST_VALUE else f"{text[: _LONGEST_VALUE - 3]}..."
+
+
+def replays(value: Sequence[Facts]) -> Text:
+    """Draw each replayed flow on a line, what differs below it."""
+    text = Text()
+    for each in value:
+        same = not each["differences"]
+        text.append("same  " if same else "DIFFERENT  ", style="green" if same else "red")
+        text.append(f"{cell(each['flow_id'])}  {cell(each['name'])} {cell(each['version'])}  {each['steps']} steps")
+        text.append(f", up to {cell(each['ends_at'])}\n" if each["ends_at"] else "\n", style="dim")
+        for difference in each["differences"]:
+            text.append(f"    {cell(difference)}\n")
+    different = sum(bool(each["differences"]) for each in value)
+    return text.append(f"{len(value)} replayed, {different} different")
 
 
 def _took(start: str | None, end: str | None) -> str:

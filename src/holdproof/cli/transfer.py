@@ -1,6 +1,6 @@
 """Commands whose files are larger than memory, or of another program: each reads or writes piece by piece."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import fields
 from itertools import islice
 from pathlib import Path
@@ -9,12 +9,12 @@ from typing import Annotated, Any, Final
 import click
 
 from holdproof import sync
-from holdproof.cli import storage
+from holdproof.cli import draw, storage
 from holdproof.cli.bar import bar
 from holdproof.cli.call import Argument, CommandContext, Namespace, Option, command, find_function
 from holdproof.cli.files import STDIO, opened_file, pieces
 from holdproof.cli.index import ALIAS_GROUPS
-from holdproof.errors import HoldproofError, InvalidInputError, NotFoundError
+from holdproof.errors import HoldproofError, InvalidInputError, NonDeterminismError, NotFoundError
 from holdproof.model.blobs import Blob
 from holdproof.model.flows import Recovery
 from holdproof.model.storage import TelemetryEvent
@@ -171,3 +171,44 @@ def recover(
     with call.open(create=False) as store:
         registering(store)
         return store.flows.recover(worker, limit=limit, ns=ns)
+
+
+def _exit_different(replays: Sequence[dict[str, Any]]) -> int:
+    return NonDeterminismError.exit_code if any(replay["differences"] for replay in replays) else 0
+
+
+@command(
+    COMMANDS,
+    "flows replay",
+    example="holdproof flows replay --all my_agents:register",
+    group="Run",
+    exit_code=_exit_different,
+    draw=draw.replays,
+)
+def replay(
+    call: CommandContext,
+    register: Annotated[
+        str,
+        Argument(metavar="MODULE[:FUNCTION]", help="Gets the store, registers functions on it; `register` by default."),
+    ],
+    flow_ids: Annotated[list[str], Argument(metavar="FLOW_ID", help="The flows to replay.")] = [],  # noqa: B006 (click)
+    *,
+    every: Annotated[bool, Option("--all", help="Replay the flows of every function that is registered.")] = False,
+    status: Annotated[str | None, Option("--status", help="Only flows with this status.")] = None,
+    limit: Annotated[int, Option("--limit", help="How many flows of a function, at most, the newest first.")] = 1000,
+    ns: Namespace = "main",
+) -> list[dict[str, Any]]:
+    """Run the code of flows again on what they recorded, without doing anything; exits with 4 where something differs.
+
+    No step is executed and nothing is written: safe on a store in use, and in CI on a copy of one.
+    """
+    if every == bool(flow_ids):
+        raise InvalidInputError("name flows, or pass --all", field="flow_ids")
+    registering = find_function(register if ":" in register else f"{register}:register")
+    with call.open(create=False) as store:
+        registering(store)
+        if every:
+            replays = [*store.flows.replay_all(status=status, limit=limit, ns=ns)]
+        else:
+            replays = [store.flows.replay(flow_id, ns=ns) for flow_id in flow_ids]
+        return [each.to_dict() for each in replays]

@@ -53,6 +53,18 @@ class NonDeterminismError(ConflictError):
     code = "flow.nondeterministic"
 
 
+class EffectDeniedError(ConflictError):
+    """Fork with effects `simulate` or `real`, or give the step's result in `answers`; nothing was done."""
+
+    code = "flow.effect_denied"
+
+
+class ReplayWriteError(ConflictError):
+    """A replay writes nothing: move what writes into a step, whose result is recorded."""
+
+    code = "flow.replay_write"
+
+
 class UnrecordableError(InvalidInputError):
     """Pass dataclasses, pydantic models, JSON, dates, Decimal, UUID, Path, Enum, bytes, sets or tuples."""
 
@@ -143,11 +155,17 @@ class UnknownOutcomeError(ConflictError):
 
 
 class BudgetExhaustedError(HoldproofError):
-    """The agent escalated too often: it is suspended and the flow cancelled, until an operator activates it again."""
+    """The agent escalated too often: ask again when the error says, or raise its budget (`agents set-budget`)."""
 
     code = "escalations.budget_exhausted"
     status = 429
     exit_code = 5
+
+
+class WrongAnswerError(InvalidInputError):
+    """That is no answer to this escalation; a step in doubt takes `happened`, `did_not_happen` or `undo`."""
+
+    code = "escalations.answer"
 
 
 class AlreadyResolvedError(ConflictError):

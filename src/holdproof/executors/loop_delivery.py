@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 from holdproof.db.database import Database
+from holdproof.db.offline import check_writable
 from holdproof.db.tx import NOT_RUN, Tx
 from holdproof.db.worker_pool import READS, Job
 from holdproof.executors.driver import CallThreads
@@ -51,6 +52,7 @@ class LoopDelivery:
 
     def write(self, fn: Callable[[Tx], Any], flags: int) -> "asyncio.Future[Any]":
         """Queue a writing function and return the future of its result."""
+        check_writable()
         future: asyncio.Future[Any] = asyncio.Future(loop=self.loop)
         self._writer.submit(Job(fn, self, future, flags))
         if not self._checking:

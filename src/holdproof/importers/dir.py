@@ -352,7 +352,7 @@ def _escalation(tx: Tx, row: dict[str, Any]) -> None:
     if row["status"] == "RESOLVED":  # older versions of DIR had one status for both outcomes
         row["status"] = "REJECTED" if (row["human_decision"] or "").upper() == "ABORT" else "APPROVED"
     row["root_dfid"] = row["root_dfid"] or row["dfid"]
-    row |= {"on_deadline": "reject", "opened_by": "agent"}
+    row |= {"kind": "approval", "on_deadline": "reject", "opened_by": "agent"}
 
 
 _ADAPT: Final[dict[str, Callable[[Tx, dict[str, Any]], None]]] = {

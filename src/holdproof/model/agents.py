@@ -3,11 +3,43 @@
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from holdproof.errors import InvalidInputError
 from holdproof.model.value import Value
 
 STATUSES: Final = frozenset({"ACTIVE", "SUSPENDED", "RETIRED", "DEGRADED", "ESCALATION_ONLY"})
 OPENS_FLOWS: Final = frozenset({"ACTIVE"})
 ESCALATES: Final = frozenset({"ACTIVE", "DEGRADED", "ESCALATION_ONLY"})
+ON_EXHAUSTED: Final = frozenset({"refuse", "suspend"})
+
+
+@dataclass(frozen=True, slots=True)
+class EscalationBudget(Value):
+    """How many escalations an agent may request within an hour, and what one more leads to.
+
+    `refuse` refuses the request, and nothing else; `suspend` suspends the agent and cancels the flow, as DIR does.
+    """
+
+    per_hour: int
+    on_exhausted: str = "refuse"
+
+    @classmethod
+    def parse(cls, value: Any) -> "EscalationBudget | None":
+        """Read the `escalation_budget` of a contract or of an operator; None for none."""
+        if value is None:
+            return None
+        per_hour = value.get("per_hour") if isinstance(value, dict) else None
+        action = value.get("on_exhausted", "refuse") if isinstance(value, dict) else None
+        if (
+            type(per_hour) is not int
+            or per_hour < 0
+            or action not in ON_EXHAUSTED
+            or len(value) > 1 + ("on_exhausted" in value)
+        ):
+            raise InvalidInputError(
+                'an escalation_budget is {"per_hour": 3, "on_exhausted": "refuse"}, or "suspend"',
+                field="escalation_budget",
+            )
+        return cls(per_hour, action)
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,9 +52,17 @@ class Agent(Value):
     status: str
     agent_version: str | None
     suspension_reason: str | None
+    escalation_budget: Any
+    """What an operator set; None where the contract says it, or nobody."""
     registered_at: str
     updated_at: str
     ns: str
+
+    @property
+    def budget(self) -> EscalationBudget | None:
+        """The budget that applies: the operator's, else the contract's; None for no limit."""
+        named = self.contract.get("escalation_budget") if isinstance(self.contract, dict) else None
+        return EscalationBudget.parse(named if self.escalation_budget is None else self.escalation_budget)
 
 
 @dataclass(frozen=True, slots=True)

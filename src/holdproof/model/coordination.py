@@ -8,6 +8,12 @@ from holdproof.model.value import Value
 POLICIES: Final = frozenset({"EXPONENTIAL_BACKOFF", "LINEAR", "NONE"})
 STRATEGIES: Final = frozenset({"REVERT", "CLOSE_ALL", "ALERT_HUMAN", "NOOP"})
 IMPACTS: Final = frozenset({"LOW_IMPACT", "HIGH_IMPACT"})
+ANSWERS: Final = {
+    "approval": ("approve", "reject", "cancel"),
+    "in_doubt": ("happened", "did_not_happen", "undo"),
+}
+"""What a person may answer, by the kind of an escalation."""
+_OUTCOMES: Final = {"HAPPENED": "it happened", "DID_NOT_HAPPEN": "it did not happen", "UNDO": "undo the flow"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,12 +81,16 @@ class DirtyFlow(Value):
 
 @dataclass(frozen=True, slots=True)
 class Escalation(Value):
-    """A request for a human decision, and its resolution once there is one."""
+    """A request for a human decision, and its resolution once there is one.
+
+    Its kind is `approval`, or `in_doubt` for a step that was started and never confirmed; each has its own answers.
+    """
 
     id: int
     flow_id: str
     root_flow_id: str
     agent_id: str
+    kind: str
     reason: str
     context: Any
     proposal: Any
@@ -103,11 +113,18 @@ class Escalation(Value):
         return self.status == "APPROVED"
 
     @property
+    def answers(self) -> tuple[str, ...]:
+        """What a person may answer."""
+        return ANSWERS[self.kind]
+
+    @property
     def outcome(self) -> str:
         """How it ended, in plain words; `pending` while nobody has decided."""
         # First: a request that expired has a status too, the one that `on_deadline` says.
         if self.resolved_by == "deadline":
             return "expired"
+        if self.kind == "in_doubt" and self.human_decision in _OUTCOMES:
+            return _OUTCOMES[self.human_decision]
         if self.status == "APPROVED":
             return "approved with changes" if self.human_decision == "MODIFY" else "approved as proposed"
         return self.status.lower()
@@ -124,18 +141,22 @@ class EscalationCounts(Value):
 
 @dataclass(frozen=True, slots=True)
 class Budget(Value):
-    """What an agent has spent of its escalations within the window, and when the oldest of them leaves the window."""
+    """What an agent has spent of its escalations within the window, and when the oldest of them leaves the window.
+
+    `budget` is None where the agent has none, and may request as many as it likes.
+    """
 
     agent_id: str
     spent: int
-    budget: int
+    budget: int | None
+    on_exhausted: str | None
     window_s: float
     renews_at: str | None
 
     @property
-    def left(self) -> int:
-        """How many escalations it may still request."""
-        return max(self.budget - self.spent, 0)
+    def left(self) -> int | None:
+        """How many escalations it may still request; None for any number."""
+        return None if self.budget is None else max(self.budget - self.spent, 0)
 
 
 @dataclass(frozen=True, slots=True)

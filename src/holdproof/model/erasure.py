@@ -13,7 +13,8 @@ class Erasure(Value):
 
     `services` says how many of their records went with a subject, which is under no leaf. `remains` names what the
     erasure did not reach: older states kept aside on this disk, bytes that others have too. `sealed` counts what can be
-    read no longer and stands as it is, because proofs need its bytes: versions of `objects`, and `values`.
+    read no longer and stands as it is, because proofs need its bytes: versions of `objects`, `values`, and `flows` with
+    what they recorded. Of these, the ones that had not ended are not run again.
     """
 
     id: str

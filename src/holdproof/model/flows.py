@@ -143,6 +143,28 @@ class Transition(Value):
 
 
 @dataclass(frozen=True, slots=True)
+class FlowCount(Value):
+    """How many flows there are of a kind: of an hour (`2026-01-31T12`), a day, a status, a type or an agent."""
+
+    bucket: str
+    count: int
+    completed: int
+    failed: int
+
+
+@dataclass(frozen=True, slots=True)
+class BulkChange(Value):
+    """Which flows one call changed, or would change (`dry_run`), and which of them could not be."""
+
+    dry_run: bool
+    flow_ids: tuple[str, ...]
+    successors: tuple[str, ...]
+    """The flows that run in their place, where they were tried again."""
+    refused: tuple[str, ...]
+    """Why single flows were left as they are."""
+
+
+@dataclass(frozen=True, slots=True)
 class Pace(Value):
     """How many transitions there were in one minute (`2026-01-31T12:00`)."""
 
@@ -181,6 +203,16 @@ class Step(Value):
     finished_at: str | None
     ns: str
 
+    @property
+    def idempotency_key(self) -> str:
+        """The same for every attempt, and of no other step: for services that refuse to do a thing twice."""
+        return step_key(self.flow_id, self.name, self.n)
+
+
+def step_key(flow_id: str, name: str, n: int) -> str:
+    """Return the idempotency key of the n-th step of a name in a flow."""
+    return f"{flow_id}:{name}:{n}"
+
 
 @dataclass(frozen=True, slots=True)
 class FunctionCall(Value):
@@ -199,8 +231,12 @@ class FunctionCall(Value):
     not_before: str | None
     deduplicate: str | None
     forked_from: str | None
+    """The flow that it was forked from, and shares the record with up to position `forked_at`."""
     forked_at: int | None
     effects: str | None
+    """What new steps of a fork do: `deny`, `simulate` or `real`."""
+    answers: Any
+    """The results that a fork was given, by step, as tagged JSON."""
     ns: str
 
 
@@ -218,6 +254,31 @@ class FlowResult(Value):
     def ended(self) -> bool:
         """Whether it takes no more work."""
         return self.status in TERMINAL
+
+
+@dataclass(frozen=True, slots=True)
+class Replay(Value):
+    """What came of running a flow's function again on what the flow recorded."""
+
+    flow_id: str
+    name: str
+    """The function, and the version that the flow was called in."""
+    version: str
+    status: str
+    """The flow's status; a flow that has not completed is replayed up to where its record ends."""
+    steps: int
+    """How many recorded steps the code reached again."""
+    inputs_equal: bool
+    result_equal: bool | None
+    """Whether it ended as the flow did; None where the flow has not ended by itself, or the code did not get there."""
+    ends_at: str | None
+    """What the code reached that is not recorded; None where it came to its end."""
+    differences: tuple[str, ...]
+
+    @property
+    def equal(self) -> bool:
+        """Whether the code still does what the flow recorded."""
+        return not self.differences
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from holdproof.model.flows import FlowTree, Step
+from holdproof.model.flows import FlowResult, FlowTree, FunctionCall, Step
 from holdproof.model.value import Value
 
 
@@ -30,3 +30,6 @@ class Timeline(Value):
     steps: tuple[Step, ...]
     events: tuple[TimelineEvent, ...]
     next_cursor: str | None
+    call: FunctionCall | None
+    """The function that the flow runs, and its inputs; None for a plain block of code."""
+    outcome: FlowResult

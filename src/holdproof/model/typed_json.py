@@ -10,13 +10,16 @@ Rules:
 - Dataclasses, pydantic models and enums are named by module and class. They are read only where the program has loaded
   the module already and the name there is such a class; anything else is refused.
 - A mapping whose keys are not all texts, or that has a key which starts with `$`, is written as pairs (`$dict`).
-- Integers beyond 2^53-1, which JSON cannot carry exactly, are written as text (`$int`).
+- Integers beyond 2^53-1, which JSON cannot carry exactly, are written as text (`$int`); so are floats that canonical
+  JSON would write as integers, and those that it has no form for (`$float`).
+- An object comes back as it was recorded, field by field: neither `__init__` nor a validator runs again, which could
+  change it. Keys of mappings come back in the order of their names.
 """
 
 import base64
 import sys
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import MISSING, dataclass, fields, is_dataclass
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
 from enum import Enum
@@ -65,7 +68,8 @@ def _encode(value: Any, path: str) -> Any:
     if kind is int:
         return value if -_MAX_INT <= value <= _MAX_INT else {"$int": str(value)}
     if kind is float:
-        return value if isfinite(value) else {"$float": repr(value)}
+        # 1.0 is not 1: their texts differ, and so would what the code does with them when it is run again.
+        return {"$float": repr(value)} if not isfinite(value) or value.is_integer() else value
     if kind is list:
         return [_encode(item, f"{path}[{n}]") for n, item in enumerate(value)]
     if kind is dict:
@@ -97,9 +101,9 @@ def _encode_other(value: Any, path: str) -> Any:
 
 def _encode_object(value: Any, path: str) -> Any:
     if is_dataclass(value) and not isinstance(value, type):
-        names = [field.name for field in fields(value) if field.init]
+        names = [field.name for field in fields(value)]
     elif _is_pydantic(type(value)):
-        names = [*type(value).model_fields]
+        names = [*type(value).model_fields, *(value.model_extra or {})]
     else:
         kind = f"{type(value).__module__}.{type(value).__qualname__}"
         raise UnrecordableError(f"{path} is a {kind}, which cannot be recorded", type=kind, value=path)
@@ -154,11 +158,34 @@ def _decode_object(content: Any) -> Any:
     kind = _type_named(content["type"])
     values = {name: decode(item) for name, item in content["fields"].items()}
     if is_dataclass(kind):
-        # Typed as an instance by the check above; what was looked up is a class.
-        return kind(**values)  # type: ignore[operator]
+        return _as_dataclass(kind, content["type"], values)
     if _is_pydantic(kind):
-        return kind.model_validate(values)
+        _check_fields(content["type"], {name for name, each in kind.model_fields.items() if each.is_required()}, values)
+        return kind.model_construct(**values)
     raise UnrecordableError(f"{content['type']} is neither a dataclass nor a pydantic model", type=content["type"])
+
+
+def _as_dataclass(kind: Any, name: str, values: dict[str, Any]) -> Any:
+    defaults: dict[str, Any] = {}
+    for field in fields(kind):
+        if field.default is not MISSING:
+            defaults[field.name] = field.default
+        elif field.default_factory is not MISSING:
+            defaults[field.name] = field.default_factory()
+    _check_fields(name, {field.name for field in fields(kind)} - defaults.keys(), values)
+    instance = object.__new__(kind)
+    for field in fields(kind):
+        # Also of a frozen class: it was complete when it was recorded.
+        object.__setattr__(instance, field.name, values.get(field.name, defaults.get(field.name)))
+    return instance
+
+
+def _check_fields(name: str, required: set[str], values: dict[str, Any]) -> None:
+    """Refuse a value that was recorded before its class got a field without a default."""
+    if missing := sorted(required - values.keys()):
+        raise UnrecordableError(
+            f"a recorded {name} has no {missing[0]}: give that field a default", type=name, field=missing[0]
+        )
 
 
 def _decode_enum(content: Any) -> Any:

@@ -1,8 +1,11 @@
 """Agents: who may act, under which contract.
 
 Rules:
-- A version outside the supported range is refused with VERSION_MISMATCH, and nothing is stored.
+- A version is any text. Where a supported range is given it is negotiated as SemVer: one outside the range is refused
+  with VERSION_MISMATCH, and nothing is stored.
 - Registering again renews token and contract, and keeps state, budget, history and a suspension.
+- An agent's budget of escalations is its contract's, or what an operator set (`set_budget`), which counts more; without
+  either there is none.
 - A token is 256 random bits, shown once, stored as a hash, compared in constant time. A token that another kernel
   issued is stored as that kernel gave it.
 - Only the kernel changes a status (`set_status`); every change is another leaf of the agent's record.
@@ -25,7 +28,7 @@ from holdproof.errors import (
 )
 from holdproof.evidence.tables import StoredRecord, Table
 from holdproof.model import jsontext, semver
-from holdproof.model.agents import STATUSES, Agent, Registration
+from holdproof.model.agents import STATUSES, Agent, EscalationBudget, Registration
 from holdproof.model.namespaces import MAIN
 from holdproof.model.page import Page
 
@@ -37,9 +40,9 @@ AGENTS: Final = Table(
     per_namespace=True,
     logged=(
         *("agent_id", "contract", "priority", "status", "agent_version", "session_token", "suspension_reason"),
-        *("registered_at", "updated_at", "ns"),
+        *("escalation_budget", "registered_at", "updated_at", "ns"),
     ),
-    loads={"contract": jsontext.load},
+    loads={"contract": jsontext.load, "escalation_budget": jsontext.load},
 )
 _TOKEN_BYTES: Final = 32
 _HASH_PREFIX: Final = "sha256:"
@@ -49,7 +52,8 @@ _ADD = sql(AGENTS.insert())
 # `leaf_ver - 1`: the version that was read is the one that is replaced, or the transaction fails.
 _CHANGE = sql(
     AGENTS.update(
-        *("contract", "priority", "status", "agent_version", "session_token", "suspension_reason", "updated_at"),
+        *("contract", "priority", "status", "agent_version", "session_token", "suspension_reason"),
+        *("escalation_budget", "updated_at"),
         where="agent_id = :agent_id AND ns = :ns AND leaf_ver = :leaf_ver - 1",
     )
 )
@@ -62,18 +66,22 @@ def register(
     version: str,
     contract: Any = None,
     priority: int = 0,
-    supported: str = "1.x",
+    supported: str | None = None,
     ns: str = MAIN,
 ) -> Registration:
     """Register an agent or renew its registration; return it with a new session token, which is shown this once.
 
-    Raises VersionMismatchError where `version` is outside the `supported` range.
+    `version` is any text; with `supported` it is a SemVer version, and VersionMismatchError is raised where it is
+    outside that range. A contract may name an `escalation_budget`.
     """
     validation.name("agent_id", agent_id)
-    if not semver.accepts(supported, version):
+    if supported is not None and not semver.accepts(supported, version):
         raise VersionMismatchError(
             f"VERSION_MISMATCH: {version!r} is not in {supported}", version=version, supported=supported
         )
+    validation.name("version", version)
+    if isinstance(contract, dict):
+        EscalationBudget.parse(contract.get("escalation_budget"))
     token = urlsafe_b64encode(tx.random(_TOKEN_BYTES)).decode().rstrip("=")
     columns = {
         "contract": canonical.dump_text(contract or {}),
@@ -94,6 +102,7 @@ def enroll(tx: Tx, agent_id: str, columns: Mapping[str, Any], *, ns: str) -> Age
             "agent_id": agent_id,
             "status": "ACTIVE",
             "suspension_reason": None,
+            "escalation_budget": None,
             "registered_at": tx.now,
             **columns,
             "updated_at": tx.now,
@@ -118,6 +127,19 @@ def set_status(tx: Tx, agent_id: str, status: str, *, reason: str | None = None,
     validation.one_of("status", status, STATUSES)
     lock_exclusive(tx, f"agent:{agent_id}")
     return _change(tx, _record(tx, agent_id, ns), {"status": status, "suspension_reason": reason})
+
+
+def set_budget(tx: Tx, agent_id: str, *, per_hour: int | None, on_exhausted: str = "refuse", ns: str = MAIN) -> Agent:
+    """Set how many escalations an agent may request within an hour; None leaves that to its contract.
+
+    One more is refused with the time at which the next is possible; with `on_exhausted="suspend"` the agent is
+    suspended too, and the flow cancelled.
+    """
+    budget: Any = None if per_hour is None else {"per_hour": per_hour, "on_exhausted": on_exhausted}
+    EscalationBudget.parse(budget)
+    lock_exclusive(tx, f"agent:{agent_id}")
+    text = None if budget is None else canonical.dump_text(budget)
+    return _change(tx, _record(tx, agent_id, ns), {"escalation_budget": text})
 
 
 def get(tx: Tx, agent_id: str, *, ns: str = MAIN) -> Agent:

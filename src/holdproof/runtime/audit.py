@@ -3,9 +3,11 @@
 Rules:
 - An unknown severity is an error, never replaced by another one.
 - Every event has a leaf of its own.
+- Of a person's flow the detail is sealed, and read as erased once that person was.
 """
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, Final
 
 from holdproof import validation
@@ -18,6 +20,7 @@ from holdproof.model.namespaces import MAIN
 from holdproof.model.page import Page
 from holdproof.model.records import SEVERITIES, AuditEvent
 from holdproof.model.times import BEGINNING
+from holdproof.runtime import recorded
 
 AUDIT: Final = Table(
     "decision_audit_events",
@@ -33,7 +36,9 @@ AUDIT: Final = Table(
 )
 
 # One read for both: the root of the flow, which must exist, and the number of the new row.
-_ROOT = numbered("SELECT root_dfid, {id} FROM decision_flows WHERE dfid = :dfid AND ns = :ns", "decision_audit_events")
+_ROOT = numbered(
+    "SELECT root_dfid, subject, {id} FROM decision_flows WHERE dfid = :dfid AND ns = :ns", "decision_audit_events"
+)
 _ADD = sql(AUDIT.insert())
 
 
@@ -79,7 +84,7 @@ def write(tx: Tx, flow_id: str, columns: Mapping[str, Any], *, ns: str) -> Audit
     flow = tx.one(_ROOT, dfid=flow_id, ns=ns)
     if flow is None:
         raise NotFoundError(f"there is no flow {flow_id}", flow_id=flow_id)
-    root, number = flow
+    root, subject, number = flow
     # Every logged column has a value before the leaf is made; what nobody names is NULL.
     row = {
         **dict.fromkeys(AUDIT.columns),
@@ -90,8 +95,14 @@ def write(tx: Tx, flow_id: str, columns: Mapping[str, Any], *, ns: str) -> Audit
         "ns": ns,
         **columns,
     }
+    if row["detail_json"] is not None:
+        row["detail_json"] = recorded.seal_json(tx, row["detail_json"], subject)
     AUDIT.add(tx, _ADD, row)
-    return AUDIT.from_columns(row)
+    return _shown(tx, AUDIT.from_columns(row))
+
+
+def _shown(tx: Tx, event: AuditEvent) -> AuditEvent:
+    return replace(event, detail=recorded.open_json(tx, event.detail))
 
 
 _GET = sql(AUDIT.select("WHERE id = :id AND ns = :ns"))
@@ -102,7 +113,7 @@ def get(tx: Tx, id: int, *, ns: str = MAIN) -> AuditEvent:
     event = AUDIT.find(tx, _GET, id=id, ns=ns)
     if event is None:
         raise NotFoundError(f"there is no event {id}", id=id)
-    return event
+    return _shown(tx, event)
 
 
 _FILTERS: Final = (
@@ -129,7 +140,8 @@ def list(
 ) -> Page[AuditEvent]:
     """List events of one flow or of all, newest first."""
     query = _LIST if flow_id is None else _LIST_OF_FLOW
-    return AUDIT.page(tx, query, cursor, limit, **_filters(event_type, severity, since), dfid=flow_id, ns=ns)
+    page = AUDIT.page(tx, query, cursor, limit, **_filters(event_type, severity, since), dfid=flow_id, ns=ns)
+    return Page([_shown(tx, each) for each in page.items], page.next_cursor)
 
 
 def _filters(event_type: str | None, severity: str | None, since: str) -> dict[str, str | None]:
@@ -161,4 +173,5 @@ def scan(
     """
     query = _SCAN if flow_id is None else _SCAN_OF_FLOW
     filters = _filters(event_type, severity, since)
-    return tuple(AUDIT.all(tx, query, **filters, dfid=flow_id, ns=ns, after=after, limit=validation.limited(limit)))
+    events = AUDIT.all(tx, query, **filters, dfid=flow_id, ns=ns, after=after, limit=validation.limited(limit))
+    return tuple(_shown(tx, each) for each in events)

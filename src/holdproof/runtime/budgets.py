@@ -1,6 +1,7 @@
 """Budgets: how many escalations agents have spent.
 
 Rules:
+- Which budget an agent has is said by its contract or by an operator (agents.py); what it requests is counted always.
 - For a kernel that checks its own limit, one is spent only if nobody spent since the kernel counted.
 """
 
@@ -10,7 +11,8 @@ from holdproof.errors import ConflictError
 from holdproof.model.coordination import Budget
 from holdproof.model.namespaces import MAIN
 from holdproof.model.times import BEGINNING, later
-from holdproof.runtime import escalations
+from holdproof.runtime import agents
+from holdproof.runtime.escalations import WINDOW_S
 
 _COUNT = sql("SELECT count(*) FROM escalation_budget WHERE agent_id = :agent_id AND ns = :ns AND created_at >= :since")
 
@@ -47,19 +49,15 @@ _WITHIN = sql(
 )
 
 
-def get(
-    tx: Tx,
-    agent_id: str,
-    *,
-    budget: int = escalations.BUDGET,
-    window_s: float = escalations.WINDOW_S,
-    ns: str = MAIN,
-) -> Budget:
-    """Return what an agent has spent of its budget within the window."""
-    since = later(tx.now, -validation.seconds("window_s", window_s))
+def get(tx: Tx, agent_id: str, *, ns: str = MAIN) -> Budget:
+    """Return an agent's budget of escalations, and what it has spent of it within the last hour."""
+    budget = agents.get(tx, agent_id, ns=ns).budget
+    since = later(tx.now, -WINDOW_S)
     row = tx.one(_WITHIN, agent_id=agent_id, since=since, ns=ns)
     assert row is not None, "an aggregate has one row"
     spent, oldest = row
     # The oldest of them leaves the window first, and frees one.
-    renews_at = None if oldest is None else later(oldest, window_s)
-    return Budget(agent_id, spent, budget, window_s, renews_at)
+    renews_at = None if oldest is None else later(oldest, WINDOW_S)
+    if budget is None:
+        return Budget(agent_id, spent, None, None, WINDOW_S, renews_at)
+    return Budget(agent_id, spent, budget.per_hour, budget.on_exhausted, WINDOW_S, renews_at)

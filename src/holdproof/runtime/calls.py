@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from holdproof.db import Tx, sql
-from holdproof.errors import IdempotencyConflictError, NotFoundError, TamperedError
+from holdproof.errors import IdempotencyConflictError, NotFoundError, TamperedError, UnrecordableError
 from holdproof.evidence import logged_tables
 from holdproof.evidence.tables import Table
 from holdproof.model import typed_json
@@ -28,7 +28,7 @@ CALLS: Final = Table(
     per_namespace=True,
     logged=(
         *("dfid", "name", "version", "arguments", "arguments_hash", "agent_id", "queue", "partition_key"),
-        *("not_before", "deduplicate", "forked_from", "forked_at", "effects", "ns"),
+        *("not_before", "deduplicate", "forked_from", "forked_at", "effects", "answers", "ns"),
     ),
 )
 
@@ -48,6 +48,8 @@ class CallSpec:
     forked_from: str | None = None
     forked_at: int | None = None
     effects: str | None = None
+    answers: str | None = None
+    """The text of the results that a fork is given, by step."""
 
 
 def call_of(name: str, version: str, args: Sequence[Any], kwargs: Mapping[str, Any], **queued: Any) -> CallSpec:
@@ -60,6 +62,18 @@ def arguments_text(args: Sequence[Any], kwargs: Mapping[str, Any]) -> str:
     positional = [typed_json.encode(value, f"argument {n}") for n, value in enumerate(args, 1)]
     named = {name: typed_json.encode(value, name) for name, value in kwargs.items()}
     return recorded.dump({"args": positional, "kwargs": named})
+
+
+def checked_text(text: str) -> str:
+    """Return the text of a value that another program encoded; UnrecordableError unless it is tagged JSON.
+
+    References and envelopes are the store's own: whoever could pass one would be shown what it stands for.
+    """
+    try:
+        value = recorded.parse(text)
+    except ValueError as error:
+        raise UnrecordableError("a recorded value is a JSON text") from error
+    return recorded.dump(typed_json.tagged(value, "the value").json)
 
 
 def arguments(call: FunctionCall) -> tuple[list[Any], dict[str, Any]]:
@@ -97,6 +111,7 @@ def record(tx: Tx, flow: Flow, spec: CallSpec) -> None:
         "forked_from": spec.forked_from,
         "forked_at": spec.forked_at,
         "effects": spec.effects,
+        "answers": None if spec.answers is None else recorded.store(tx, spec.answers, flow.subject),
         "ns": flow.ns,
     }
     CALLS.add(tx, _ADD, row)
@@ -108,7 +123,7 @@ _FIND = sql(CALLS.select("WHERE dfid = :dfid AND ns = :ns"))
 def find(tx: Tx, flow_id: str, *, ns: str) -> FunctionCall | None:
     """Return the call of a flow, as it is shown; None for a flow that is a plain block of code."""
     call = CALLS.find(tx, _FIND, dfid=flow_id, ns=ns)
-    return None if call is None else replace(call, arguments=recorded.load(tx, call.arguments))
+    return None if call is None else _shown(tx, call)
 
 
 def get(tx: Tx, flow_id: str, *, ns: str = MAIN) -> FunctionCall:
@@ -125,9 +140,12 @@ _CONFIRM = logged_tables.selecting(CALLS.logged, "dfid", "t.dfid = :dfid AND t.n
 def confirmed(tx: Tx, flow_id: str, *, ns: str) -> FunctionCall:
     """Return the call of a flow that is about to be run again, compared with its entry in the log."""
     for row in logged_tables.confirm(tx, CALLS.logged, _CONFIRM, dfid=flow_id, ns=ns):
-        call = CALLS.from_columns(row)
-        return replace(call, arguments=recorded.load(tx, call.arguments))
+        return _shown(tx, CALLS.from_columns(row))
     raise TamperedError(f"the call of flow {flow_id} was removed", table=CALLS.name, row=flow_id)
+
+
+def _shown(tx: Tx, call: FunctionCall) -> FunctionCall:
+    return replace(call, arguments=recorded.load(tx, call.arguments), answers=recorded.load(tx, call.answers))
 
 
 def check_same(tx: Tx, flow: Flow, existing: FunctionCall, spec: CallSpec) -> None:

@@ -15,6 +15,7 @@ from holdproof.db import Query, Row, Tx, sql
 from holdproof.errors import InvalidInputError
 from holdproof.model.change_feed import Change, Cursor
 from holdproof.model.times import BEGINNING, later
+from holdproof.runtime import recorded
 
 SETTLED_S: Final = 2.0
 _PAGE: Final = 5_000
@@ -25,6 +26,9 @@ _ESCALATION_FIELDS: Final = ("flow_id", "agent_id", "impact", "status", "reason"
 _RESOLUTION_FIELDS: Final = (
     *("flow_id", "agent_id", "impact", "status", "human_decision", "resolved_by", "comment", "ns"),
 )
+
+_TEXTS: Final = frozenset({"reason", "comment"})
+"""What is sealed where the flow is a person's."""
 
 _TRANSITIONS = sql(
     "SELECT t.id, t.created_at, t.dfid, t.root_dfid, f.agent_id, f.flow_type, t.from_status, t.to_status, t.reason,"
@@ -90,9 +94,9 @@ def since(
         resolved_up_to=all_resolved if resolutions.is_last else cursor.resolved_up_to,
     )
     changes = [
-        *_changes("flow", _FLOW_FIELDS, transitions.rows),
-        *_changes("escalation", _ESCALATION_FIELDS, escalations.rows),
-        *_changes("resolution", _RESOLUTION_FIELDS, resolutions.rows),
+        *_changes(tx, "flow", _FLOW_FIELDS, transitions.rows),
+        *_changes(tx, "escalation", _ESCALATION_FIELDS, escalations.rows),
+        *_changes(tx, "resolution", _RESOLUTION_FIELDS, resolutions.rows),
     ]
     return tuple(sorted(changes, key=lambda each: (each.at, each.kind))), following
 
@@ -122,9 +126,11 @@ def _page(
     return _Page(rows, at, number, is_last=len(numbers) < _PAGE)
 
 
-def _changes(kind: str, names: tuple[str, ...], rows: list[Row]) -> Iterator[Change]:
+def _changes(tx: Tx, kind: str, names: tuple[str, ...], rows: list[Row]) -> Iterator[Change]:
     for number, at, *about in rows:
-        yield Change(kind, number, at, dict(zip(names, about, strict=True)))
+        fields = dict(zip(names, about, strict=True))
+        opened = {name: recorded.open_text(tx, fields[name]) for name in _TEXTS & fields.keys()}
+        yield Change(kind, number, at, {**fields, **opened})
 
 
 _ALL_RESOLVED = sql(

@@ -5,6 +5,7 @@ status, or a time of a flow, that does not follow was changed outside the kernel
 before ended, except imported ones, which are stored as they were, and the first of a flow that DIR had under way.
 """
 
+import json
 from collections.abc import Iterator
 from itertools import groupby
 from operator import attrgetter
@@ -17,7 +18,7 @@ IMPORTED: Final = "imported"
 """The reason of a transition that was imported."""
 
 _FLOWS = sql(
-    "SELECT dfid, ns, created_at, status, started_at, completed_at, updated_at FROM decision_flows"
+    "SELECT dfid, ns, attributes, created_at, status, started_at, completed_at, updated_at FROM decision_flows"
     " WHERE (dfid, ns) > (:after, :after_ns) ORDER BY dfid, ns LIMIT :limit"
 )
 _TRANSITIONS = sql(
@@ -54,13 +55,40 @@ def flows(tx: Tx, *, after: FlowKey = ("", ""), limit: int = 500) -> tuple[list[
     groups = groupby((TransitionRow(*row) for row in rows), attrgetter("flow_id", "ns"))
     transitions = {key: [*group] for key, group in groups}
     findings: list[str] = []
-    for flow_id, ns, created_at, *state in page:
+    stored = _stored_attributes(tx, after, (last, last_ns))
+    for flow_id, ns, attributes, created_at, *state in page:
+        if stored.get((flow_id, ns), {}) != _logged_attributes(attributes):
+            findings.append(f"flow {flow_id} is found by other attributes than its own: flow_attributes was edited")
         of_flow = transitions.get((flow_id, ns), [])
-        stored = FlowState(*state)
-        if stored != expected_state(created_at, of_flow):
-            findings.append(f"flow {flow_id} is {stored.status}, which does not follow from its transitions")
+        current = FlowState(*state)
+        if current != expected_state(created_at, of_flow):
+            findings.append(f"flow {flow_id} is {current.status}, which does not follow from its transitions")
         findings += _gaps(of_flow)
     return findings, (last, last_ns) if len(page) == limit else None
+
+
+_ATTRIBUTES = sql(
+    "SELECT dfid, ns, key, value FROM flow_attributes"
+    " WHERE (dfid, ns) > (:after, :after_ns) AND (dfid, ns) <= (:last, :last_ns)"
+)
+
+
+def _stored_attributes(tx: Tx, after: FlowKey, last: FlowKey) -> dict[FlowKey, dict[str, str]]:
+    """Return what flows are found by, of the flows behind one and up to another."""
+    after_id, after_ns = after
+    last_id, last_ns = last
+    stored: dict[FlowKey, dict[str, str]] = {}
+    rows = tx.all(_ATTRIBUTES, after=after_id, after_ns=after_ns, last=last_id, last_ns=last_ns)
+    for flow_id, ns, key, value in rows:
+        stored.setdefault((flow_id, ns), {})[key] = value
+    return stored
+
+
+def _logged_attributes(text: object) -> object:
+    try:
+        return json.loads(text) if isinstance(text, str) else text or {}
+    except ValueError:  # the row does not match its entry either, which is found there
+        return None
 
 
 def expected_state(created_at: str, transitions: list[TransitionRow]) -> FlowState:

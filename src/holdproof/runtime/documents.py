@@ -3,6 +3,7 @@
 Rules:
 - A version grows by one with every write, and every version is a leaf.
 - `update` replaces only the version that its caller read; else StaleVersionError, and nothing changes.
+- The context of a person's flow is sealed, and read as erased once that person was.
 - The snapshot id is the first 16 hex digits of SHA-256 of the canonical JSON, in whatever text the value is stored; of
   the text itself where the value has no canonical JSON.
 """
@@ -18,6 +19,7 @@ from holdproof.evidence.tables import StoredRecord, Table
 from holdproof.model import jsontext
 from holdproof.model.page import Page
 from holdproof.model.records import Document, DocumentVersion
+from holdproof.runtime import recorded
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,12 +78,14 @@ def put(tx: Tx, kind: DocumentKind, key: str, text: str, *, expected: int | None
             expected=expected,
             version=version,
         )
-    row = {kind.key: key, "data": text, "version": version + 1, "updated_at": tx.now, "taken_at": None, "ns": ns}
+    subject = recorded.subject_of(tx, key, ns=ns) if kind.owner == "flow" else None
+    data = recorded.seal_json(tx, text, subject)
+    row = {kind.key: key, "data": data, "version": version + 1, "updated_at": tx.now, "taken_at": None, "ns": ns}
     if version:
         kind.table.change(tx, kind.change, record(kind, key, stored, ns), row)
     else:
         kind.table.add(tx, kind.add, row)
-    return _document(key, text, version + 1, tx.now)
+    return _document(tx, key, text, version + 1, tx.now)
 
 
 def _find(tx: Tx, kind: DocumentKind, key: str, ns: str) -> _Stored:
@@ -99,7 +103,7 @@ def get(tx: Tx, kind: DocumentKind, key: str, ns: str) -> tuple[Document, _Store
         raise NotFoundError(f"{kind.owner} {key} has no document", key=key)
     assert stored.version is not None, "the columns of a document are not NULL"
     assert stored.updated_at is not None, "the columns of a document are not NULL"
-    return _document(key, stored.data, stored.version, stored.updated_at), stored
+    return _document(tx, key, stored.data, stored.version, stored.updated_at), stored
 
 
 def record(kind: DocumentKind, key: str, stored: _Stored, ns: str) -> StoredRecord[StoredDocument]:
@@ -118,8 +122,8 @@ def record(kind: DocumentKind, key: str, stored: _Stored, ns: str) -> StoredReco
     return StoredRecord(row, columns, stored.leaf_id, stored.leaf_ver)
 
 
-def _document(key: str, text: str, version: int, updated_at: str) -> Document:
-    value = jsontext.load(text)
+def _document(tx: Tx, key: str, text: str, version: int, updated_at: str) -> Document:
+    value = recorded.open_json(tx, jsontext.load(text))
     return Document(key, value, version, updated_at, canonical.sha256_hex(_canonical(text, value))[:16])
 
 

@@ -2,15 +2,20 @@
 
 The rules of escalations are in escalations.py. This module stands below flows.py, which withdraws the escalations of a
 flow that goes on without their answers.
+
+Of a person's flow the texts and values of an escalation are sealed. Rows are written and changed as they are stored;
+whoever shows one opens it (`shown`).
 """
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, Final
 
 from holdproof.db import Tx, sql
 from holdproof.evidence.tables import StoredRecord, Table
 from holdproof.model import jsontext
 from holdproof.model.coordination import Escalation
+from holdproof.runtime import recorded
 
 ESCALATIONS: Final = Table(
     "escalation_requests",
@@ -18,7 +23,7 @@ ESCALATIONS: Final = Table(
     kind="escalation",
     key="id",
     logged=(
-        *("id", "dfid", "root_dfid", "agent_id", "reason", "context_json", "proposal_json", "impact", "status"),
+        *("id", "dfid", "root_dfid", "agent_id", "kind", "reason", "context_json", "proposal_json", "impact", "status"),
         *("human_decision", "created_at", "resolved_at", "deadline", "on_deadline", "opened_by", "resolved_by"),
         *("comment", "answer_json", "ns"),
     ),
@@ -29,11 +34,39 @@ ESCALATIONS: Final = Table(
 _ADD = sql(ESCALATIONS.insert())
 
 
-def write(tx: Tx, columns: Mapping[str, Any]) -> Escalation:
-    """Write a new escalation; columns that are not named are NULL."""
-    row = {**dict.fromkeys(ESCALATIONS.columns), **columns}
+def write(tx: Tx, columns: Mapping[str, Any], subject: str | None) -> Escalation:
+    """Write a new escalation, sealed for the person whose flow it is; columns that are not named are NULL."""
+    row = {**dict.fromkeys(ESCALATIONS.columns), **_sealed(tx, columns, subject)}
     ESCALATIONS.add(tx, _ADD, row)
-    return ESCALATIONS.from_columns(row)
+    return shown(tx, ESCALATIONS.from_columns(row))
+
+
+def _sealed(tx: Tx, columns: Mapping[str, Any], subject: str | None) -> dict[str, Any]:
+    """Return columns as they are stored."""
+    texts = {name: recorded.seal_text(tx, columns[name], subject) for name in ("reason", "comment") if name in columns}
+    # Of a step in doubt the context is the kernel's own, and the arguments in it are sealed already.
+    exempt = "context_json" if columns.get("kind") == "in_doubt" else None
+    values = {
+        name: recorded.seal_json(tx, columns[name], subject)
+        for name in ("context_json", "proposal_json", "answer_json")
+        if columns.get(name) is not None and name != exempt
+    }
+    return {**columns, **texts, **values}
+
+
+def shown(tx: Tx, escalation: Escalation, *, whole: bool = True) -> Escalation:
+    """Return an escalation as people read it: opened, or as erased; with `whole` large arguments in their place."""
+    context = recorded.open_json(tx, escalation.context)
+    if whole and escalation.kind == "in_doubt" and isinstance(context, dict):
+        context = {**context, "arguments": recorded.resolve(tx, context.get("arguments"))}
+    return replace(
+        escalation,
+        reason=recorded.open_text(tx, escalation.reason) or "",
+        comment=recorded.open_text(tx, escalation.comment),
+        context=context,
+        proposal=recorded.open_json(tx, escalation.proposal),
+        answer=recorded.open_json(tx, escalation.answer),
+    )
 
 
 # PENDING in the WHERE: of two resolvers of one escalation the second changes no row, and fails.
@@ -47,7 +80,9 @@ _SETTLE = sql(
 
 def settle(tx: Tx, record: StoredRecord[Escalation], answer: Mapping[str, Any]) -> Escalation:
     """Resolve a pending escalation; its flow is locked by the caller."""
-    escalation = ESCALATIONS.change(tx, _SETTLE, record, {"resolved_at": tx.now, **answer})
+    subject = recorded.subject_of(tx, record.value.flow_id, ns=record.value.ns)
+    changes = _sealed(tx, {"resolved_at": tx.now, **answer}, subject)
+    escalation = shown(tx, ESCALATIONS.change(tx, _SETTLE, record, changes))
     # Wakes whoever waits for this decision, once the transaction is committed.
     tx.notify(f"escalation:{escalation.id}")
     return escalation
@@ -58,12 +93,20 @@ _PENDING = sql(ESCALATIONS.select("WHERE dfid = :dfid AND ns = :ns AND status = 
 
 def withdraw(tx: Tx, flow_id: str, comment: str, *, ns: str) -> None:
     """Cancel the pending escalations of a flow that no longer waits for their answers."""
-    settle_all(tx, flow_id, {"status": "CANCELLED", "resolved_by": "kernel", "comment": comment}, ns=ns)
+    for record in _pending(tx, flow_id, ns):
+        settle(tx, record, {"status": "CANCELLED", "resolved_by": "kernel", "comment": comment})
 
 
-def settle_all(tx: Tx, flow_id: str, answer: Mapping[str, Any], *, ns: str) -> int:
-    """Resolve every pending escalation of a flow alike; return how many there were."""
-    rows = tx.all(_PENDING, dfid=flow_id, ns=ns)
-    for row in rows:
-        settle(tx, ESCALATIONS.record(row), answer)
-    return len(rows)
+def approve_all(tx: Tx, flow_id: str, answer: Mapping[str, Any], *, ns: str) -> int:
+    """Resolve every pending approval of a flow alike; return how many there were.
+
+    A step in doubt is not among them: whether it happened is no approval.
+    """
+    records = [record for record in _pending(tx, flow_id, ns) if record.value.kind == "approval"]
+    for record in records:
+        settle(tx, record, answer)
+    return len(records)
+
+
+def _pending(tx: Tx, flow_id: str, ns: str) -> list[StoredRecord[Escalation]]:
+    return [ESCALATIONS.record(row) for row in tx.all(_PENDING, dfid=flow_id, ns=ns)]

@@ -1,12 +1,14 @@
 """Escalations: an agent requests a human decision, and waits for it.
 
 Rules:
-- Each request of an agent spends one of its budget (3 an hour), checked and spent in one statement; the kernel's own
-  cost nothing.
-- A request beyond the budget is recorded and refused: it is CANCELLED, the agent SUSPENDED with the reason
-  ESCALATION_BUDGET_EXHAUSTED, the flow CANCELLED.
+- An agent may have a budget, so many an hour (agents.py); each request spends one, checked and spent in one statement;
+  the kernel's own cost nothing.
+- A request beyond the budget is refused with the time at which the next is possible. With `on_exhausted="suspend"` it
+  is recorded too, as CANCELLED, the agent SUSPENDED with the reason ESCALATION_BUDGET_EXHAUSTED, the flow CANCELLED.
 - A request moves its flow to WAITING_ESCALATION; its resolution moves the flow on: approved to RUNNING, rejected to
   FAILED, cancelled to CANCELLED. A flow that has steps to undo then goes on to COMPENSATING, worker or not.
+- A step in doubt has answers of its own: `happened` (with its result) and `did_not_happen` move the flow to RUNNING,
+  `undo` to FAILED. To approve or to reject it is WrongAnswerError: neither word says whether the step ran.
 - An escalation is resolved once; the second resolver gets AlreadyResolvedError.
 - A deadline that passes applies its default and records that; a later answer is DeadlinePassedError.
 - Who resolved it, the comment, and the proposal as it was shown are in the record's leaf.
@@ -26,23 +28,25 @@ from holdproof.errors import (
     IllegalTransitionError,
     InvalidInputError,
     NotFoundError,
+    WrongAnswerError,
 )
 from holdproof.evidence.tables import StoredRecord, numbered
-from holdproof.model.agents import ESCALATES
-from holdproof.model.coordination import IMPACTS, Escalation
+from holdproof.model import typed_json
+from holdproof.model.agents import ESCALATES, EscalationBudget
+from holdproof.model.coordination import ANSWERS, IMPACTS, Escalation
 from holdproof.model.flows import Flow
 from holdproof.model.namespaces import MAIN
 from holdproof.model.times import later
 from holdproof.runtime import agents, audit, escalation_rows, flows
 from holdproof.runtime.escalation_rows import ESCALATIONS
 
-BUDGET: Final = 3
 WINDOW_S: Final = 3600.0
 EXHAUSTED: Final = "ESCALATION_BUDGET_EXHAUSTED"
 EXPIRED: Final = "escalation expired"
 """The topic of the notes that hand each escalation that nobody answered to the hooks of its commit."""
 # The words that people and callers use, as the statuses of DIR's schema.
 _STATUS_OF: Final = {"approve": "APPROVED", "reject": "REJECTED", "cancel": "CANCELLED"}
+_STATUS_IN_DOUBT: Final = {"happened": "APPROVED", "did_not_happen": "APPROVED", "undo": "REJECTED"}
 _FLOW_STATUS_AFTER: Final = {"APPROVED": "RUNNING", "REJECTED": "FAILED", "CANCELLED": "CANCELLED"}
 
 # --- requesting --------------------------------------------------------------------------------------------------
@@ -50,8 +54,13 @@ _FLOW_STATUS_AFTER: Final = {"APPROVED": "RUNNING", "REJECTED": "FAILED", "CANCE
 # One statement, so that no two requests both see the last of a budget.
 _SPEND = sql(
     "INSERT INTO escalation_budget (agent_id, created_at, ns) SELECT f.agent_id, :now, f.ns FROM decision_flows f"
-    " WHERE f.dfid = :dfid AND f.ns = :ns AND (SELECT count(*) FROM escalation_budget b"
-    " WHERE b.agent_id = f.agent_id AND b.ns = f.ns AND b.created_at > :since) < :budget"
+    " WHERE f.dfid = :dfid AND f.ns = :ns AND (CAST(:budget AS INTEGER) IS NULL OR (SELECT count(*)"
+    " FROM escalation_budget b WHERE b.agent_id = f.agent_id AND b.ns = f.ns AND b.created_at > :since) < :budget)"
+)
+# The one that must leave the window before another fits in.
+_BLOCKING = sql(
+    "SELECT created_at FROM escalation_budget WHERE agent_id = :agent_id AND ns = :ns"
+    " ORDER BY created_at DESC LIMIT 1 OFFSET :before"
 )
 
 
@@ -66,13 +75,12 @@ def request(
     deadline: str | None = None,
     deadline_s: float | None = None,
     on_deadline: str = "reject",
-    budget: int = BUDGET,
-    window_s: float = WINDOW_S,
     ns: str = MAIN,
 ) -> Escalation | Refused:
     """Request a human decision about a running flow; without an answer by the deadline the default applies.
 
-    Raises BudgetExhaustedError where the agent has spent its budget, and AgentInactiveError where it may not escalate.
+    Raises BudgetExhaustedError where the agent has a budget and has spent it, and AgentInactiveError where it may not
+    escalate.
     """
     columns = _columns(reason, context, proposal, impact=impact, on_deadline=on_deadline)
     columns["deadline"] = _deadline(tx, deadline, deadline_s)
@@ -85,11 +93,13 @@ def request(
             from_status=flow.status,
         )
     lock_exclusive(tx, f"agent:{flow.agent_id}")
-    since = later(tx.now, -validation.seconds("window_s", window_s))
-    if tx.count(_SPEND, dfid=flow_id, ns=ns, now=tx.now, since=since, budget=budget) == 0:
-        return _refuse(tx, flow, columns)
-    # Checked after the budget, so that a spent budget suspends an agent that may not escalate either.
     agent = agents.get(tx, flow.agent_id, ns=ns)
+    budget = agent.budget
+    most = None if budget is None else budget.per_hour
+    if tx.count(_SPEND, dfid=flow_id, ns=ns, now=tx.now, since=later(tx.now, -WINDOW_S), budget=most) == 0:
+        assert budget is not None, "without a budget there is no limit"
+        return _refuse(tx, flow, columns) if budget.on_exhausted == "suspend" else _postpone(tx, flow, budget)
+    # Checked after the budget, so that a spent budget suspends an agent that may not escalate either.
     if agent.status not in ESCALATES:
         raise AgentInactiveError(
             f"agent {agent.agent_id} is {agent.status} and may not escalate", agent_id=agent.agent_id
@@ -100,12 +110,19 @@ def request(
 
 
 def alert(
-    tx: Tx, flow_id: str, *, reason: str, context: Any = None, proposal: Any = None, ns: str = MAIN
+    tx: Tx,
+    flow_id: str,
+    *,
+    reason: str,
+    context: Any = None,
+    proposal: Any = None,
+    kind: str = "approval",
+    ns: str = MAIN,
 ) -> Escalation:
     """Escalate for the kernel: that costs the agent nothing, and moves the flow only if it is running."""
     columns = _columns(reason, context, proposal)
     flow = flows.lock(tx, flow_id, ns=ns)
-    escalation = _write(tx, flow, {**columns, "opened_by": "kernel"})
+    escalation = _write(tx, flow, {**columns, "kind": kind, "opened_by": "kernel"})
     if flow.status == "RUNNING":
         _await_answer(tx, escalation)
     return escalation
@@ -160,6 +177,7 @@ def _write(tx: Tx, flow: Flow, columns: Mapping[str, Any]) -> Escalation:
         "dfid": flow.flow_id,
         "root_dfid": flow.root_flow_id,
         "agent_id": flow.agent_id,
+        "kind": "approval",
         "status": "PENDING",
         "created_at": tx.now,
         "on_deadline": "reject",
@@ -167,14 +185,32 @@ def _write(tx: Tx, flow: Flow, columns: Mapping[str, Any]) -> Escalation:
         **columns,
         "ns": flow.ns,
     }
-    escalation = escalation_rows.write(tx, row)
+    escalation = escalation_rows.write(tx, row, flow.subject)
     # Wakes consoles and notifiers that show what is pending.
     tx.notify(f"escalations:{flow.ns}")
     return escalation
 
 
+def _postpone(tx: Tx, flow: Flow, budget: EscalationBudget) -> Refused:
+    """Refuse a request beyond the budget; agent and flow stay as they are, and an audit event says so."""
+    # Of a budget of nothing no request ever leaves the window.
+    blocking = tx.one(_BLOCKING, agent_id=flow.agent_id, ns=flow.ns, before=max(budget.per_hour - 1, 0))
+    (spent_at,) = blocking or (None,)
+    possible_at = None if spent_at is None or not budget.per_hour else later(spent_at, WINDOW_S)
+    when = "an operator raises it (agents set-budget)" if possible_at is None else possible_at
+    audit.record(tx, flow.flow_id, EXHAUSTED, severity="WARNING", detail={"possible_at": possible_at}, ns=flow.ns)
+    return Refused(
+        BudgetExhaustedError(
+            f"agent {flow.agent_id} has spent its {budget.per_hour} escalations an hour: none is possible until {when}",
+            agent_id=flow.agent_id,
+            flow_id=flow.flow_id,
+            possible_at=possible_at,
+        )
+    )
+
+
 def _refuse(tx: Tx, flow: Flow, columns: Mapping[str, Any]) -> Refused:
-    """StoredRecord a request beyond the budget, suspend the agent and cancel the flow."""
+    """Record a request beyond the budget, suspend the agent and cancel the flow."""
     answer = {"status": "CANCELLED", "resolved_at": tx.now, "resolved_by": "kernel", "comment": EXHAUSTED}
     escalation = _write(tx, flow, {**columns, **answer})
     audit.record(tx, flow.flow_id, EXHAUSTED, severity="ERROR", detail={"escalation": escalation.id}, ns=flow.ns)
@@ -183,7 +219,9 @@ def _refuse(tx: Tx, flow: Flow, columns: Mapping[str, Any]) -> Refused:
     # Refused, not raised: all of the above is to be committed.
     return Refused(
         BudgetExhaustedError(
-            f"agent {flow.agent_id} has spent its escalations", agent_id=flow.agent_id, flow_id=flow.flow_id
+            f"agent {flow.agent_id} has spent its escalations: it is suspended, and the flow cancelled",
+            agent_id=flow.agent_id,
+            flow_id=flow.flow_id,
         )
     )
 
@@ -200,25 +238,22 @@ def resolve(
     *,
     by: str,
     proposal: Any = None,
+    result: Any = None,
     comment: str | None = None,
     ns: str = MAIN,
 ) -> Escalation | Refused:
     """Resolve an escalation, once: `approve`, `reject` or `cancel`; a proposal approves with changes.
 
-    Raises AlreadyResolvedError for a second answer, and DeadlinePassedError for one that comes too late.
+    One about a step in doubt is answered by `happened`, with the result of the step as JSON, `did_not_happen`, which
+    runs it, or `undo`, which undoes the flow. Raises WrongAnswerError for an answer of the other kind,
+    AlreadyResolvedError for a second answer, and DeadlinePassedError for one that comes too late.
     """
-    word = validation.one_of("decision", str(decision).lower(), _STATUS_OF)
-    if proposal is not None and word != "approve":
-        raise InvalidInputError("a proposal goes with approve only", field="proposal", decision=word)
-    answer = {
-        "status": _STATUS_OF[word],
-        "human_decision": _human_decision(word, changes=proposal is not None),
-        "resolved_by": validation.name("by", by),
-        "comment": comment,
-        "answer_json": None if proposal is None else canonical.dump_text(proposal),
-    }
+    word = validation.one_of("decision", str(decision).lower(), [each for words in ANSWERS.values() for each in words])
+    answer = {**_answer(word, proposal, result), "resolved_by": validation.name("by", by), "comment": comment}
     record = _lock(tx, id, ns)
     escalation = record.value
+    if word not in escalation.answers:
+        raise _wrong_answer(escalation, word)
     if escalation.status != "PENDING":
         raise AlreadyResolvedError(
             f"escalation {id} is {escalation.outcome} by {escalation.resolved_by}",
@@ -230,6 +265,34 @@ def resolve(
         _apply_default(tx, record)
         return Refused(DeadlinePassedError(f"the deadline of escalation {id} was {escalation.deadline}", id=id))
     return _settle(tx, record, answer)
+
+
+def _answer(word: str, proposal: Any, result: Any) -> dict[str, Any]:
+    """Return the columns of an answer; InvalidInputError for a value that does not go with it."""
+    if proposal is not None and word != "approve":
+        raise InvalidInputError("a proposal goes with approve only", field="proposal", decision=word)
+    if result is not None and word != "happened":
+        raise InvalidInputError("a result goes with happened only", field="result", decision=word)
+    if word in _STATUS_IN_DOUBT:
+        # The result stands for what the step's function would have returned: tagged as that would be, or plain JSON.
+        text = canonical.dump_text(typed_json.tagged(result, "the result").json) if word == "happened" else None
+        return {"status": _STATUS_IN_DOUBT[word], "human_decision": word.upper(), "answer_json": text}
+    return {
+        "status": _STATUS_OF[word],
+        "human_decision": _human_decision(word, changes=proposal is not None),
+        "answer_json": None if proposal is None else canonical.dump_text(proposal),
+    }
+
+
+def _wrong_answer(escalation: Escalation, word: str) -> WrongAnswerError:
+    if escalation.kind == "in_doubt":
+        message = (
+            f"escalation {escalation.id} is about a step in doubt, and {word} does not say whether it ran: answer"
+            " happened (with its result), did_not_happen (it is run) or undo (the flow is undone)"
+        )
+    else:
+        message = f"escalation {escalation.id} asks for an approval: answer approve, reject or cancel, not {word}"
+    return WrongAnswerError(message, id=escalation.id, kind=escalation.kind, answers=list(escalation.answers))
 
 
 def _human_decision(word: str, *, changes: bool) -> str:
@@ -294,7 +357,9 @@ def _apply_default(tx: Tx, record: StoredRecord[Escalation]) -> Escalation:
 def expire(tx: Tx, id: int, *, ns: str = MAIN) -> Escalation:
     """Apply the default of an escalation whose deadline has passed; one that is resolved or not due stays as it is."""
     record = _lock(tx, id, ns)
-    return _apply_default(tx, record) if _is_due(record.value, tx.now) else record.value
+    if _is_due(record.value, tx.now):
+        return _apply_default(tx, record)
+    return escalation_rows.shown(tx, record.value)
 
 
 _OVERDUE = sql(

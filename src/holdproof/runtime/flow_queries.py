@@ -1,18 +1,18 @@
 """Reading flows: their trees, their pages, their transitions."""
 
 import builtins
+from dataclasses import replace
 from typing import Final
 
-from holdproof import paging, validation
+from holdproof import validation
 from holdproof.db import Tx, sql
 from holdproof.errors import InvalidInputError, NotFoundError
-from holdproof.model.flows import STATUSES, Flow, FlowTree, Pace, Transition
+from holdproof.model.flows import Flow, FlowTree, Pace, Transition
 from holdproof.model.namespaces import MAIN
-from holdproof.model.page import Page
-from holdproof.model.times import BEGINNING, END, later
+from holdproof.model.times import BEGINNING, later
+from holdproof.runtime import recorded
 from holdproof.runtime.flows import FLOWS, TRANSITIONS
 
-_LONGEST_TEXT: Final = 500
 _MOST_MINUTES: Final = 1440
 
 _TREE = sql(FLOWS.select("WHERE root_dfid = :root AND ns = :ns ORDER BY created_at, dfid"))
@@ -42,50 +42,6 @@ def branch(flows: builtins.list[Flow], top: str) -> FlowTree:
     return trees[top]
 
 
-_NEWEST: Final = FLOWS.select(
-    "WHERE (created_at, dfid) < (:at, :dfid) AND ns = :ns AND created_at >= :since"
-    " AND (CAST(:status AS TEXT) IS NULL OR status = :status)"
-    " AND (CAST(:agent_id AS TEXT) IS NULL OR agent_id = :agent_id)"
-    " AND (CAST(:flow_type AS TEXT) IS NULL OR flow_type = :flow_type)"
-    " AND (CAST(:text AS TEXT) = '' OR instr(dfid || ' ' || agent_id || ' ' || flow_type, :text) > 0)"
-    " ORDER BY created_at DESC, dfid DESC LIMIT :limit"
-)
-_LIST = sql(_NEWEST, postgres=_NEWEST.replace("instr(", "strpos("))
-
-
-def list(
-    tx: Tx,
-    *,
-    text: str = "",
-    status: str | None = None,
-    agent_id: str | None = None,
-    flow_type: str | None = None,
-    since: str = BEGINNING,
-    cursor: str | None = None,
-    limit: int = 100,
-    ns: str = MAIN,
-) -> Page[Flow]:
-    """List flows, newest first; `text` is part of their id, agent or type."""
-    if status is not None:
-        validation.one_of("status", status, STATUSES)
-    validation.words("text", text, least=0, most=_LONGEST_TEXT)
-    # Ids of flows may be chosen by their callers, so that age is by time first; the id only breaks ties.
-    at, flow_id = paging.decode(cursor, END, "")
-    rows = tx.all(
-        _LIST,
-        text=text,
-        status=status,
-        agent_id=agent_id,
-        flow_type=flow_type,
-        since=validation.moment("since", since),
-        at=paging.moment(at),
-        dfid=flow_id,
-        ns=ns,
-        limit=paging.fetch(limit),
-    )
-    return paging.page(map(FLOWS.from_row, rows), limit, lambda flow: (flow.created_at, flow.flow_id))
-
-
 _SCAN = sql(FLOWS.select("WHERE dfid > :after AND ns = :ns AND created_at >= :since ORDER BY dfid LIMIT :limit"))
 
 
@@ -101,7 +57,8 @@ _TRANSITIONS = sql(TRANSITIONS.select("WHERE dfid = :dfid AND ns = :ns ORDER BY 
 
 def transitions(tx: Tx, flow_id: str, *, ns: str = MAIN) -> tuple[Transition, ...]:
     """Return every change of a flow's status, oldest first."""
-    return tuple(TRANSITIONS.from_row(row) for row in tx.all(_TRANSITIONS, dfid=flow_id, ns=ns))
+    moves = TRANSITIONS.all(tx, _TRANSITIONS, dfid=flow_id, ns=ns)
+    return tuple(replace(each, reason=recorded.open_text(tx, each.reason)) for each in moves)
 
 
 _MINUTE: Final = "substr(created_at, 1, 16)"

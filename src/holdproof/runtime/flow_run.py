@@ -5,6 +5,9 @@ Rules:
   NonDeterminismError. Steps that run at once are numbered before the first of them starts.
 - What a flow records of itself, as the moment at which it wakes up, is a step too, under a name that starts with
   `flow.`.
+- Code that differs from the record can do nothing more either, whatever errors it catches.
+- Where the code no longer asks for a patch (patches.py), what was recorded of it is passed over.
+- What is not recorded is a matter of the flow's mode (flow_modes.py).
 - After a flow was suspended nothing more can be done in it here: whatever its code tries leaves it again.
 """
 
@@ -21,11 +24,16 @@ from holdproof.errors import InvalidInputError, NonDeterminismError
 from holdproof.model import typed_json
 from holdproof.model.times import later
 from holdproof.runtime import recorded, steps, suspension
+from holdproof.runtime.flow_modes import LIVE, Mode
 from holdproof.runtime.steps import Journal, StepSpec
 from holdproof.runtime.suspension import FlowSuspended, WorkerLease
 
 OWN: Final = "flow."
 """How the names of steps start that the flow itself records, as sleeping."""
+PATCHED: Final = f"{OWN}patched "
+"""How the names of the steps start that `patched` records."""
+END_OF_CODE: Final = "the end"
+"""What the code has reached when it returns, in place of a step's name."""
 IN_STEPS_OF: Final[ContextVar[frozenset[tuple[str, str]]]] = ContextVar("holdproof_steps", default=frozenset())
 """The flows, by namespace and id, inside one of whose steps the caller is."""
 
@@ -61,6 +69,11 @@ class FlowRun:
     """The promises that the code has made so far, by id: how steps name them."""
     suspended: FlowSuspended | None = None
     """How the flow was suspended, after which nothing more can be done in it here."""
+    difference: NonDeterminismError | None = None
+    """How the code was found to differ from the record, after which nothing more is done either."""
+    mode: Mode = LIVE
+    patches: dict[str, bool] = field(default_factory=dict)
+    """What `patched` answered, by the name of its step."""
 
     def count(self, kind: str, name: str) -> int:
         """Count one more of its name, and return its number."""
@@ -74,8 +87,12 @@ class FlowRun:
         """
         if self.suspended is not None:
             raise self.suspended
+        if self.difference is not None:
+            # The code kept it from leaving; what it reaches now would be run on wrong ground.
+            raise self.difference
         n = self.count("step", name)
         self.position += 1
+        self._pass_patches(name)
         recorded_here = self.unreached.pop(self.position, None)
         if recorded_here is None and (name, n) in self.journal:
             # Steps that ran at once may have been recorded in another order than they are reached in.
@@ -86,14 +103,29 @@ class FlowRun:
             raise self.differs(name, self.unreached[min(self.unreached)])
         return n, self.position
 
+    def _pass_patches(self, name: str) -> None:
+        """Pass over patches that the code no longer asks for: it has the new way only, which the flow took."""
+        while (recorded_here := self.unreached.get(self.position, name)) != name and recorded_here.startswith(PATCHED):
+            del self.unreached[self.position]
+            self.position += 1
+
     def differs(self, name: str, recorded_name: str) -> NonDeterminismError:
         """Return the error of code that reaches another step than was recorded."""
-        return NonDeterminismError(
-            f"the code reached step {name} where the flow recorded step {recorded_name}",
+        place = name if name == END_OF_CODE else f"step {name}"
+        self.difference = NonDeterminismError(
+            f"the code reached {place} where the flow recorded step {recorded_name}",
             step=name,
             recorded=recorded_name,
             flow_id=self.lease.flow_id,
         )
+        return self.difference
+
+    def unfinished(self) -> NonDeterminismError | None:
+        """Return the error of code that ends before it has reached all that was recorded; None where it has."""
+        if self.difference is not None:
+            return self.difference
+        beyond = [name for _, name in sorted(self.unreached.items()) if not name.startswith(PATCHED)]
+        return self.differs(END_OF_CODE, beyond[0]) if beyond else None
 
     def load(self, journal: Journal) -> None:
         """Load what was recorded before; the code will reach it again."""
@@ -163,15 +195,18 @@ def record_own(run: FlowRun, name: str, value: Callable[[Tx], Any]) -> Work[Any]
     if earlier is not None:
         return typed_json.decode(earlier.value.result)
     spec = StepSpec(own, n, position)
+    value = run.mode.own(own, n, value)
     return (yield from ask(Write(partial(_record_own, lease=run.lease, spec=spec, value=value))))
 
 
 def _record_own(tx: Tx, lease: WorkerLease, spec: StepSpec, value: Callable[[Tx], Any]) -> Any:
     lock_leased(tx, lease)
     result = value(tx)
-    text = recorded.store(tx, recorded.dump(typed_json.encode(result)), lease.subject)
-    steps.add(tx, lease, spec, {"state": "DONE", "result": text, "finished_at": tx.now})
-    return result
+    text = recorded.dump(typed_json.encode(result))
+    columns = {"state": "DONE", "result": recorded.store(tx, text, lease.subject), "finished_at": tx.now}
+    steps.add(tx, lease, spec, columns)
+    # As a replay will get it.
+    return typed_json.decode(recorded.parse(text))
 
 
 def wait(
@@ -183,6 +218,8 @@ def wait(
     until: str | None = None,
 ) -> Work[Any]:
     """Wait inside a flow, in place or suspended; see suspension.py."""
+    if not run.mode.waits(waits_for, until):
+        return None
     try:
         return (yield from suspension.wait(run.lease, attempt, waits_for=waits_for, topic=topic, until=until))
     except FlowSuspended as suspended:

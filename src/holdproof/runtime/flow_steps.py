@@ -14,7 +14,7 @@ from typing import Any, Final, Literal
 
 from holdproof import validation
 from holdproof.db import Together, Work
-from holdproof.errors import InvalidInputError
+from holdproof.errors import InvalidInputError, NonDeterminismError
 from holdproof.runtime import calls, steps
 from holdproof.runtime.flow_run import IN_STEPS_OF, OWN, FlowRun, Undoing, outside_steps
 from holdproof.runtime.steps import OnUnknown, RetryPolicy, StepSpec
@@ -151,16 +151,26 @@ def _numbered(run: FlowRun, call: StepCall) -> StepSpec:
 
 
 def _perform(run: FlowRun, call: StepCall, spec: StepSpec, outside: frozenset[tuple[str, str]]) -> Work[Any]:
+    earlier = run.journal.get((spec.name, spec.n))
+    recorded_step = None if earlier is None else earlier.value
     # Set for the function that the step calls, which runs in this context.
     IN_STEPS_OF.set(outside | {(run.lease.ns, run.lease.flow_id)})
     try:
-        result = yield from steps.step(run.lease, spec, call.fn, run.journal)
+        fn = call.fn
+        if recorded_step is None or recorded_step.state not in steps.SETTLED:
+            spec, fn = run.mode.step(spec, fn)
+        result = yield from steps.step(run.lease, spec, fn, run.journal)
     except FlowSuspended as suspended:
         run.suspended = suspended
         raise
+    except NonDeterminismError as error:
+        # One of another flow, which the step's function runs, is an error of this step like any other.
+        if error.fields.get("flow_id") == run.lease.flow_id:
+            run.difference = error
+        raise
     finally:
         IN_STEPS_OF.set(outside)
-    if call.options.compensate is not None:
+    if call.options.compensate is not None and run.mode.undoes(recorded_step):
         # Appended after the step: one that failed has nothing to undo.
         run.undoings.append(Undoing(spec.name, spec.n, partial(call.options.compensate, result)))
     return result

@@ -39,7 +39,8 @@ from holdproof.model.flows import (
 )
 from holdproof.model.namespaces import MAIN
 from holdproof.model.times import END
-from holdproof.runtime import escalation_rows
+from holdproof.runtime import attributes as flow_attributes
+from holdproof.runtime import escalation_rows, recorded
 
 FLOWS: Final = Table(
     "decision_flows",
@@ -50,7 +51,7 @@ FLOWS: Final = Table(
     # What changes of a flow (status, times) follows from its transitions, which are logged themselves.
     logged=(
         *("dfid", "root_dfid", "dfid_parent", "agent_id", "flow_type", "flow_version", "created_by_type"),
-        *("created_by_id", "priority", "subject", "created_at", "ns"),
+        *("created_by_id", "priority", "subject", "attributes", "created_at", "ns"),
     ),
     further=columns("status started_at completed_at updated_at", Cover.REBUILT, "the flow's transitions"),
 )
@@ -80,21 +81,16 @@ def start(
     created_by: tuple[str, str] | None = None,
     flow_id: str | None = None,
     subject: str | None = None,
+    attributes: Mapping[str, str] | None = None,
     ns: str = MAIN,
 ) -> Flow:
     """Open a flow for an agent; `parent` makes it part of that flow's tree, `created_by` is a type and an id.
 
-    `subject` names the person whose flow it is: what the flow records is sealed, and erased with that person. Raises
-    AgentInactiveError unless the agent is ACTIVE, and AlreadyExistsError where `flow_id` is taken.
+    `subject` names the person whose flow it is: what the flow records is sealed, and erased with that person.
+    `attributes` are what `flows.list` finds it by; a flow of a subject takes none. Raises AgentInactiveError unless the
+    agent is ACTIVE, and AlreadyExistsError where `flow_id` is taken.
     """
-    agent = tx.one(_AGENT, agent_id=agent_id, ns=ns)
-    if agent is None:
-        raise NotFoundError(f"there is no agent {agent_id}", agent_id=agent_id)
-    (status,) = agent
-    if status not in OPENS_FLOWS:
-        raise AgentInactiveError(
-            f"agent {agent_id} is {status} and may not open flows", agent_id=agent_id, agent_status=status
-        )
+    require_active(tx, agent_id, ns=ns)
     if flow_id is not None:
         lock_exclusive(tx, f"flow:{validation.name('flow_id', flow_id)}")
         if tx.one(_GET, dfid=flow_id, ns=ns) is not None:
@@ -111,8 +107,21 @@ def start(
         created_by_id=created_by_id,
         priority=priority,
         subject=None if subject is None else encryption.label(tx, subject, ns=ns),
+        attributes=attributes,
         ns=ns,
     )
+
+
+def require_active(tx: Tx, agent_id: str, *, ns: str) -> None:
+    """Raise unless the agent may open flows."""
+    agent = tx.one(_AGENT, agent_id=agent_id, ns=ns)
+    if agent is None:
+        raise NotFoundError(f"there is no agent {agent_id}: register it (agents register)", agent_id=agent_id)
+    (status,) = agent
+    if status not in OPENS_FLOWS:
+        raise AgentInactiveError(
+            f"agent {agent_id} is {status} and may not open flows", agent_id=agent_id, agent_status=status
+        )
 
 
 def enter(
@@ -127,9 +136,11 @@ def enter(
     created_by_id: str | None = None,
     priority: int = 0,
     subject: str | None = None,
+    attributes: Mapping[str, str] | None = None,
     ns: str,
 ) -> Flow:
     """Write a new flow; its caller has made sure that the agent may open one."""
+    attributes_text = flow_attributes.text(attributes, subject=subject)
     root = flow_id if parent is None else get(tx, parent, ns=ns).root_flow_id
     now = tx.now
     flow = Flow(
@@ -150,8 +161,15 @@ def enter(
         ns=ns,
         subject=subject,
     )
-    FLOWS.add(tx, _ADD, FLOWS.to_columns(flow))
+    FLOWS.add(tx, _ADD, {**FLOWS.to_columns(flow), "attributes": attributes_text})
+    flow_attributes.add(tx, flow_id, attributes or {}, ns=ns)
     return flow
+
+
+def attributes(tx: Tx, flow_id: str, *, ns: str = MAIN) -> dict[str, str]:
+    """Return what a flow is found by."""
+    get(tx, flow_id, ns=ns)
+    return flow_attributes.find(tx, flow_id, ns=ns)
 
 
 _GET = sql(FLOWS.select("WHERE dfid = :dfid AND ns = :ns"))
@@ -310,7 +328,9 @@ def _move(tx: Tx, locked: _LockedFlow, to: str, columns: Mapping[str, Any]) -> F
         now=tx.now,
         expect=1,
     )
-    row = {"id": locked.next_id, "dfid": before.flow_id, **columns, "created_at": tx.now, "ns": before.ns}
+    reason = recorded.seal_text(tx, columns["reason"], before.subject)
+    content = {**columns, "reason": reason}
+    row = {"id": locked.next_id, "dfid": before.flow_id, **content, "created_at": tx.now, "ns": before.ns}
     TRANSITIONS.add(tx, _RECORD, row)
     if moved and before.status == "WAITING_ESCALATION":
         escalation_rows.withdraw(tx, before.flow_id, f"the flow went on to {to}", ns=before.ns)

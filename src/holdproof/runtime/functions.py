@@ -23,7 +23,7 @@ from typing import Any, Final, NamedTuple
 
 from holdproof import validation
 from holdproof.db import Call, Read, Tx, Work, Write, ask, lock_exclusive, sql
-from holdproof.errors import InvalidInputError, TamperedError
+from holdproof.errors import ErasedError, InvalidInputError, TamperedError
 from holdproof.model import typed_json
 from holdproof.model.flows import Flow, FunctionCall, Recovery, Rerun
 from holdproof.model.namespaces import MAIN
@@ -87,8 +87,6 @@ def conduct(function: RegisteredFunction, run: FlowRun, args: Sequence[Any], kwa
         if run.suspended is not None:
             # The code kept FlowSuspended from leaving it; nothing that it did since has been recorded.
             raise run.suspended
-        if run.unreached:
-            raise run.differs("the end", run.unreached[min(run.unreached)])
         text = recorded.dump(typed_json.encode(result, f"the result of {function.name}"))
     except Exception as error:
         yield from runs.abort(run, error)
@@ -218,11 +216,13 @@ def confirm(
     try:
         call = calls.confirmed(tx, flow_id, ns=ns)
         run = runs.leased_run(tx, flow, token, worker=worker, lease_s=function.lease_s, suspends=suspends)
-    except TamperedError as error:
-        # Due never again by itself: a person restores the record, and then wakes the flow.
+    except (TamperedError, ErasedError) as error:
+        # Due never again by itself: a person restores the record, and then wakes the flow; or cancels it, where what it
+        # recorded was erased.
         leases.suspend(tx, flow_id, token, due=END, ns=ns)
         detail = {"error": validation.error_text(error)}
-        audit.record(tx, flow_id, "FLOW_STOPPED", severity="CRITICAL", detail=detail, ns=ns)
+        severity = "CRITICAL" if isinstance(error, TamperedError) else "WARNING"
+        audit.record(tx, flow_id, "FLOW_STOPPED", severity=severity, detail=detail, ns=ns)
         return Rerun(flow, validation.error_text(error))
     return LeasedCall(run, call)
 

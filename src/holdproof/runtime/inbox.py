@@ -1,15 +1,17 @@
 """Reading escalations: listing them, counting them, and waiting for one to be resolved."""
 
+from itertools import islice
 from typing import Any, Final
 
 from holdproof import paging, validation
 from holdproof.db import Read, Tx, Wait, Work, Write, ask, sql
-from holdproof.errors import NotFoundError
+from holdproof.errors import NotFoundError, TamperedError
+from holdproof.evidence import logged_tables
 from holdproof.model.coordination import Escalation, EscalationCounts
 from holdproof.model.namespaces import MAIN
 from holdproof.model.page import Page
 from holdproof.model.times import BEGINNING, END, later
-from holdproof.runtime import escalations
+from holdproof.runtime import escalation_rows, escalations
 from holdproof.runtime.escalation_rows import ESCALATIONS
 
 _STATUSES: Final = frozenset({"PENDING", "APPROVED", "REJECTED", "CANCELLED"})
@@ -24,7 +26,19 @@ def get(tx: Tx, id: int, *, ns: str = MAIN) -> Escalation:
     escalation = ESCALATIONS.find(tx, _GET, id=id, ns=ns)
     if escalation is None:
         raise NotFoundError(f"there is no escalation {id}", id=id)
-    return escalation
+    return escalation_rows.shown(tx, escalation)
+
+
+_CONFIRM = logged_tables.selecting(ESCALATIONS.logged, "id", "t.id = :id AND t.ns = :ns")
+
+
+def confirmed(tx: Tx, id: int, *, ns: str) -> Escalation:
+    """Return an escalation whose answer is about to be acted on, compared with its entry in the log."""
+    rows = logged_tables.confirm(tx, ESCALATIONS.logged, _CONFIRM, id=id, ns=ns)
+    if not rows:
+        raise TamperedError(f"escalation {id} was removed", table=ESCALATIONS.name, row=str(id))
+    [columns] = rows
+    return escalation_rows.shown(tx, ESCALATIONS.from_columns(columns))
 
 
 _FILTERS: Final = (
@@ -68,11 +82,13 @@ def list(
         "ns": ns,
     }
     if order == "newest":
-        return ESCALATIONS.page(tx, _NEWEST, cursor, limit, **filters)
+        page = ESCALATIONS.page(tx, _NEWEST, cursor, limit, **filters)
+        return Page([escalation_rows.shown(tx, each, whole=False) for each in page.items], page.next_cursor)
     # The cursor of this order has three parts; one of the other order is refused by its length.
     deadline, impact, number = paging.decode(cursor, BEGINNING, "", 0)
     filters |= {"never": END, "deadline": paging.moment(deadline), "impact": impact, "id": number}
-    values = ESCALATIONS.all(tx, _DUE, **filters, limit=paging.fetch(limit))
+    rows = ESCALATIONS.all(tx, _DUE, **filters, limit=paging.fetch(limit))
+    values = [escalation_rows.shown(tx, each, whole=False) for each in rows]
     return paging.page(values, limit, lambda each: (each.deadline or END, each.impact, each.id))
 
 
@@ -105,17 +121,22 @@ def totals(tx: Tx) -> dict[str, int]:
     return {"pending": pending, "expired": expired, "expired_last_day": lately}
 
 
-_NTH = sql(
-    ESCALATIONS.select(
-        "WHERE dfid = :dfid AND ns = :ns AND opened_by = 'agent' AND reason = :reason"
-        " ORDER BY id LIMIT 1 OFFSET :before"
-    )
-)
+_REQUESTED = sql(ESCALATIONS.select("WHERE dfid = :dfid AND ns = :ns AND opened_by = 'agent' ORDER BY id"))
 
 
 def nth(tx: Tx, flow_id: str, reason: str, n: int, *, ns: str) -> Escalation | None:
     """Return the n-th escalation that a flow itself requested for a reason; None where it has not."""
-    return ESCALATIONS.find(tx, _NTH, dfid=flow_id, ns=ns, reason=reason, before=n - 1)
+    # Compared here and not by the database: of a person's flow reasons are sealed, each time differently.
+    requested = (escalation_rows.shown(tx, each) for each in ESCALATIONS.all(tx, _REQUESTED, dfid=flow_id, ns=ns))
+    return next(islice((each for each in requested if each.reason == reason), n - 1, None), None)
+
+
+_REQUESTED = sql(ESCALATIONS.select("WHERE dfid = :dfid AND ns = :ns AND opened_by = 'agent' ORDER BY id"))
+
+
+def requested(tx: Tx, flow_id: str, *, ns: str) -> tuple[Escalation, ...]:
+    """Return all escalations that a flow itself requested, oldest first."""
+    return tuple(ESCALATIONS.all(tx, _REQUESTED, dfid=flow_id, ns=ns))
 
 
 def wait(id: int, *, timeout_s: float | None = None, ns: str = MAIN) -> Work[Escalation]:
@@ -141,4 +162,5 @@ _SCAN = sql(ESCALATIONS.select("WHERE status = 'PENDING' AND ns = :ns AND id > :
 
 def scan_pending(tx: Tx, *, after: int = 0, limit: int = 100, ns: str = MAIN) -> tuple[Escalation, ...]:
     """Return the next pending escalations, oldest first, for adapters; `after` is the id of the last one read."""
-    return tuple(ESCALATIONS.all(tx, _SCAN, ns=ns, after=after, limit=validation.limited(limit)))
+    pending = ESCALATIONS.all(tx, _SCAN, ns=ns, after=after, limit=validation.limited(limit))
+    return tuple(escalation_rows.shown(tx, each, whole=False) for each in pending)

@@ -114,6 +114,18 @@ def queue(tx: Tx, flow: Flow, *, queue: str, partition_key: str | None, due: str
     tx.notify(flows.tasks_topic(flow.ns))
 
 
+_OFFER = sql(
+    "INSERT INTO flow_leases (dfid, worker, token, heartbeat_at, expires_at, priority, ns)"
+    " VALUES (:dfid, '', 0, :now, :now, :priority, :ns)"
+)
+
+
+def offer(tx: Tx, flow: Flow) -> None:
+    """Make a new flow due now for whoever recovers flows: it belongs to no queue."""
+    tx.execute(_OFFER, dfid=flow.flow_id, now=tx.now, priority=flow.priority, ns=flow.ns, expect=1)
+    tx.notify(flows.tasks_topic(flow.ns))
+
+
 _HOLD = sql(
     "SELECT token FROM flow_leases WHERE dfid = :dfid AND ns = :ns",
     postgres="SELECT token FROM flow_leases WHERE dfid = :dfid AND ns = :ns FOR UPDATE",

@@ -2,9 +2,11 @@
 
 Rules:
 - Rows are only added; the first write for a flow wins, and every later one returns the first.
+- Of a person's flow the intent is sealed, and read as erased once that person was.
 """
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, Final
 
 from holdproof import validation
@@ -16,6 +18,7 @@ from holdproof.model import jsontext
 from holdproof.model.namespaces import MAIN
 from holdproof.model.page import Page
 from holdproof.model.records import LedgerEntry
+from holdproof.runtime import recorded
 
 LEDGER: Final = Table(
     "decision_ledger_entries",
@@ -31,7 +34,8 @@ LEDGER: Final = Table(
 )
 
 _FLOW = numbered(
-    "SELECT root_dfid, agent_id, {id} FROM decision_flows WHERE dfid = :dfid AND ns = :ns", "decision_ledger_entries"
+    "SELECT root_dfid, agent_id, subject, {id} FROM decision_flows WHERE dfid = :dfid AND ns = :ns",
+    "decision_ledger_entries",
 )
 _ADD = sql(LEDGER.insert())
 
@@ -62,11 +66,11 @@ def commit(tx: Tx, flow_id: str, columns: Mapping[str, Any], *, ns: str) -> Ledg
     lock_exclusive(tx, f"flow:{flow_id}")
     first = LEDGER.find(tx, _GET, dfid=flow_id, ns=ns)
     if first is not None:
-        return first
+        return _shown(tx, first)
     flow = tx.one(_FLOW, dfid=flow_id, ns=ns)
     if flow is None:
         raise NotFoundError(f"there is no flow {flow_id}", flow_id=flow_id)
-    root, agent_id, number = flow
+    root, agent_id, subject, number = flow
     # `columns` comes last: another kernel may name another agent and root than the flow's.
     row = {
         **dict.fromkeys(LEDGER.columns),
@@ -78,8 +82,14 @@ def commit(tx: Tx, flow_id: str, columns: Mapping[str, Any], *, ns: str) -> Ledg
         "ns": ns,
         **columns,
     }
+    if row["intent_payload"] is not None:
+        row["intent_payload"] = recorded.seal_json(tx, row["intent_payload"], subject)
     LEDGER.add(tx, _ADD, row)
-    return LEDGER.from_columns(row)
+    return _shown(tx, LEDGER.from_columns(row))
+
+
+def _shown(tx: Tx, entry: LedgerEntry) -> LedgerEntry:
+    return replace(entry, intent=recorded.open_json(tx, entry.intent))
 
 
 _GET = sql(LEDGER.select("WHERE dfid = :dfid AND ns = :ns"))
@@ -90,7 +100,7 @@ def get(tx: Tx, flow_id: str, *, ns: str = MAIN) -> LedgerEntry:
     entry = LEDGER.find(tx, _GET, dfid=flow_id, ns=ns)
     if entry is None:
         raise NotFoundError(f"flow {flow_id} has no entry in the ledger", flow_id=flow_id)
-    return entry
+    return _shown(tx, entry)
 
 
 # By number: rows are only added, so that the newest has the largest.
@@ -106,7 +116,8 @@ def list(
     tx: Tx, *, agent_id: str | None = None, cursor: str | None = None, limit: int = 100, ns: str = MAIN
 ) -> Page[LedgerEntry]:
     """List entries, newest first."""
-    return LEDGER.page(tx, _LIST, cursor, limit, agent_id=agent_id, ns=ns)
+    page = LEDGER.page(tx, _LIST, cursor, limit, agent_id=agent_id, ns=ns)
+    return Page([_shown(tx, each) for each in page.items], page.next_cursor)
 
 
 _SCAN = sql(LEDGER.select("WHERE id > :after AND ns = :ns ORDER BY id LIMIT :limit"))
@@ -114,4 +125,5 @@ _SCAN = sql(LEDGER.select("WHERE id > :after AND ns = :ns ORDER BY id LIMIT :lim
 
 def scan(tx: Tx, *, after: int = 0, limit: int = 100, ns: str = MAIN) -> tuple[LedgerEntry, ...]:
     """Return the next entries, oldest first, for adapters; `after` is the id of the last one read."""
-    return tuple(LEDGER.all(tx, _SCAN, ns=ns, after=after, limit=validation.limited(limit)))
+    entries = LEDGER.all(tx, _SCAN, ns=ns, after=after, limit=validation.limited(limit))
+    return tuple(_shown(tx, each) for each in entries)

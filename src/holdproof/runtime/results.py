@@ -2,6 +2,7 @@
 
 Rules:
 - The result stands with the transition that ended the flow, under its entry; a flow that failed has its reason there.
+  It is compared with that entry whenever it is given out.
 - `wait` returns what the function returned, and raises FlowFailedError, or FlowEndedError for a flow that was
   cancelled.
 """
@@ -11,28 +12,50 @@ from typing import Any, NoReturn
 from holdproof import validation
 from holdproof.db import Read, Tx, Wait, Work, ask, sql
 from holdproof.errors import FlowEndedError, FlowFailedError, TimeoutExpiredError
+from holdproof.evidence import logged_tables
 from holdproof.model import typed_json
-from holdproof.model.flows import FlowResult
+from holdproof.model.flows import Flow, FlowResult
 from holdproof.model.namespaces import MAIN
 from holdproof.model.times import later
 from holdproof.runtime import flows, recorded
+from holdproof.runtime.flows import TRANSITIONS
 
 # The last transition that says how a flow ended: those that undo it come after the one that failed it.
-_ENDING = sql(
+_ENDING = logged_tables.selecting(
+    TRANSITIONS.logged,
+    "id",
+    "t.id = (SELECT max(e.id) FROM flow_transitions e WHERE e.dfid = :dfid AND e.ns = :ns"
+    " AND (e.result IS NOT NULL OR e.reason IS NOT NULL))",
+)
+
+
+def get(tx: Tx, flow_id: str, *, ns: str = MAIN) -> FlowResult:
+    """Return how a flow stands: its status and, once it has ended, its result or error, compared with the log."""
+    flow = flows.get(tx, flow_id, ns=ns)
+    if not flow.ended:
+        return FlowResult(flow_id, flow.status, None, None)
+    # What the flow returned is acted on: by its caller, by the flow that started it.
+    rows = logged_tables.confirm(tx, TRANSITIONS.logged, _ENDING, dfid=flow_id, ns=ns)
+    return _result(tx, flow, rows[0]["result"], rows[0]["reason"]) if rows else _result(tx, flow, None, None)
+
+
+_STORED = sql(
     "SELECT result, reason FROM flow_transitions WHERE dfid = :dfid AND ns = :ns"
     " AND (result IS NOT NULL OR reason IS NOT NULL) ORDER BY id DESC LIMIT 1"
 )
 
 
-def get(tx: Tx, flow_id: str, *, ns: str = MAIN) -> FlowResult:
-    """Return how a flow stands: its status and, once it has ended, its result or error."""
+def stored(tx: Tx, flow_id: str, *, ns: str) -> FlowResult:
+    """Return how a flow stands as it is stored, to be shown: an edited record can be looked at too."""
     flow = flows.get(tx, flow_id, ns=ns)
-    if not flow.ended:
-        return FlowResult(flow_id, flow.status, None, None)
-    text, reason = tx.one(_ENDING, dfid=flow_id, ns=ns) or (None, None)
+    text, reason = tx.one(_STORED, dfid=flow_id, ns=ns) or (None, None)
+    return _result(tx, flow, text, reason) if flow.ended else FlowResult(flow_id, flow.status, None, None)
+
+
+def _result(tx: Tx, flow: Flow, text: str | None, reason: str | None) -> FlowResult:
     if flow.status == "COMPLETED":
-        return FlowResult(flow_id, flow.status, recorded.load(tx, text), None)
-    return FlowResult(flow_id, flow.status, None, reason or flow.status)
+        return FlowResult(flow.flow_id, flow.status, recorded.load(tx, text), None)
+    return FlowResult(flow.flow_id, flow.status, None, recorded.open_text(tx, reason) or flow.status)
 
 
 def wait(flow_id: str, *, timeout_s: float | None = None, ns: str = MAIN) -> Work[Any]:

@@ -3,7 +3,8 @@
 Rules:
 - What is removed is past every limit: older than `before`, and beyond the newest `keep` of its flow type.
 - Flows are removed as whole trees, with everything that belongs to them, by the age and the type of their root; and
-  only if every flow of the tree has ended, none is dirty, and none has a pending escalation.
+  only if every flow of the tree has ended, none is dirty, none has a pending escalation, and none has forks, which
+  share its record: they are removed first.
 - A tree is locked while it is removed, so that nothing written meanwhile is removed unseen.
 - Nothing here is logged: the caller logs the handles of what it removes (evidence/prunings.py) in the same transaction.
 """
@@ -134,6 +135,8 @@ _DUE = (
     " OR EXISTS (SELECT 1 FROM saga_dirty_state s WHERE s.dfid = f.dfid AND s.ns = f.ns)))"
     " AND NOT EXISTS (SELECT 1 FROM escalation_requests e WHERE e.root_dfid = r.dfid AND e.ns = r.ns"
     " AND e.status = 'PENDING')"
+    " AND NOT EXISTS (SELECT 1 FROM flow_calls c JOIN decision_flows f ON f.dfid = c.forked_from AND f.ns = c.ns"
+    " WHERE f.root_dfid = r.dfid AND f.ns = r.ns)"
 )
 _SOME_DUE = sql(f"{_DUE} AND r.dfid > :after ORDER BY r.dfid LIMIT :limit")
 _STILL_DUE = sql(f"{_DUE} AND r.dfid = :root")
@@ -159,6 +162,12 @@ _LOCK = sql(
     postgres="SELECT dfid FROM decision_flows WHERE root_dfid = :root AND ns = :ns ORDER BY dfid FOR UPDATE",
 )
 _REMOVE = sql("DELETE FROM decision_flows WHERE root_dfid = :root AND ns = :ns")
+
+
+def remove_tree(tx: Tx, root: str, *, ns: str) -> dict[str, list[str]]:
+    """Remove one tree, however young; return the handles of all its records, none where it must stay."""
+    limits = {"before": END, "at": END, "newest": "", "flow_type": None, "ns": ns}
+    return _remove_tree(tx, root, limits)
 
 
 def _remove_tree(tx: Tx, root: str, limits: dict[str, Any]) -> dict[str, list[str]]:

@@ -27,6 +27,7 @@ from functools import partial
 from typing import Any, Final, NamedTuple
 
 from holdproof import validation
+from holdproof.content import encryption
 from holdproof.db import Read, Refused, Tx, Work, Write, ask, lock_exclusive
 from holdproof.errors import (
     CompensationFailedError,
@@ -34,7 +35,6 @@ from holdproof.errors import (
     FlowEndedError,
     InvalidInputError,
     LeaseLostError,
-    NonDeterminismError,
     TamperedError,
 )
 from holdproof.model.coordination import Escalation, Lock
@@ -47,6 +47,7 @@ from holdproof.runtime import (
     calls,
     escalations,
     flows,
+    forks,
     inbox,
     leases,
     locks,
@@ -111,10 +112,16 @@ def take_up(tx: Tx, flow: Flow, *, worker: str | None, lease_s: float, loads: bo
 def leased_run(
     tx: Tx, flow: Flow, token: int, *, worker: str, lease_s: float, loads: bool = True, suspends: bool = False
 ) -> FlowRun:
-    """Return a flow that is leased already, with what it recorded before; TamperedError where that was edited."""
+    """Return a flow that is leased already, with what it recorded before.
+
+    Raises TamperedError where that was edited, and ErasedError where it was erased with its person.
+    """
+    if flow.subject is not None:
+        encryption.check_alive(tx, flow.subject)
     run = FlowRun(WorkerLease(flow.flow_id, token, lease_s, flow.ns, worker, flow.subject, suspends))
     if loads:
-        run.load(steps.journal(tx, flow.flow_id, ns=flow.ns))
+        journal, run.mode = forks.journal(tx, flow.flow_id, ns=flow.ns)
+        run.load(journal)
     return run
 
 
@@ -125,15 +132,19 @@ def enter_call(
     flow_id: str | None = None,
     worker: str | None = None,
     lease_s: float = leases.LEASE_S,
+    strict: bool = False,
     ns: str = MAIN,
     **opening: Any,
 ) -> Work[FlowRun | EarlierFlow]:
-    """Open a flow that runs a registered function; or return the flow that a call with this id opened before."""
+    """Open a flow that runs a registered function; or return the flow that a call with this id opened before.
+
+    With `strict` its agent is not registered for it: NotFoundError where nobody has.
+    """
     if agent_id is None:
         raise InvalidInputError("name the agent: @store.flow(agent=…), or opening(agent=…)", field="agent")
 
     def open_flow(tx: Tx) -> FlowRun | EarlierFlow:
-        flow = open_call(tx, agent_id, call, flow_id=flow_id, ns=ns, **opening)
+        flow = open_call(tx, agent_id, call, flow_id=flow_id, strict=strict, ns=ns, **opening)
         if isinstance(flow, EarlierFlow):
             return flow
         return take_up(tx, flow, worker=worker, lease_s=lease_s, loads=False)
@@ -142,7 +153,7 @@ def enter_call(
 
 
 def open_call(
-    tx: Tx, agent_id: str, call: CallSpec, *, flow_id: str | None = None, ns: str, **opening: Any
+    tx: Tx, agent_id: str, call: CallSpec, *, flow_id: str | None = None, strict: bool = False, ns: str, **opening: Any
 ) -> Flow | EarlierFlow:
     """Write the flow of a call, and the call; or return the flow that has this id, if it was called the same way."""
     if flow_id is not None:
@@ -153,7 +164,8 @@ def open_call(
             calls.check_same(tx, earlier, existing, call)
             return EarlierFlow(earlier)
     # Whoever may run the code may name its agents; contracts and versions are for `agents.register`.
-    autocreate.agent(tx, agent_id, ns=ns)
+    if not strict:
+        autocreate.agent(tx, agent_id, ns=ns)
     flow = flows.start(tx, agent_id, flow_id=flow_id, flow_type=call.name, flow_version=call.version, ns=ns, **opening)
     calls.record(tx, flow, call)
     return flow
@@ -166,8 +178,12 @@ def lock(
     run: FlowRun, /, resources: dict[str, float], *, timeout_s: float = 5.0, **options: Any
 ) -> Work[tuple[Lock, ...]]:
     """Lock resources until the flow ends; options are those of `locks.acquire`. Waiting extends the lease."""
-    # Attempts three times within a lease, so that waiting never loses it.
     lease = run.lease
+    if run.mode.offline:
+        # What was held is not recorded; nobody is kept from anything here.
+        held = resources.items()
+        return tuple(Lock(name, lease.flow_id, amount, "", None, None, 0, lease.ns) for name, amount in held)
+    # Attempts three times within a lease, so that waiting never loses it.
     attempt = partial(_try_lock, lease=lease, resources=resources, options=options)
     return (yield from locks.acquire_with_retry(attempt, timeout_s=timeout_s, every_s=lease.lease_s / 3, ns=lease.ns))
 
@@ -193,6 +209,21 @@ def approve(run: FlowRun, /, reason: str, **options: Any) -> Work[Escalation]:
     n = run.count("approve", reason)
     if run.suspended is not None:
         raise run.suspended
+    answer = run.mode.answer(reason, n, run.position)
+    if answer is None:
+        answer = yield from _ask_approval(run, reason, n, options)
+    if not answer.approved:
+        raise FlowEndedError(
+            f"{answer.outcome} by {answer.resolved_by}: {answer.comment or reason}",
+            flow_id=lease.flow_id,
+            escalation=answer.id,
+        )
+    return answer
+
+
+def _ask_approval(run: FlowRun, reason: str, n: int, options: dict[str, Any]) -> Work[Escalation]:
+    """Request an approval, or find it requested, and wait for the answer."""
+    lease = run.lease
     escalation = yield from ask(Write(lambda tx: _requested(tx, lease, reason, n, options)))
     assert not isinstance(escalation, Refused), "the executor raises a refusal"
     try:
@@ -200,14 +231,9 @@ def approve(run: FlowRun, /, reason: str, **options: Any) -> Work[Escalation]:
     except FlowSuspended as suspended:
         run.suspended = suspended
         raise
-    if not answer.approved:
-        raise FlowEndedError(
-            f"{answer.outcome} by {answer.resolved_by}: {answer.comment or reason}",
-            flow_id=lease.flow_id,
-            escalation=answer.id,
-        )
-    # The answer moved the flow back to RUNNING; the lease may be nearly over by now.
-    yield from beat(run)
+    if answer.approved:
+        # The answer moved the flow back to RUNNING; the lease may be nearly over by now.
+        yield from beat(run)
     return answer
 
 
@@ -223,6 +249,8 @@ def _requested(tx: Tx, lease: WorkerLease, reason: str, n: int, options: dict[st
 
 def beat(run: FlowRun) -> Work[None]:
     """Extend the lease between steps that are far apart."""
+    if run.mode.offline:
+        return
     yield from ask(Write(lambda tx: suspension.extend(tx, run.lease)))
 
 
@@ -232,20 +260,27 @@ def beat(run: FlowRun) -> Work[None]:
 def complete(run: FlowRun, result: str | None = None) -> Work[Flow]:
     """Complete the flow; one that is being undone is undone to the end, and FlowEndedError raised.
 
-    `result` is the text of what the flow's function returned.
+    `result` is the text of what the flow's function returned. A flow whose code left out what it recorded is left as it
+    is: NonDeterminismError.
     """
-    flow = yield from ask(Write(partial(_complete, lease=run.lease, result=result)))
+    flow = yield from ask(Write(partial(_complete, run=run, result=result)))
+    assert not isinstance(flow, Refused), "the executor raises a refusal"
     if flow.status != "COMPENSATING":
         return flow
     flow = yield from _undo(run, "it was being undone")
     raise FlowEndedError(f"flow {flow.flow_id} was being undone, and is {flow.status}", flow_id=flow.flow_id)
 
 
-def _complete(tx: Tx, lease: WorkerLease, result: str | None) -> Flow:
+def _complete(tx: Tx, run: FlowRun, result: str | None) -> Flow | Refused:
+    lease = run.lease
     flow = flows.lock(tx, lease.flow_id, ns=lease.ns)
     if flow.ended or flow.status == "COMPENSATING":  # the block ended it itself, or it did not fail a second time
         return flow
     leases.heartbeat(tx, lease.flow_id, lease.token, ns=lease.ns)
+    difference = run.unfinished()
+    if difference is not None:
+        _stop(tx, lease, difference)
+        return Refused(difference)
     in_doubt = [f"{name} {n}" for name, n in flows.in_doubt(tx, lease.flow_id, ns=lease.ns)]
     if in_doubt:
         audit.record(tx, lease.flow_id, "STEPS_UNFINISHED", severity="WARNING", detail={"steps": in_doubt}, ns=lease.ns)
@@ -262,8 +297,9 @@ def abort(run: FlowRun, error: Exception) -> Work[Flow]:
     """
     if _is_lost(run, error):
         return (yield from ask(Read(lambda tx: flows.get(tx, run.lease.flow_id, ns=run.lease.ns))))
-    if isinstance(error, NonDeterminismError | TamperedError):
-        return (yield from ask(Write(partial(_stop, lease=run.lease, error=error))))
+    stopped = run.difference or (error if isinstance(error, TamperedError) else None)
+    if stopped is not None:
+        return (yield from ask(Write(partial(_stop, lease=run.lease, error=stopped))))
     return (yield from _undo(run, steps.error_text(run.lease, error)))
 
 

@@ -23,7 +23,7 @@ from holdproof.model.flows import TERMINAL, UNDOABLE, Flow
 from holdproof.model.namespaces import MAIN
 from holdproof.model.page import Page
 from holdproof.model.times import END
-from holdproof.runtime import audit, escalations, flows, leases
+from holdproof.runtime import audit, escalations, flows, leases, recorded
 
 _log = logging.getLogger("holdproof")
 
@@ -52,9 +52,10 @@ def mark_dirty(tx: Tx, flow_id: str, step: str, partial_state: Any = None, *, ns
 def put(tx: Tx, flow_id: str, step: str, text: str, *, ns: str) -> DirtyFlow:
     """Mark a flow as dirty, given its partial state as JSON text."""
     flows.lock(tx, flow_id, ns=ns)
-    row = tx.one(_MARK, dfid=flow_id, failed_step=step, partial_state_json=text, now=tx.now, ns=ns)
+    sealed = recorded.seal_json(tx, text, recorded.subject_of(tx, flow_id, ns=ns))
+    row = tx.one(_MARK, dfid=flow_id, failed_step=step, partial_state_json=sealed, now=tx.now, ns=ns)
     assert row is not None, "an upsert has one row"
-    return _dirty(*row)
+    return _dirty(tx, *row)
 
 
 _LIST = sql(
@@ -67,7 +68,7 @@ def list(tx: Tx, *, cursor: str | None = None, limit: int = 100, ns: str = MAIN)
     """List dirty flows, newest first."""
     at, flow_id = paging.decode(cursor, END, "")
     rows = tx.all(_LIST, ns=ns, at=paging.moment(at), dfid=flow_id, limit=paging.fetch(limit))
-    return paging.page((_dirty(*row) for row in rows), limit, lambda dirty: (dirty.created_at, dirty.flow_id))
+    return paging.page((_dirty(tx, *row) for row in rows), limit, lambda dirty: (dirty.created_at, dirty.flow_id))
 
 
 _COUNT = sql("SELECT count(*) FROM saga_dirty_state")
@@ -90,7 +91,7 @@ def get(tx: Tx, flow_id: str, *, ns: str = MAIN) -> DirtyFlow:
     row = tx.one(_GET, dfid=flow_id, ns=ns)
     if row is None:
         raise NotFoundError(f"flow {flow_id} is not dirty", flow_id=flow_id)
-    return _dirty(*row)
+    return _dirty(tx, *row)
 
 
 _IS_DIRTY = sql("SELECT 1 FROM saga_dirty_state WHERE dfid = :dfid AND ns = :ns")
@@ -123,8 +124,11 @@ def drop(tx: Tx, flow_id: str, *, ns: str) -> bool:
     return True
 
 
-def _dirty(flow_id: str, failed_step: str, partial_state: str, created_at: str, ns: str) -> DirtyFlow:
-    return DirtyFlow(flow_id, failed_step, jsontext.load(partial_state), created_at, ns)
+def _dirty(  # noqa: PLR0917 (the columns of a row)
+    tx: Tx, flow_id: str, failed_step: str, partial_state: str, created_at: str, ns: str
+) -> DirtyFlow:
+    state = recorded.open_json(tx, jsontext.load(partial_state))
+    return DirtyFlow(flow_id, failed_step, state, created_at, ns)
 
 
 # --- compensating ------------------------------------------------------------------------------------------------

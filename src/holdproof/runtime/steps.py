@@ -9,8 +9,8 @@ Rules:
   which is no doubt: a worker that goes on then tries again.
 - A step that was started by a worker that is gone, or that ran over its time limit, is in doubt (UNKNOWN), and never
   run again silently: `retry` runs it, `fail` fails it and leaves the flow dirty, `ask` (the default) escalates, at no
-  cost to the agent's budget. Approved as proposed runs it again, approved with changes takes the changes as its result,
-  anything else fails it.
+  cost to the agent's budget. The answer `happened` records its result, `did_not_happen` runs it again, `undo` (and
+  whatever ends the flow meanwhile) fails it.
 - A flow that is run again meets the steps that it recorded, by name, number and arguments; other arguments, or another
   step at that place, are NonDeterminismError. What is replayed was compared with its entries in the log.
 - Only the worker that has the flow's lease starts and ends steps; each of them is a heartbeat, and one that waits for a
@@ -60,6 +60,8 @@ STEPS: Final = Table(
 )
 OnUnknown = Literal["ask", "retry", "fail"]
 ON_UNKNOWN: Final = frozenset({"ask", "retry", "fail"})
+SETTLED: Final = frozenset({"DONE", "FAILED"})
+"""The states in which a step stays."""
 LONGEST_BACKOFF_S: Final = 300.0
 _ESCALATION: Final = "escalation:"
 """The `error` of a step in doubt: this, and the number of its escalation."""
@@ -150,7 +152,7 @@ def check_same(lease: WorkerLease, step: Step, spec: StepSpec) -> None:
         same = lease.subject is not None or canonical.sha256_hex(spec.arguments.encode()) == step.arguments_hash
     if not same:
         raise NonDeterminismError(
-            f"step {step.name} {step.n} was recorded with other arguments", step=step.name, flow_id=step.flow_id
+            f"step {step.name} {step.n} was recorded with other arguments", step=step.name, flow_id=lease.flow_id
         )
 
 
@@ -197,7 +199,7 @@ def _done(lease: WorkerLease, record: StoredRecord[Step], spec: StepSpec, result
         # It has happened, so it is in doubt: FAILED would say that there is nothing to undo.
         raise UnrecordableError(f"the result of step {spec.name}: {error.message}", step=spec.name) from error
     yield from ask(Write(partial(_end, lease=lease, record=record, changes={"state": "DONE"}, result=text)))
-    return spec.decoded(encoded)
+    return spec.decoded(recorded.parse(text))
 
 
 def _encoded(spec: StepSpec, result: Any) -> Any:
@@ -300,9 +302,26 @@ def _in_doubt(tx: Tx, lease: WorkerLease, spec: StepSpec, record: StoredRecord[S
         # Nobody knows what is to be undone: the flow is dirty until somebody has looked.
         sagas.mark_dirty(tx, lease.flow_id, spec.name, {"in_doubt": f"{spec.name} {spec.n}"}, ns=lease.ns)
         return Refused(UnknownOutcomeError(reason, step=spec.name, flow_id=lease.flow_id))
-    context = {"step": spec.name, "n": spec.n, "started_at": record.value.started_at, "worker": record.value.worker}
-    escalation = escalations.alert(tx, lease.flow_id, reason=reason, context=context, ns=lease.ns)
+    context = _question(record)
+    escalation = escalations.alert(tx, lease.flow_id, reason=reason, context=context, kind="in_doubt", ns=lease.ns)
     return _change(tx, record, {"state": "UNKNOWN", "error": f"{_ESCALATION}{escalation.id}"})
+
+
+def _question(record: StoredRecord[Step]) -> dict[str, Any]:
+    """Return what a person needs in order to find out whether a step happened."""
+    step = record.value
+    # As the row has them: large ones by reference, a person's sealed. Whoever shows the question resolves them.
+    stored = record.columns["arguments"]
+    return {
+        "step": step.name,
+        "n": step.n,
+        "arguments": None if stored is None else recorded.parse(stored),
+        "started_at": step.started_at,
+        "worker": step.worker,
+        "attempts": step.attempts,
+        "idempotency_key": step.idempotency_key,
+        "compensates": step.compensates,
+    }
 
 
 def _started(tx: Tx, lease: WorkerLease, record: StoredRecord[Step]) -> dict[str, Any]:
@@ -363,11 +382,6 @@ def _start_again(tx: Tx, *, lease: WorkerLease, record: StoredRecord[Step]) -> S
 # --- steps in doubt ----------------------------------------------------------------------------------------------
 
 
-def asks_about(step: Step, escalation_id: int) -> bool:
-    """Whether an escalation asks about this step, which was started and never confirmed."""
-    return step.state == "UNKNOWN" and step.error == f"{_ESCALATION}{escalation_id}"
-
-
 def _resolved(lease: WorkerLease, spec: StepSpec, record: StoredRecord[Step]) -> Work[StoredRecord[Step]]:
     """Wait for the decision about a step in doubt; return the step as the person wants it."""
     number = int((record.value.error or "").removeprefix(_ESCALATION))
@@ -389,7 +403,8 @@ def wait_for_decision(lease: WorkerLease, number: int) -> Work[Escalation]:
         answer = yield from suspension.wait(
             lease, look, waits_for=f"escalation {number}", topic=f"escalation:{number}", until=deadline
         )
-    return answer
+    # Read anew, now that it is committed with its entry: what is acted on is what the log has.
+    return (yield from ask(Read(lambda tx: inbox.confirmed(tx, number, ns=lease.ns))))
 
 
 def _settle(tx: Tx, *, lease: WorkerLease, spec: StepSpec, answer: Escalation) -> StoredRecord[Step]:
@@ -399,15 +414,17 @@ def _settle(tx: Tx, *, lease: WorkerLease, spec: StepSpec, answer: Escalation) -
     record = _loaded(tx, STEPS.record(row))
     if record.value.state != "UNKNOWN":
         raise LeaseLostError(f"step {spec.name} was settled by somebody else", flow_id=lease.flow_id, step=spec.name)
-    if not answer.approved:  # that ended the flow, and with it the lease
-        message = f"its outcome is unknown, {answer.status} by {answer.resolved_by}"
-        return _change(tx, record, {"state": "FAILED", "error": message, "finished_at": tx.now})
-    extend(tx, lease)
-    if answer.human_decision == "MODIFY":
+    if answer.human_decision == "HAPPENED":
+        extend(tx, lease)
         text = recorded.store(tx, recorded.dump(answer.answer), lease.subject)
         changes = {"state": "DONE", "result": text, "error": None, "finished_at": tx.now}
         return _loaded(tx, _change(tx, record, changes))
-    return _change(tx, record, _started(tx, lease, record))
+    if answer.human_decision == "DID_NOT_HAPPEN":
+        extend(tx, lease)
+        return _change(tx, record, _started(tx, lease, record))
+    # That ended the flow, and with it the lease.
+    message = f"its outcome is unknown, {answer.outcome} by {answer.resolved_by}"
+    return _change(tx, record, {"state": "FAILED", "error": message, "finished_at": tx.now})
 
 
 # --- reading -----------------------------------------------------------------------------------------------------

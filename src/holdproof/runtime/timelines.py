@@ -12,7 +12,7 @@ from holdproof.db import Tx, sql
 from holdproof.model.namespaces import MAIN
 from holdproof.model.timelines import Timeline, TimelineEvent
 from holdproof.model.times import BEGINNING
-from holdproof.runtime import flow_queries, flows, steps
+from holdproof.runtime import calls, flow_queries, flows, recorded, results, steps
 from holdproof.runtime.flows import FLOWS
 from holdproof.runtime.steps import STEPS
 
@@ -69,11 +69,18 @@ def timeline(tx: Tx, flow_id: str, *, cursor: str | None = None, limit: int = 20
     page = paging.page(rows, limit, lambda row: row[:4])
     below = [FLOWS.from_row(row) for row in tx.all(_FLOWS, dfid=flow_id, ns=ns)]
     done = tuple(steps.shown(tx, STEPS.from_row(row)) for row in tx.all(_STEPS, dfid=flow_id, ns=ns))
-    events = tuple(_event(*row) for row in page.items)
-    return Timeline(flow_queries.branch(below, flow_id), done, events, page.next_cursor)
+    events = tuple(_event(tx, *row) for row in page.items)
+    call = calls.find(tx, flow_id, ns=ns)
+    outcome = results.stored(tx, flow_id, ns=ns)
+    return Timeline(flow_queries.branch(below, flow_id), done, events, page.next_cursor, call, outcome)
 
 
 def _event(  # noqa: PLR0917 (the columns of a row)
-    at: str, _place: int, _seq: int, ref: str, kind: str, flow_id: str, what: str, note: str | None
+    tx: Tx, at: str, _place: int, _seq: int, ref: str, kind: str, flow_id: str, what: str, note: str | None
 ) -> TimelineEvent:
+    # Only of these may the text be a person's: names of steps and resources are anybody's, and never opened.
+    if kind == "asked":
+        what = recorded.open_text(tx, what) or ""
+    elif kind in ("answered", "transition"):
+        note = recorded.open_text(tx, note)
     return TimelineEvent(at, kind, flow_id, what, note, ref)

@@ -28,16 +28,14 @@ from typing import Any, Final
 from fastapi import APIRouter, Request, Response
 from fastapi.responses import JSONResponse
 
-from holdproof import validation
 from holdproof.api import problems, wire
 from holdproof.api.catalogue import BlockName, block_methods, entries
 from holdproof.api.flow_block import FlowBlock, OpenFlow
 from holdproof.errors import InvalidInputError, NotFoundError
 from holdproof.executors import with_namespace
-from holdproof.model import typed_json
 from holdproof.model.flows import Rerun
 from holdproof.model.namespaces import MAIN
-from holdproof.runtime import flow_run, functions, leases, recorded, runs
+from holdproof.runtime import calls, flow_run, functions, leases, runs
 from holdproof.runtime.calls import CallSpec
 from holdproof.runtime.flow_steps import StepCall, StepOptions
 from holdproof.runtime.steps import OnUnknown
@@ -156,9 +154,8 @@ class OpenBlock:
             return answer
         name = arguments.pop("name")
         text = arguments.pop("arguments")
+        text = None if text is None else calls.checked_text(text)
         undo = arguments.pop("compensate")
-        if text is not None:
-            _refuse_hidden(text, "arguments")
         options = StepOptions(**arguments, compensate=None if undo is None else self.undoing(undo))
         step = StepCall(name, exchange.caller("fn"), text, options)
         step.check()
@@ -170,11 +167,6 @@ class OpenBlock:
         if isinstance(self.manager, FlowBlock) and error is None:
             self.manager.result = result
         await self.manager.__aexit__(None if error is None else type(error), error, None)
-
-
-def _refuse_hidden(text: Any, what: str) -> None:
-    """Refuse the text of tagged JSON that stands for content which its caller was not given (`$cid`, `$sealed`)."""
-    typed_json.tagged(recorded.parse(validation.json_text(what, text)), what)
 
 
 def _leaving_error(values: dict[str, Any]) -> Exception | None:
@@ -275,9 +267,11 @@ class _Routes:
         opening |= {"resume": entered.resume, "worker": entered.worker, "lease_s": entered.lease_s}
         if entered.call is None:
             return await self._opened(granted, granted.store.flows.run(**opening), "flow")
-        _refuse_hidden(entered.call.arguments, "arguments")
-        # The agent is taken from the caller's credentials, never from the body.
-        call = replace(entered.call, agent_id=granted.agent_id)
+        # The agent is taken from the caller's credentials, never from the body; and no caller makes a flow the fork of
+        # another, whose record it would read then.
+        own = {"forked_from": None, "forked_at": None, "effects": None, "answers": None}
+        text = calls.checked_text(entered.call.arguments)
+        call = replace(entered.call, arguments=text, agent_id=granted.agent_id, **own)
         return await self._call(granted, call, opening)
 
     async def _call(self, granted: Granted, call: CallSpec, opening: dict[str, Any]) -> Response:
@@ -287,7 +281,8 @@ class _Routes:
         scoped = with_namespace(granted.store, {**opening})
         for derived in ("flow_type", "flow_version"):
             scoped.pop(derived, None)
-        run = await granted.store.run(runs.enter_call(agent_id, call, **scoped))
+        strict = granted.store.context.settings.strict_agents
+        run = await granted.store.run(runs.enter_call(agent_id, call, strict=strict, **scoped))
         if isinstance(run, runs.EarlierFlow):
             return JSONResponse({"block": None, "flow_id": run.flow.flow_id})
         return await self._held(granted, run)
@@ -338,11 +333,10 @@ class _Routes:
         result = values.get("result")
         if result is not None and not isinstance(result, str):
             raise InvalidInputError("the result is the JSON text of tagged JSON", parameter="result")
-        if result is not None:
-            _refuse_hidden(result, "result")
+        text = None if result is None else calls.checked_text(result)
 
         async def leaving(exchange: Exchange) -> None:
-            await self._blocks.drop(open_block).leave(error, exchange, result=result)
+            await self._blocks.drop(open_block).leave(error, exchange, result=text)
 
         with self._exchanges.opened(open_block.who, partial(problem_details, request.scope)) as exchange:
             return streaming(self._exchanges, exchange, leaving(exchange))

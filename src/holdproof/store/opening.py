@@ -11,6 +11,7 @@ import logging
 import os
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Final, NamedTuple, NoReturn, TypedDict
@@ -80,6 +81,8 @@ class OpenOptions(TypedDict, total=False):
     """Makes the intent vectors of texts."""
     dimensions: int | None
     """How many numbers an intent vector has."""
+    strict_agents: bool
+    """Whether flows are opened only for agents that somebody registered; the settings may say so too."""
     clock: Clock | None
     random: Random
     migrations: Sequence[Migration] | None
@@ -159,15 +162,19 @@ def open_store(
     keys: Keys | None = None,
     embedder: Embedder | None = None,
     dimensions: int | None = None,
+    strict_agents: bool = False,
     **options: Any,
 ) -> Store:
     """Open the store at `where` (a folder or a URL), or where the environment and the configuration say; migrated.
 
     Without `create` a store that is not there is a NoStoreError, and nothing is created. A `readonly` store neither
     writes nor creates anything: no lock file, no key, no migration. `keys` replaces the key folder (a KMS), `embedder`
-    makes intent vectors of `dimensions` numbers. Further options are those of the database.
+    makes intent vectors of `dimensions` numbers. With `strict_agents` a function's agent is not registered by its first
+    flow. Further options are those of the database.
     """
     location = locate(where, url, home=home)
+    if strict_agents:
+        location = location._replace(settings=replace(location.settings, strict_agents=True))
     if readonly:
         return _open_readonly(location, keys=keys, embedder=embedder, dimensions=dimensions, **options)
     if not create:

@@ -5,6 +5,7 @@
     records/0001.json           the record: the canonical bytes that its leaf commits to
     records/0001.leaf.json      its leaf, exactly as it stands in the log
     records/0001.tlog-proof     C2SP tlog-proof: that the leaf stands under the head
+    values/CID                  of a flow: a large part of what it recorded, named by its hash, which the record holds
     head.note                   the signed head that all proofs lead to
     trust.json                  which keys count, for what, up to where
     dbom.json, dbom.dsse.json   of an evaluation: its DBOM, and the same signature as a DSSE envelope
@@ -22,6 +23,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
+from holdproof.content import blocks
 from holdproof.crypto import attest, canonical, dbom, dsse, tlog_proof
 from holdproof.db import Read, Row, Tx, Work, ask, sql
 from holdproof.errors import InvalidInputError, NotFoundError, ProofError
@@ -30,7 +32,7 @@ from holdproof.evidence.logged_tables import COLUMNS, LoggedTable
 from holdproof.model.namespaces import MAIN
 from holdproof.store.context import Context
 from holdproof.upkeep import kernel_tables
-from holdproof.upkeep.verification import offline
+from holdproof.upkeep.verification import bundle_values, offline
 from holdproof.upkeep.verification.row_check import judge
 
 VERSION: Final = 1
@@ -62,12 +64,12 @@ def _evaluation(tx: Tx, evaluation_id: str, ns: str) -> Material:
 
 
 _OF_FLOW: Final = {
+    "flow_calls": sql("SELECT dfid FROM flow_calls WHERE dfid = :dfid AND ns = :ns LIMIT :limit"),
     "flow_transitions": sql("SELECT id FROM flow_transitions WHERE dfid = :dfid AND ns = :ns ORDER BY id LIMIT :limit"),
     "flow_steps": sql("SELECT step_id FROM flow_steps WHERE dfid = :dfid AND ns = :ns ORDER BY step_id LIMIT :limit"),
     "escalation_requests": sql(
         "SELECT id FROM escalation_requests WHERE dfid = :dfid AND ns = :ns ORDER BY id LIMIT :limit"
     ),
-    "flow_calls": sql("SELECT dfid FROM flow_calls WHERE dfid = :dfid AND ns = :ns LIMIT :limit"),
     "flow_messages": sql(
         "SELECT message_id FROM flow_messages WHERE dfid = :dfid AND ns = :ns ORDER BY n LIMIT :limit"
     ),
@@ -125,12 +127,18 @@ def export(context: Context, subject: str, *, kind: str = "evaluation", ns: str 
 def _collect(tx: Tx, material: Material, subject: str) -> dict[str, bytes]:
     members: dict[str, bytes] = {}
     listed: list[canonical.Json] = []
+    named: set[str] = set()
     for number, (table, key) in enumerate(material.records, 1):
         name = f"records/{number:04}"
         entry, files = _record(tx, table, key, material.ns)
         listed.append({"name": name, **entry})
         members |= {f"{name}{suffix}": data for suffix, data in files.items()}
+        named |= bundle_values.named(table, _object(files[".json"]))
+    values = bundle_values.closure(blocks.getter(tx), named)
     about: dict[str, canonical.Json] = {"v": VERSION, "kind": material.kind, "subject": subject, "records": listed}
+    if values:
+        about["values"] = [*sorted(values)]
+        members |= {f"{bundle_values.FOLDER}{cid}": values[cid] for cid in sorted(values)}
     return {
         "VERIFY.md": offline.instructions(),
         "bundle.json": canonical.dumps(about),
@@ -149,7 +157,7 @@ def _record(tx: Tx, table: str, key: str | int, ns: str) -> tuple[dict[str, cano
     _refuse(logged, row)
     _, leaf_id, leaf_ver, salt, _, text, _, _ = logged_tables.logged_row(row)
     leaf = str(text)
-    projection = logged.projections[str(_said(leaf)["p"])]
+    projection = logged.projections[str(_object(leaf.encode())["p"])]
     content = projection.content(dict(zip(logged.columns, row[COLUMNS:], strict=True)))
     proof = log.prove(tx, leaf_id, leaf_ver)
     entry: dict[str, canonical.Json] = {
@@ -170,8 +178,8 @@ def _refuse(logged: LoggedTable, row: Row) -> None:
         raise NotFoundError("the record is committed, but not yet under a signed head; try again", table=logged.table)
 
 
-def _said(leaf: str) -> dict[str, canonical.Json]:
-    value = canonical.loads(leaf.encode())
+def _object(data: bytes) -> dict[str, canonical.Json]:
+    value = canonical.loads(data)
     assert isinstance(value, dict), "judged already"
     return value
 

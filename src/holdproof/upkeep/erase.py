@@ -4,7 +4,7 @@ Rules:
 - Erasing a subject destroys its key, so that content sealed with it is unreadable in every copy without a key of its
   own, and removes every row labelled with it: content, salt and DBOM file.
 - Objects and values that were sealed stay as envelopes that nobody can open: their CIDs are in trees, signatures and
-  proofs. `Erasure.sealed` says how many.
+  proofs. So do flows of the person, with what they recorded; they are not run again. `Erasure.sealed` says how many.
 - Leaves stay: one of type `erasure` under each record's handle, one for the erasure itself.
 - Bytes are gone from every file of the store when the call returns: `secure_delete`, files overwritten, the
   write-ahead log emptied. `Erasure.remains` names what could not be reached: older states kept aside by a restore, a
@@ -30,7 +30,7 @@ from holdproof import paging
 from holdproof.config import Paths
 from holdproof.content import disk, encryption
 from holdproof.crypto.canonical import sha256_hex
-from holdproof.db import Call, Read, Tx, Work, Write, ask, call
+from holdproof.db import Call, Read, Tx, Work, Write, ask, call, sql
 from holdproof.db.sqlite import snapshot
 from holdproof.errors import FormatError, HoldproofError, InvalidInputError, NotFoundError
 from holdproof.evidence import dbom_files, erasable, erasures, evaluations, lockdown
@@ -83,7 +83,13 @@ def _sort_key(erasure: Erasure) -> tuple[str]:
 
 def _with_sealed(tx: Tx, erasure: Erasure) -> Erasure:
     """Return the erasure with the count of content that became unreadable with the key."""
-    return replace(erasure, sealed=encryption.marked(tx, erasure.target)) if erasure.kind == "subject" else erasure
+    if erasure.kind != "subject":
+        return erasure
+    [(flows,)] = tx.all(_FLOWS, subject=erasure.target)
+    return replace(erasure, sealed={**encryption.marked(tx, erasure.target), **({"flows": flows} if flows else {})})
+
+
+_FLOWS = sql("SELECT count(*) FROM decision_flows WHERE subject = :subject")
 
 
 def _by_name(tx: Tx, name: str, served: Iterable[SubjectStore] = (), *, who: str, ns: str) -> Erasure:

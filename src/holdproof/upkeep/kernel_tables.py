@@ -112,6 +112,7 @@ UNLOGGED: Final[Mapping[str, Columns]] = {
     "flow_leases": columns(
         "dfid worker token heartbeat_at expires_at queue partition_key priority ns", Cover.NONE, _LASTS
     ),
+    "flow_attributes": columns("dfid ns key value", Cover.REBUILT, "`attributes` of the flow"),
     "resource_locks": columns("resource_id dfid amount acquired_at expires_at capacity fence ns", Cover.NONE, _LASTS),
     "lock_fences": columns("ns resource_id fence", Cover.NONE, _LASTS),
     "intent_retry": columns(

@@ -210,7 +210,7 @@ class EscalationStorage(Storage):
 
         def write(tx: Tx) -> None:
             flows.lock(tx, dfid, ns=self._ns)
-            escalation_rows.settle_all(tx, dfid, answer, ns=self._ns)
+            escalation_rows.approve_all(tx, dfid, answer, ns=self._ns)
 
         with suppress(NotFoundError):
             self._store.write(write)

@@ -5,11 +5,12 @@ Rules:
 - All parts as they were proposed is "approved as proposed", anything else "approved with changes". Nothing ticked is
   no answer.
 - Every answer has a comment.
-- A step in doubt (started, and never confirmed) is not approved here: to approve would run it again, which the words of
-  an approval do not say. The page names the commands that say what is meant.
+- A step in doubt (started, and never confirmed) has answers of its own: it happened, with its result; it did not
+  happen, and is run; undo the flow. To approve says none of these, and is refused.
 - Who saw another state than there is now is shown the new one first.
 """
 
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
@@ -17,15 +18,25 @@ from typing import Any, Final
 from holdproof.errors import InvalidInputError
 from holdproof.model.agents import Agent
 from holdproof.model.coordination import Budget, Escalation
-from holdproof.model.flows import Flow, Step
+from holdproof.model.flows import Flow
 from holdproof.model.page import Page
 from holdproof.model.records import Document, Feedback
-from holdproof.runtime.steps import asks_about
 from holdproof.server.console import diffs
 from holdproof.server.console.desk import Desk, or_default
 from holdproof.server.console.diffs import ProposalPart
 
-OUTCOMES: Final = {"approve": "approved as proposed", "reject": "rejected", "cancel": "cancelled"}
+OUTCOMES: Final = {
+    "approve": "approved as proposed",
+    "reject": "rejected",
+    "cancel": "cancelled",
+    "happened": "it happened",
+    "did_not_happen": "it did not happen: run it",
+    "undo": "undo the flow",
+}
+_CHOOSE: Final = {
+    "approval": "choose whether to authorise, to reject or to cancel",
+    "in_doubt": "a step in doubt is not approved: say whether it happened, or undo the flow",
+}
 _LONGEST: Final = 2000
 
 
@@ -42,8 +53,12 @@ class Case:
     feedback: tuple[Feedback, ...]
     past: tuple[Escalation, ...]
     parts: list[ProposalPart]
-    step_in_doubt: Step | None = None
-    """The step that the kernel asks about, if that is what the escalation is for."""
+
+    @property
+    def doubt(self) -> dict[str, Any] | None:
+        """What is known of the step in doubt, if the escalation is about one."""
+        context = self.escalation.context
+        return context if self.escalation.kind == "in_doubt" and isinstance(context, dict) else None
 
     def authorised(self, part: ProposalPart) -> tuple[bool, Any]:
         """Whether the answer has a part of the proposal, and with which value."""
@@ -76,15 +91,7 @@ async def gather(desk: Desk, id: int) -> Case:
         (await or_default(store.feedback.list(agent_id=escalation.agent_id, limit=60), Page([]))).items,
         tuple(each for each in past.items if each.id != id),
         diffs.parts(escalation.proposal, [(name, each.data) for name, each in sources if each is not None]),
-        await _step_in_doubt(desk, escalation),
     )
-
-
-async def _step_in_doubt(desk: Desk, escalation: Escalation) -> Step | None:
-    if escalation.opened_by != "kernel":
-        return None
-    steps: tuple[Step, ...] = await or_default(desk.store.flows.steps(escalation.flow_id), ())
-    return next((step for step in steps if asks_about(step, escalation.id)), None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,6 +122,13 @@ class AnswerDraft:
     choice: str
     comment: str
     lines: list[AnswerLine]
+    result: Any = None
+    """What the step returned, where it happened."""
+
+    @property
+    def result_text(self) -> str:
+        """The result as a form carries it."""
+        return json.dumps(self.result, ensure_ascii=False)
 
     @property
     def changes(self) -> bool:
@@ -139,21 +153,27 @@ def draft(case: Case, fields: Sequence[tuple[str, str]]) -> AnswerDraft:
     values = dict(fields)
     choice = values.get("choice", "")
     comment = values.get("comment", "").strip()
-    if choice not in OUTCOMES:
-        raise InvalidInputError("choose whether to authorise, to reject or to cancel")
-    if choice == "approve" and case.step_in_doubt is not None:
-        raise InvalidInputError(
-            f"step {case.step_in_doubt.name} is in doubt: find out whether it happened, then use the commands on"
-            " this page"
-        )
+    if choice not in case.escalation.answers:
+        raise InvalidInputError(_CHOOSE[case.escalation.kind])
     if not comment or len(comment) > _LONGEST:
         raise InvalidInputError(f"say why, in up to {_LONGEST} characters: the comment becomes part of the record")
+    if case.escalation.kind == "in_doubt":
+        return AnswerDraft(choice, comment, [], _result(values) if choice == "happened" else None)
     # A form repeats the field `part` for every tick; the dictionary above keeps only the last one.
     ticked = {value for name, value in fields if name == "part"}
     lines = [_line(part, str(part.number) in ticked, values) for part in case.parts]
     if choice == "approve" and not any(line.ticked for line in lines):
         raise InvalidInputError("tick what you authorise; to authorise nothing, reject")
     return AnswerDraft(choice, comment, lines)
+
+
+def _result(values: dict[str, str]) -> Any:
+    """The result of a step that happened, as it was typed."""
+    text = values.get("result", "").strip()
+    try:
+        return json.loads(text) if text else None
+    except ValueError as error:
+        raise InvalidInputError(f"the result is not JSON ({error}); a text stands in quotation marks") from error
 
 
 def _line(part: ProposalPart, ticked: bool, values: dict[str, str]) -> AnswerLine:

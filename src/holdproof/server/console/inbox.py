@@ -87,7 +87,12 @@ async def decide(request: Request, id: Number) -> Response:
         return await _review(desk, case, decision, moved=True)
     try:
         answer = await desk.store.escalations.resolve(
-            id, decision.choice, by=desk.caller.who, proposal=decision.proposal, comment=decision.comment
+            id,
+            decision.choice,
+            by=desk.caller.who,
+            proposal=decision.proposal,
+            result=decision.result,
+            comment=decision.comment,
         )
     # Two operators may decide at the same moment; the first one counts, the other is told.
     except (AlreadyResolvedError, DeadlinePassedError) as error:

@@ -12,7 +12,8 @@ Rules:
 - Of an evaluation: the signature of its DBOM holds under a judge key that counted at that leaf, and the result is the
   one that was hashed.
   It is one of the namespace that bundles are made of: another may have an evaluation of the same name.
-- Of a flow: every record names it, and its transitions lead from its opening, in their order, without a gap.
+- Of a flow: every record names it, and its transitions lead from its opening, in their order, without a gap. The large
+  parts of what it recorded are there, all of them and no others, each the block that its name hashes.
 - What no bundle can prove is said in `notes`: that nothing was left out of a flow. So is a VERIFY.md that is not
   that of this version: a reader must not follow a page that came with what it is to check.
 """
@@ -38,6 +39,7 @@ from holdproof.evidence.trust import Trust, TrustedKey
 from holdproof.model.flows import STATUSES, status_after
 from holdproof.model.verdicts import Verdict, worst
 from holdproof.model.verify import BundleReport, Finding
+from holdproof.upkeep.verification import bundle_values
 
 MOST_BYTES: Final = 64 << 20
 _MOST_MEMBER: Final = 32 << 20
@@ -49,6 +51,8 @@ _END: Final = b"PK\x05\x06"
 _END_BYTES: Final = 22
 """How the record at the end of a zip begins, and its length without a comment."""
 _SUFFIXES: Final = (".json", ".leaf.json", ".tlog-proof")
+_MOST_MEMBERS: Final = MOST_RECORDS * len(_SUFFIXES) + bundle_values.MOST + 16
+_ABOUT: Final = {"v", "kind", "subject", "records"}
 _REMEDY: Final = "do not rely on this bundle; ask its sender for another and say what was found"
 
 
@@ -74,6 +78,7 @@ def check(data: bytes, *, root: PublicKey | None = None) -> BundleReport:
         _check_head(head, trust)
         _check_handles(about["records"])
         records = [_record(members, entry, trust, head) for entry in about["records"]]
+        _check_values(members, about.get("values", []), records)
         findings = _KINDS[kind](members, subject, records, trust)
     except (
         FormatError,
@@ -128,7 +133,7 @@ def unpack(data: bytes) -> dict[str, bytes]:
                 raise FormatError("bundle: there are bytes after the zip")
             if min((each.header_offset for each in listed), default=0):
                 raise FormatError("bundle: there are bytes before the zip")
-            if len(set(names)) != len(names) or len(names) > MOST_RECORDS * len(_SUFFIXES) + 16:
+            if len(set(names)) != len(names) or len(names) > _MOST_MEMBERS:
                 raise FormatError("bundle: a member twice, or too many", count=len(names))
             # Other methods could expand without bound, or need libraries that a verifier lacks.
             if any(each.compress_type not in _METHODS for each in listed):
@@ -171,8 +176,10 @@ def _member(archive: zipfile.ZipFile, name: str) -> bytes:
 
 def _about(data: bytes) -> dict[str, Any]:
     value = canonical.loads(data)
-    if not isinstance(value, dict) or value.get("v") != 1 or set(value) != {"v", "kind", "subject", "records"}:
+    if not isinstance(value, dict) or value.get("v") != 1 or set(value) - {"values"} != _ABOUT:
         raise FormatError("bundle.json: not of this version")
+    if "values" in value:
+        bundle_values.check_names(value["values"])
     if not isinstance(value["kind"], str) or value["kind"] not in _KINDS or not isinstance(value["subject"], str):
         raise FormatError(f"bundle.json: not a bundle of {' or '.join(sorted(_KINDS))}", kind=str(value["kind"])[:100])
     records = value["records"]
@@ -188,7 +195,7 @@ def _about(data: bytes) -> dict[str, Any]:
 def _wanted(about: dict[str, Any]) -> set[str]:
     extra = ("dbom.json", "dbom.dsse.json") if about["kind"] == "evaluation" else ()
     records = [f"{each['name']}{suffix}" for each in about["records"] for suffix in _SUFFIXES]
-    return {*_COMMON, *extra, *records}
+    return {*_COMMON, *extra, *records, *(f"{bundle_values.FOLDER}{cid}" for cid in about.get("values", ()))}
 
 
 # --- what it proves ----------------------------------------------------------------------------------------------
@@ -214,6 +221,14 @@ def _check_handles(entries: list[Mapping[str, Any]]) -> None:
         if str(entry["leaf_id"]) in handles:
             raise ProofError(f"{entry['name']}: the record stands in the bundle twice", leaf_id=str(entry["leaf_id"]))
         handles.add(str(entry["leaf_id"]))
+
+
+def _check_values(members: Mapping[str, bytes], listed: list[str], records: list[ProvenRecord]) -> None:
+    """Refuse parts of values that no record leads to, that are missing, or that are not what their names hash."""
+    named = {cid for each in records for cid in bundle_values.named(each.table, each.content)}
+    found = bundle_values.closure(lambda cid: members.get(f"{bundle_values.FOLDER}{cid}"), named)
+    if sorted(found) != listed:
+        raise ProofError("the bundle holds values that no record names")
 
 
 def _record(

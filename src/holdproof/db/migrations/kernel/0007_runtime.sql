@@ -16,6 +16,8 @@ CREATE TABLE agent_registry (
   suspension_reason TEXT,
   registered_at @time NOT NULL,
   updated_at @time NOT NULL,
+--sqlite:  escalation_budget TEXT CHECK (json_valid(escalation_budget)),
+--postgres:  escalation_budget JSON,
   ns TEXT NOT NULL DEFAULT 'main',
   leaf_id TEXT NOT NULL,
   leaf_ver @int NOT NULL,
@@ -184,7 +186,8 @@ CREATE TABLE escalation_budget (
 CREATE INDEX idx_escalation_budget_agent_id ON escalation_budget (agent_id);
 CREATE INDEX idx_escalation_budget_created_at ON escalation_budget (created_at);
 
--- `answer_json` is the proposal the resolver put in the place of the one shown; `opened_by` is the agent or the kernel.
+-- `answer_json` is the proposal the resolver put in the place of the one shown, or the result of a step that happened;
+-- `opened_by` is the agent or the kernel. `kind` says which answers there are: to an approval, or about a step in doubt.
 CREATE TABLE escalation_requests (
   id @serial,
   dfid TEXT NOT NULL,
@@ -207,6 +210,7 @@ CREATE TABLE escalation_requests (
   comment TEXT,
 --sqlite:  answer_json TEXT CHECK (json_valid(answer_json)),
 --postgres:  answer_json JSON,
+  kind TEXT NOT NULL DEFAULT 'approval' CHECK (kind IN ('approval', 'in_doubt')),
   ns TEXT NOT NULL DEFAULT 'main',
   leaf_id TEXT NOT NULL,
   leaf_ver @int NOT NULL,

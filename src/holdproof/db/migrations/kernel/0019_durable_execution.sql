@@ -65,6 +65,8 @@ CREATE TABLE flow_calls (
   forked_from TEXT,
   forked_at @int,
   effects TEXT,
+--sqlite:  answers TEXT CHECK (json_valid(answers)),
+--postgres:  answers JSON,
   ns TEXT NOT NULL DEFAULT 'main',
   leaf_id TEXT NOT NULL,
   leaf_ver @int NOT NULL,

@@ -1,0 +1,195 @@
+"""Finding flows: by agent, type, status, time, attribute, error and inputs; and counting them.
+
+Rules:
+- A page is in the order of age, the newest first; ids may be chosen by callers, and only break ties.
+- Attributes are looked up in their index; the other filters are read off the flows that are left.
+- Inputs are searched as the text that stands in the row: large parts stand elsewhere, and what belongs to a person is
+  sealed.
+"""
+
+import builtins
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from holdproof import paging, validation
+from holdproof.db import Query, Tx, sql
+from holdproof.model.flows import STATUSES, Flow, FlowCount
+from holdproof.model.namespaces import MAIN
+from holdproof.model.page import Page
+from holdproof.model.times import BEGINNING, END
+from holdproof.runtime import attributes as flow_attributes
+from holdproof.runtime.flows import FLOWS
+
+_LONGEST_TEXT: Final = 500
+
+_MATCHES: Final = (
+    "f.ns = :ns AND f.created_at >= :since AND f.created_at < :until"
+    " AND (CAST(:status AS TEXT) IS NULL OR f.status = :status)"
+    " AND (CAST(:agent_id AS TEXT) IS NULL OR f.agent_id = :agent_id)"
+    " AND (CAST(:flow_type AS TEXT) IS NULL OR f.flow_type = :flow_type)"
+    " AND (CAST(:text AS TEXT) = '' OR instr(f.dfid || ' ' || f.agent_id || ' ' || f.flow_type, :text) > 0)"
+    " AND (CAST(:error AS TEXT) = '' OR EXISTS (SELECT 1 FROM flow_transitions t WHERE t.dfid = f.dfid AND t.ns = f.ns"
+    " AND instr(coalesce(t.reason, ''), :error) > 0))"
+    " AND (CAST(:inputs AS TEXT) = '' OR EXISTS (SELECT 1 FROM flow_calls c WHERE c.dfid = f.dfid AND c.ns = f.ns"
+    " AND instr(CAST(c.arguments AS TEXT), :inputs) > 0))"
+)
+# The first attribute leads to the flows by its index; those that lack another one are left out.
+_FROM_ATTRIBUTE: Final = (
+    "FROM flow_attributes a JOIN decision_flows f ON f.dfid = a.dfid AND f.ns = a.ns"
+    " WHERE a.ns = :ns AND a.key = :key AND a.value = :value AND NOT EXISTS (SELECT 1 FROM json_each(:attributes) w"
+    " WHERE NOT EXISTS (SELECT 1 FROM flow_attributes o WHERE o.dfid = f.dfid AND o.ns = f.ns AND o.key = w.key"
+    " AND o.value = w.value)) AND "
+)
+_FROM: Final = "FROM decision_flows f WHERE "
+_PAGE: Final = " AND (f.created_at, f.dfid) < (:at, :dfid) ORDER BY f.created_at DESC, f.dfid DESC LIMIT :limit"
+
+
+def _both(text: str) -> Query:
+    postgres = text.replace("instr(", "strpos(").replace("json_each(:attributes)", _PAIRS)
+    return sql(text, postgres=postgres)
+
+
+_PAIRS: Final = "json_each_text(CAST(:attributes AS JSON))"
+_LIST = _both(f"SELECT {FLOWS.listed('f')} {_FROM}{_MATCHES}{_PAGE}")
+_LIST_BY_ATTRIBUTE = _both(f"SELECT {FLOWS.listed('f')} {_FROM_ATTRIBUTE}{_MATCHES}{_PAGE}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Filters:
+    """What flows are looked for by."""
+
+    text: str = ""
+    status: str | None = None
+    agent_id: str | None = None
+    flow_type: str | None = None
+    attributes: Mapping[str, str] | None = None
+    error: str = ""
+    inputs: str = ""
+    since: str = BEGINNING
+    until: str = END
+    ns: str = MAIN
+
+    def params(self) -> dict[str, Any]:
+        """Return the parameters of a query, each validated."""
+        if self.status is not None:
+            validation.one_of("status", self.status, STATUSES)
+        for name in ("text", "error", "inputs"):
+            validation.words(name, getattr(self, name), least=0, most=_LONGEST_TEXT)
+        params: dict[str, Any] = {
+            "text": self.text,
+            "status": self.status,
+            "agent_id": self.agent_id,
+            "flow_type": self.flow_type,
+            "error": self.error,
+            "inputs": self.inputs,
+            "since": validation.moment("since", self.since),
+            "until": validation.moment("until", self.until),
+            "ns": self.ns,
+        }
+        if self.attributes:
+            wanted = flow_attributes.checked(self.attributes)
+            key = min(wanted)
+            params |= {"key": key, "value": wanted[key], "attributes": json.dumps(wanted)}
+        return params
+
+
+def find(tx: Tx, filters: Filters, *, cursor: str | None = None, limit: int = 100) -> Page[Flow]:
+    """Return a page of the flows that match, the newest first."""
+    at, flow_id = paging.decode(cursor, END, "")
+    rows = tx.all(
+        _LIST_BY_ATTRIBUTE if filters.attributes else _LIST,
+        **filters.params(),
+        at=paging.moment(at),
+        dfid=flow_id,
+        limit=paging.fetch(limit),
+    )
+    return paging.page(map(FLOWS.from_row, rows), limit, lambda flow: (flow.created_at, flow.flow_id))
+
+
+def list(
+    tx: Tx,
+    *,
+    text: str = "",
+    status: str | None = None,
+    agent_id: str | None = None,
+    flow_type: str | None = None,
+    attributes: Mapping[str, str] | None = None,
+    error: str = "",
+    inputs: str = "",
+    since: str = BEGINNING,
+    until: str = END,
+    cursor: str | None = None,
+    limit: int = 100,
+    ns: str = MAIN,
+) -> Page[Flow]:
+    """List flows, newest first; `text` is part of their id, agent or type."""
+    filters = Filters(
+        text=text,
+        status=status,
+        agent_id=agent_id,
+        flow_type=flow_type,
+        attributes=attributes,
+        error=error,
+        inputs=inputs,
+        since=since,
+        until=until,
+        ns=ns,
+    )
+    return find(tx, filters, cursor=cursor, limit=limit)
+
+
+# --- counting ----------------------------------------------------------------------------------------------------
+
+_MOST_BUCKETS: Final = 10_000
+# On PostgreSQL the column is a timestamp: it is brought to the text that SQLite stores.
+_UTC: Final = "to_char(f.created_at AT TIME ZONE 'UTC', 'YYYY-MM-DD\"T\"HH24')"
+_BUCKETS: Final = {
+    "hour": "substr(f.created_at, 1, 13)",
+    "day": "substr(f.created_at, 1, 10)",
+    "status": "f.status",
+    "flow_type": "f.flow_type",
+    "agent_id": "f.agent_id",
+}
+
+
+def _counting(bucket: str, source: str) -> Query:
+    text = (
+        f"SELECT {bucket}, count(*), count(CASE WHEN f.status = 'COMPLETED' THEN 1 END),"
+        f" count(CASE WHEN f.status IN ('FAILED', 'COMPENSATED') THEN 1 END) {source}{_MATCHES}"
+        " GROUP BY 1 ORDER BY 1 LIMIT :limit"
+    )
+    hours = text.replace(_BUCKETS["hour"], _UTC).replace(_BUCKETS["day"], f"left({_UTC}, 10)")
+    return sql(text, postgres=hours.replace("instr(", "strpos(").replace("json_each(:attributes)", _PAIRS))
+
+
+_COUNT: Final = {by: _counting(bucket, _FROM) for by, bucket in _BUCKETS.items()}
+_COUNT_BY_ATTRIBUTE: Final = {by: _counting(bucket, _FROM_ATTRIBUTE) for by, bucket in _BUCKETS.items()}
+
+
+def stats(
+    tx: Tx,
+    *,
+    by: str = "hour",
+    status: str | None = None,
+    agent_id: str | None = None,
+    flow_type: str | None = None,
+    attributes: Mapping[str, str] | None = None,
+    since: str = BEGINNING,
+    until: str = END,
+    ns: str = MAIN,
+) -> builtins.list[FlowCount]:
+    """Count flows by the hour or day they were opened in, by status, type or agent, in the order of these."""
+    validation.one_of("by", by, _BUCKETS)
+    filters = Filters(
+        status=status,
+        agent_id=agent_id,
+        flow_type=flow_type,
+        attributes=attributes,
+        since=since,
+        until=until,
+        ns=ns,
+    )
+    queries = _COUNT_BY_ATTRIBUTE if attributes else _COUNT
+    return [FlowCount(*row) for row in tx.all(queries[by], **filters.params(), limit=_MOST_BUCKETS)]

@@ -1,0 +1,224 @@
+"""Finding flows by what they are, counting them, and changing many at once; on every backend."""
+
+from typing import Any
+
+import pytest
+
+from holdproof import errors, sync
+from holdproof.api import OpenFlow
+from holdproof.db import Query, sql
+from holdproof.executors import SyncExecutor
+from holdproof.model.flows import FlowCount
+from holdproof.model.verdicts import Verdict
+from holdproof.testing import FrozenClock
+from tests.conformance.decisions import InMemory, OnPostgres, OnSqlite, OnStore
+
+Flow = OpenFlow[SyncExecutor]
+_MISLEAD = sql("UPDATE flow_attributes SET value = :value WHERE dfid = 'a' AND key = 'customer'")
+_FORGE = sql("UPDATE decision_flows SET attributes = :value WHERE dfid = 'a'")
+_ADD = sql("INSERT INTO flow_attributes (dfid, ns, key, value) VALUES ('b', 'main', 'customer', 'c-9')")
+_REMOVE = sql("DELETE FROM flow_attributes WHERE dfid = 'b' AND value = 'c-9'")
+
+
+def ids(page: Any) -> list[str]:
+    return [flow.flow_id for flow in page.items]
+
+
+def edit(store: sync.Holdproof, query: Query, values: dict[str, str]) -> None:
+    """Write behind the store's back."""
+    store.write(lambda tx: tx.execute(query, expect=1, **values))
+
+
+class Broken:
+    """The world outside: what was done, and what fails until it is mended."""
+
+    def __init__(self) -> None:
+        self.done: list[str] = []
+        self.fails = True
+
+    def act(self, what: str) -> str:
+        self.done.append(what)
+        return what
+
+    def ship(self, what: str) -> str:
+        if self.fails:
+            raise ValueError(f"no ship for {what}")
+        return self.act(what)
+
+
+def buying(store: sync.Holdproof, world: Broken, *, undo: bool = False) -> Any:
+    @store.flow(name="buy", agent="trader", lease_s=10)
+    def buy(flow: Flow, what: str) -> str:
+        flow.step(
+            "pay", world.act, f"pay {what}", compensate=(lambda paid: world.act(f"undo {paid}")) if undo else None
+        )
+        return flow.step("ship", world.ship, what)
+
+    return buy
+
+
+class Search(OnStore):
+    # --- attributes -----------------------------------------------------------------------------------------------
+
+    def test_flows_are_found_by_their_attributes_however_they_were_opened(self, store: sync.Holdproof) -> None:
+        @store.flow(agent="trader", attributes={"customer": "c-1"})
+        def order(flow: Flow, what: str) -> str:
+            return what
+
+        order.with_id("called")("tea")
+        order.opening(flow_id="queued", attributes={"customer": "c-2", "shop": "north"}).enqueue("tea")
+        store.flows.start("trader", flow_id="started", attributes={"customer": "c-1", "shop": "north"})
+        with store.flows.run("trader", flow_id="block", attributes={"shop": "north"}):
+            pass
+        assert set(ids(store.flows.list(attributes={"customer": "c-1"}))) == {"called", "started"}
+        assert set(ids(store.flows.list(attributes={"shop": "north"}))) == {"queued", "started", "block"}
+        assert ids(store.flows.list(attributes={"shop": "north", "customer": "c-1"})) == ["started"]
+        assert ids(store.flows.list(attributes={"shop": "north"}, status="COMPLETED")) == ["block"]
+        assert ids(store.flows.list(attributes={"shop": "south"})) == []
+        assert store.flows.attributes("queued") == {"customer": "c-2", "shop": "north"}
+        first = store.flows.list(attributes={"shop": "north"}, limit=2)
+        rest = store.flows.list(attributes={"shop": "north"}, limit=2, cursor=first.next_cursor)
+        assert (len(first.items), len(rest.items)) == (2, 1)
+
+    def test_attributes_that_could_not_be_erased_or_stored_are_refused(self, store: sync.Holdproof) -> None:
+        refused: list[Any] = [{"a": ""}, {"": "a"}, {"a": "x" * 1000}, {str(n): "x" for n in range(33)}, {"a": 1}]
+        for attributes in refused:
+            with pytest.raises(errors.InvalidInputError):
+                store.flows.start("trader", attributes=attributes)
+        with pytest.raises(errors.InvalidInputError, match="subject"):
+            store.flows.start("trader", attributes={"customer": "ann"}, subject="ann")
+        with pytest.raises(errors.NotFoundError):
+            store.flows.attributes("unknown")
+        assert store.flows.list().items == []
+
+    def test_edited_attributes_are_found_by_verify(self, store: sync.Holdproof) -> None:
+        store.flows.start("trader", flow_id="a", attributes={"customer": "c-1"})
+        store.flows.start("trader", flow_id="b")
+
+        def verdict() -> Verdict:
+            return store.verify.run(lock=False).verdict
+
+        assert verdict() is Verdict.VALID
+        attacks: list[tuple[Any, dict[str, str], Any, dict[str, str]]] = [
+            (_MISLEAD, {"value": "c-2"}, _MISLEAD, {"value": "c-1"}),
+            (_FORGE, {"value": "{}"}, _FORGE, {"value": '{"customer":"c-1"}'}),
+            (_ADD, {}, _REMOVE, {}),
+        ]
+        for attack, values, repair, originals in attacks:
+            edit(store, attack, values)
+            assert verdict() is Verdict.TAMPERED
+            edit(store, repair, originals)
+            assert verdict() is Verdict.VALID
+
+    # --- filters --------------------------------------------------------------------------------------------------
+
+    def test_flows_are_found_by_time_error_and_inputs(self, store: sync.Holdproof, clock: FrozenClock) -> None:
+        buy = buying(store, Broken())
+        for what in ("tea", "coffee"):
+            with pytest.raises(ValueError, match="no ship"):
+                buy.with_id(what)(what)
+            clock.advance(3600)
+        opened = {flow.flow_id: flow.created_at for flow in store.flows.list().items}
+        assert ids(store.flows.list(error="no ship for tea")) == ["tea"]
+        assert ids(store.flows.list(error="no ship")) == ["coffee", "tea"]
+        assert ids(store.flows.list(inputs="coffee")) == ["coffee"]
+        assert ids(store.flows.list(inputs="yacht")) == []
+        assert ids(store.flows.list(until=opened["coffee"])) == ["tea"]
+        assert ids(store.flows.list(since=opened["coffee"])) == ["coffee"]
+        assert ids(store.flows.list(since=opened["tea"], until=opened["coffee"], text="buy")) == ["tea"]
+
+    def test_flows_are_counted_by_bucket(self, store: sync.Holdproof, clock: FrozenClock) -> None:
+        world = Broken()
+        buy = buying(store, world)
+        with pytest.raises(ValueError, match="no ship"):
+            buy("tea")
+        world.fails = False
+        buy.opening(attributes={"shop": "north"})("tea")
+        clock.advance(3600)
+        buy("tea")
+        first, second = store.flows.stats(by="hour")
+        assert (first.count, first.completed, first.failed) == (2, 1, 1)
+        assert (second.count, second.completed, second.failed) == (1, 1, 0)
+        newest, *_ = store.flows.list().items
+        assert second.bucket == newest.created_at[:13]
+        assert store.flows.stats(by="status") == [FlowCount("COMPLETED", 2, 2, 0), FlowCount("FAILED", 1, 0, 1)]
+        assert store.flows.stats(by="agent_id", attributes={"shop": "north"}) == [FlowCount("trader", 1, 1, 0)]
+        assert store.flows.stats(by="flow_type", status="FAILED") == [FlowCount("buy", 1, 0, 1)]
+        assert sum(each.count for each in store.flows.stats(by="day")) == 3
+        with pytest.raises(errors.InvalidInputError):
+            store.flows.stats(by="colour")
+
+    # --- many at once ---------------------------------------------------------------------------------------------
+
+    def test_many_are_cancelled_and_a_dry_run_only_names_them(self, store: sync.Holdproof) -> None:
+        for name in ("a", "b", "c"):
+            store.flows.start("trader", flow_id=name, flow_type="rebalance" if name < "c" else "other")
+        store.flows.start("trader", flow_id="child", flow_type="rebalance", parent="a")
+        plan = store.flows.cancel_many(flow_type="rebalance", dry_run=True)
+        assert (plan.dry_run, set(plan.flow_ids)) == (True, {"a", "b", "child"})
+        assert {flow.status for flow in store.flows.list().items} == {"CREATED"}
+        done = store.flows.cancel_many(flow_type="rebalance", reason="the market is closed")
+        assert (set(done.flow_ids), done.refused) == ({"a", "b", "child"}, ())
+        assert ids(store.flows.list(status="CREATED")) == ["c"]
+        assert store.flows.cancel_many(flow_type="rebalance").flow_ids == ()
+        with pytest.raises(errors.InvalidInputError, match="at least one filter"):
+            store.flows.cancel_many()
+
+    def test_many_failed_flows_are_tried_again_from_the_step_that_failed(self, store: sync.Holdproof) -> None:
+        world = Broken()
+        buy = buying(store, world)
+        for what in ("tea", "coffee"):
+            with pytest.raises(ValueError, match="no ship"):
+                buy.with_id(what)(what)
+        world.fails = False
+        assert set(store.flows.retry_many(error="no ship", dry_run=True).flow_ids) == {"tea", "coffee"}
+        done = store.flows.retry_many(error="no ship")
+        assert (set(done.flow_ids), len(done.successors)) == ({"tea", "coffee"}, 2)
+        assert [again.error for again in store.flows.recover().reruns] == [None, None]
+        assert {store.flows.result(flow_id) for flow_id in done.successors} == {"tea", "coffee"}
+        assert sorted(world.done) == ["coffee", "pay coffee", "pay tea", "tea"]
+        again = store.flows.retry_many(error="no ship")
+        assert (again.flow_ids, len(again.refused)) == ((), 2)
+        assert "was forked already" in again.refused[0]
+
+    def test_a_flow_whose_steps_were_undone_is_tried_again_from_the_start(self, store: sync.Holdproof) -> None:
+        world = Broken()
+        with pytest.raises(ValueError, match="no ship"):
+            buying(store, world, undo=True)("tea")
+        world.fails = False
+        [successor] = store.flows.retry_many(status="COMPENSATED").successors
+        store.flows.recover()
+        assert store.flows.result(successor) == "tea"
+        assert world.done == ["pay tea", "undo pay tea", "pay tea", "tea"]
+
+    def test_many_are_deleted_and_the_log_stays_valid(self, store: sync.Holdproof) -> None:
+        world = Broken()
+        world.fails = False
+        buy = buying(store, world)
+        for what in ("tea", "coffee", "cake"):
+            buy.with_id(what).opening(attributes={"drink": "no" if what == "cake" else "yes"})(what)
+        store.flows.fork("tea", at="ship", effects="real")
+        open_flow = store.flows.start("trader", attributes={"drink": "yes"})
+        plan = store.flows.delete_many(attributes={"drink": "yes"}, dry_run=True)
+        assert {"tea", "coffee"} <= set(plan.flow_ids)
+        done = store.flows.delete_many(attributes={"drink": "yes"}, who="ann")
+        assert done.flow_ids == ("coffee",)
+        assert done.refused == ("tea: it, or a flow below it, is open, dirty, asked about or forked",)
+        with pytest.raises(errors.NotFoundError):
+            store.flows.get("coffee")
+        assert store.flows.get(open_flow.flow_id).status == "CREATED"
+        assert store.verify.run(full=True, lock=False).verdict is Verdict.VALID
+        [pruning] = store.retention.list().items
+        assert (pruning.who, pruning.count) == ("ann", 1)
+
+
+class TestSqlite(OnSqlite, Search):
+    pass
+
+
+class TestMemory(InMemory, Search):
+    pass
+
+
+class TestPostgres(OnPostgres, Search):
+    pass
