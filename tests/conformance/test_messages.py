@@ -89,13 +89,14 @@ class Messages(OnStore):
         with store.flows.run("trader") as flow:
             for n in range(3):
                 store.flows.signal(flow.flow_id, "numbers", n)
+            store.flows.signal(flow.flow_id, "words")  # None is a message, too
             store.flows.signal(flow.flow_id, "words", "one")
             assert [flow.receive("numbers") for _ in range(3)] == [0, 1, 2]
             assert flow.receive("numbers", timeout_s=0) is None
-            assert flow.receive("words") == "one"
+            assert [flow.receive("words"), flow.receive("words")] == [None, "one"]
         assert all(each.received_at for each in store.flows.messages(flow.flow_id))
         names = [step.name for step in store.flows.steps(flow.flow_id)]
-        assert names == ["flow.receive numbers"] * 4 + ["flow.receive words"]
+        assert names == ["flow.receive numbers"] * 4 + ["flow.receive words"] * 2
 
     def test_values_of_a_programs_own_classes_arrive_equal(self, store: sync.Holdproof) -> None:
         with store.flows.run("trader") as flow:

@@ -15,7 +15,7 @@ from holdproof.db.sql import Query
 from holdproof.db.sqlite.files import connect
 from holdproof.evidence import prunings
 from holdproof.model.verdicts import Verdict
-from holdproof.runtime import audit, calls, flows
+from holdproof.runtime import audit, flows
 from holdproof.testing import FrozenClock
 from holdproof.upkeep import kernel_tables
 from tests.conformance.decisions import InMemory, OnPostgres, OnSqlite, OnStore
@@ -23,8 +23,8 @@ from tests.conformance.decisions import InMemory, OnPostgres, OnSqlite, OnStore
 DAY_S = 86_400
 _TABLES = (
     *("decision_flows", "flow_transitions", "flow_context", "flow_steps", "escalation_requests"),
-    "flow_calls",
     *("decision_audit_events", "decision_ledger_entries", "decision_feedback_trajectory"),
+    *("flow_calls", "flow_messages", "flow_promises", "flow_stream_items", "flow_values"),
 )
 _COUNTS = {table: sql(f"SELECT count(*) FROM {table}") for table in _TABLES}
 _LOSE: dict[str, Query] = {
@@ -74,8 +74,12 @@ def ended(store: sync.Holdproof, **options: Any) -> str:
         flow.step("quote", lambda: 7)
         with store.flows.run("trader", parent=flow.flow_id) as child:
             child.step("look", lambda: 1)
-        opened = store.flows.get(flow.flow_id)
-        store.write(lambda tx: calls.record(tx, opened, calls.call_of("work", "1.0", (), {})))
+        store.flows.signal(flow.flow_id, "prices", 1)
+        flow.promise("paid")
+        flow.publish("progress", 1)
+        flow.stream("words").write("so")
+        # A client of its own: a function is registered once.
+        sync.Holdproof(store.core).flow(name="buy", agent="trader", parent=flow.flow_id)(lambda _: None)()
         asked = store.escalations.request(flow.flow_id, reason="?")
         store.escalations.resolve(asked.id, "approve", by="ann")
         store.audit.record(flow.flow_id, "LOOKED", detail={"text": "x" * 300})
@@ -106,7 +110,7 @@ class Retention(OnStore):
         leaves = logged(store)
         done = store.retention.prune("flows", older_than_days=30, who="ann")
         assert (done.count, done.records) == (2, dict(sorted(before.items())))
-        assert [flow.parent_flow_id or flow.flow_id for flow in store.flows.list().items] == [young, young]
+        assert [flow.parent_flow_id or flow.flow_id for flow in store.flows.list().items] == [young] * 3
         for flow_id in old:
             with pytest.raises(errors.NotFoundError):
                 store.flows.get(flow_id)

@@ -303,7 +303,9 @@ class _Routes:
         query = wire.shape(_OrphanRequest).load(await read_object(request), "")
         ns = _namespace(granted, query.ns)
         kind = functions.FunctionSpec(query.name, query.version, query.lease_s, query.agent, query.compatible)
-        orphan = await granted.store.write(lambda tx: functions.lease_orphan(tx, kind, query.worker, ns))
+        orphan = await granted.store.write(
+            lambda tx: functions.lease_orphan(tx, kind, query.worker, ns, suspends=False)
+        )
         if orphan is None:
             return JSONResponse(None)
         if isinstance(orphan, Rerun):
