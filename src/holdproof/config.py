@@ -13,7 +13,6 @@
 """
 
 import errno
-import hashlib
 import os
 import re
 import tempfile
@@ -221,7 +220,7 @@ def load(
     replaces all files: another file, which must exist, or the settings themselves.
     """
     reading = _Reading(env, strict)
-    root = find_project(project) if project else None
+    root = folders.find_project(project) if project else None
     # The project's file comes last: later trees override earlier ones.
     candidates = [paths.config_file, *([root / ".holdproof" / "config.yaml"] if root else [])]
     files: list[Path] = []
@@ -471,17 +470,6 @@ def _parse(file: Path) -> tuple[dict[Any, Any], str]:
         problem = error.strerror or str(error)
     where = ", ".join([str(file), *(f"{name} {number}" for name, number in place.items())])
     raise ConfigError(f"{where}: {problem}", file=str(file), **place)
-
-
-def find_project(start: str | Path) -> Path | None:
-    """Return the nearest folder at or above `start` that has `.holdproof/config.yaml`, None without one."""
-    folder = Path(os.path.realpath(start))
-    return next((at for at in (folder, *folder.parents) if os.path.lexists(at / ".holdproof" / "config.yaml")), None)
-
-
-def project_hash(path: str | Path) -> str:
-    """Return the id of a project in rows: the first 8 hex digits of the SHA-256 of its resolved path."""
-    return hashlib.sha256(os.fsencode(os.path.realpath(path))).hexdigest()[:8]
 
 
 def init_project(folder: str | Path) -> list[Path]:

@@ -1,6 +1,7 @@
-"""Create folders that survive a power cut: a new folder is durable once its parent is synced."""
+"""Folders: creating them so that they survive a power cut (their parent is synced), and the one of a project."""
 
 import errno
+import hashlib
 import os
 from contextlib import suppress
 from pathlib import Path
@@ -62,3 +63,14 @@ def holds(path: Path, text: str) -> bool:
 
 def _open_private(name: str, flags: int) -> int:
     return os.open(name, flags, 0o600)
+
+
+def find_project(start: str | Path) -> Path | None:
+    """Return the nearest folder at or above `start` that has `.holdproof/config.yaml`, None without one."""
+    folder = Path(os.path.realpath(start))
+    return next((at for at in (folder, *folder.parents) if os.path.lexists(at / ".holdproof" / "config.yaml")), None)
+
+
+def project_hash(path: str | Path) -> str:
+    """Return the id of a project in rows: the first 8 hex digits of the SHA-256 of its resolved path."""
+    return hashlib.sha256(os.fsencode(os.path.realpath(path))).hexdigest()[:8]

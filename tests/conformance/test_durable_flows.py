@@ -14,7 +14,7 @@ import pytest
 from holdproof import errors, sync
 from holdproof.client import Holdproof
 from holdproof.db import Query, Tx, sql
-from holdproof.runtime import leases
+from holdproof.runtime import calls, runs
 from holdproof.testing import FrozenClock
 from tests.conformance.decisions import CrashError, InMemory, OnPostgres, OnSqlite, OnStore
 
@@ -120,11 +120,9 @@ class Durable(OnStore):
         def refund(flow: Any) -> str:
             return str(flow.step(world.pay, "o", retries=1, backoff_s=60).order)
 
-        refund.opening(flow_id="f").enqueue()
-        store.write(lambda tx: leases.lease(tx, "f", "gone", lease_s=1))
-        store.flows.transition("f", "RUNNING")
+        # Opened by a caller that died before its function began.
+        store.run(runs.enter_call("trader", calls.call_of("refund", "1.0", [], {}), flow_id="f", lease_s=1))
         clock.advance(2)
-        store.core.database.write(lambda tx: tx.execute(sql("UPDATE flow_leases SET queue = ''"))).result()
         [waiting] = store.flows.recover().reruns
         assert (waiting.waits_for, store.flows.steps("f")[0].state) == ("the next try of pay", "RETRYING")
         assert store.flows.recover().reruns == ()

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from holdproof import config, errors
+from holdproof import config, errors, folders
 from holdproof.db import open_database
 from holdproof.model.instances import Mode
 from holdproof.model.storage import TelemetryEvent
@@ -45,7 +45,7 @@ class Suite(OnStorage):
             instance = life.instance
             assert (instance.hostname, instance.pid) == (socket.gethostname(), os.getpid())
             here = Path.cwd()
-            assert (instance.project_path, instance.project_hash) == (str(here), config.project_hash(here))
+            assert (instance.project_path, instance.project_hash) == (str(here), folders.project_hash(here))
             [event] = await told(storage, "instance.started")
             assert (event.instance_id, event.project_hash) == (instance.id, instance.project_hash)
             assert event.data == {"hostname": instance.hostname, "pid": instance.pid, "mode": life.mode.value}

@@ -17,7 +17,8 @@ from holdproof.client import Holdproof
 from holdproof.db import sql
 from holdproof.executors import SyncExecutor
 from holdproof.model.verdicts import Verdict
-from holdproof.runtime import messages, promises
+from holdproof.runtime import calls, messages, promises, runs
+from holdproof.runtime.flow_run import FlowRun
 from holdproof.testing import FrozenClock
 from tests.conformance.decisions import CrashError, InMemory, OnPostgres, OnSqlite, OnStore
 
@@ -47,19 +48,15 @@ def registered(store: sync.Holdproof, body: Callable[..., Any], **options: Any) 
 
 def begun(store: sync.Holdproof, body: Callable[..., Any], clock: FrozenClock, **options: Any) -> str:
     """A flow that its first worker left suspended where it waits: its id."""
-    handle = registered(other(store), body, **options).enqueue()
     worker = other(store)
     registered(worker, body, **options)
-    # As a worker of the queue takes it up: started, its lease over.
-    store.flows.transition(handle.flow_id, "RUNNING")
-    store.write(lambda tx: tx.execute(_UNQUEUE, dfid=handle.flow_id))
+    # Opened by a caller that died before its function began.
+    run = store.run(runs.enter_call("trader", calls.call_of("conversation", "1.0", [], {}), lease_s=1, **options))
+    assert isinstance(run, FlowRun)
     clock.advance(1)
     [rerun] = worker.flows.recover().reruns
     assert rerun.error is None, rerun.error
-    return str(handle.flow_id)
-
-
-_UNQUEUE = sql("UPDATE flow_leases SET queue = '' WHERE dfid = :dfid")
+    return run.lease.flow_id
 
 
 def recovered(store: sync.Holdproof, body: Callable[..., Any], **options: Any) -> Any:

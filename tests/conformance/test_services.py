@@ -12,8 +12,8 @@ import pytest
 
 import holdproof
 from holdproof import errors, sync
-from holdproof.config import project_hash
 from holdproof.executors import Method
+from holdproof.folders import project_hash
 from holdproof.storage import BlobStore, RelationalStore, TelemetryEvent, TelemetryStore
 from holdproof.storage.blobs import Blobs
 from holdproof.storage.relational import Relational

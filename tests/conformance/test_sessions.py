@@ -13,9 +13,9 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from holdproof import errors
 from holdproof.cli.app import app
-from holdproof.config import project_hash
 from holdproof.db import Tx, sql
 from holdproof.executors import SyncExecutor
+from holdproof.folders import project_hash
 from holdproof.model.sessions import SESSION_ENDS, SessionState, SessionType
 from holdproof.storage import CLISessionService, StorageProvider, create_cli_session_service
 from holdproof.storage.projects import NOWHERE, project_here, project_of

@@ -159,7 +159,7 @@ def test_peers_bind_every_parameter_of_every_statement() -> None:
 def test_the_ceiling_of_a_whole_decision_replays_what_the_runtime_asks() -> None:
     first, second, *_ = decision_unit.record(1)
     assert [text for text, _ in first] == [text for text, _ in second]
-    assert len(first) == 20
+    assert len(first) == 21
     assert not any("log_" in text for text, _ in first)
     assert all(len(set(re.findall(r"\?\d+", text))) == len(parameters) for text, parameters in first)
 

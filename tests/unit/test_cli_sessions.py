@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from holdproof import config
+from holdproof import folders
 from holdproof.cli import draw
 from holdproof.db import open_database, sql
 from tests.unit.test_cli_evidence import home, parsed, run
@@ -62,8 +62,8 @@ def test_sessions_are_listed_newest_first_by_state_project_and_page(home: Path, 
     run("sessions", "end-session", first, "--state", "interrupted")
     assert [each["id"] for each in parsed("sessions", "list-sessions")] == [second, first]
     assert [each["id"] for each in parsed("sessions", "list-sessions", "--state", "interrupted")] == [first]
-    here = parsed("sessions", "list-sessions", "--project-hash", config.project_hash(tmp_path))
-    assert [(each["id"], each["project_hash"]) for each in here] == [(first, config.project_hash(tmp_path))]
+    here = parsed("sessions", "list-sessions", "--project-hash", folders.project_hash(tmp_path))
+    assert [(each["id"], each["project_hash"]) for each in here] == [(first, folders.project_hash(tmp_path))]
     assert [each["id"] for each in parsed("sessions", "list-sessions", "--limit", "1")] == [second]
     assert parsed("sessions", "list-sessions", "--after", second)[0]["id"] == first
     assert run("sessions", "list-sessions", "--state", "failed").stdout == "none\n"

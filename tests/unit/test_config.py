@@ -136,7 +136,7 @@ def test_a_home_named_like_a_project_folder_is_no_project(tmp_path: Path) -> Non
     paths = Paths.find(tmp_path / ".holdproof", {})
     paths.create()
     paths.config_file.write_text("profile: mine\n")
-    assert config.find_project(tmp_path) is None
+    assert folders.find_project(tmp_path) is None
 
 
 def test_created_folders_and_their_new_parents_are_private(tmp_path: Path) -> None:
@@ -405,18 +405,18 @@ def test_without_a_starting_folder_projects_are_left_out(paths: Paths, project: 
 
 def test_a_project_is_found_by_walking_up_and_the_nearest_wins(tmp_path: Path, project: Write) -> None:
     inner = project("")
-    assert config.find_project(inner) == tmp_path / "project"
-    assert config.find_project(tmp_path / "project") == tmp_path / "project"
-    assert config.find_project(inner / "not" / "there") == tmp_path / "project"
+    assert folders.find_project(inner) == tmp_path / "project"
+    assert folders.find_project(tmp_path / "project") == tmp_path / "project"
+    assert folders.find_project(inner / "not" / "there") == tmp_path / "project"
     config.init_project(inner)
-    assert config.find_project(inner) == inner
+    assert folders.find_project(inner) == inner
 
 
 def test_a_project_hash_is_8_hex_digits_of_the_resolved_path(tmp_path: Path) -> None:
     (tmp_path / "link").symlink_to(tmp_path)
-    assert config.project_hash(Path("/")) == "8a5edab2"
-    assert config.project_hash(tmp_path / "link") == config.project_hash(tmp_path)
-    assert config.project_hash(tmp_path / "x" / "..") == config.project_hash(tmp_path)
+    assert folders.project_hash(Path("/")) == "8a5edab2"
+    assert folders.project_hash(tmp_path / "link") == folders.project_hash(tmp_path)
+    assert folders.project_hash(tmp_path / "x" / "..") == folders.project_hash(tmp_path)
 
 
 def test_a_new_project_has_a_harmless_template_and_nothing_that_is_not_used(paths: Paths, tmp_path: Path) -> None:
@@ -520,7 +520,7 @@ def test_a_url_leaves_the_application_tables_the_login_that_a_file_gives_them(pa
 
 
 def _allow(paths: Paths, folder: Path) -> None:
-    root = config.find_project(folder)
+    root = folders.find_project(folder)
     assert root is not None
     config_trust.allow(paths.allowed_projects, root / ".holdproof" / "config.yaml")
 

@@ -114,8 +114,12 @@ class MethodSpec:
 
     @property
     def plain_query(self) -> bool:
-        """Whether a query string can express all its arguments: then it is a GET request."""
-        return self.reads and not self.streams and all(each.shape.scalar for each in self.parameters if each.offered)
+        """Whether a query string can express all that it requires: then it is a GET request.
+
+        What a query string cannot express is optional then, and goes by POST.
+        """
+        offered = [each for each in self.parameters if each.offered]
+        return self.reads and not self.streams and all(each.shape.scalar or not each.required for each in offered)
 
     @property
     def name(self) -> str:

@@ -5,7 +5,7 @@ from typing import Any, Concatenate, Final, Generic, ParamSpec, TypeVar
 
 from holdproof.api.flow_block import FlowBlock, OpenFlow
 from holdproof.api.flow_functions import FlowFunction, Registry, register
-from holdproof.api.queues import Queues, Workers
+from holdproof.api.queues import Queues, Schedules, Workers
 from holdproof.executors import (
     OWN_AGENT,
     OWN_ESCALATION,
@@ -51,7 +51,6 @@ from holdproof.runtime import (
     retries,
     runs,
     sagas,
-    schedules,
     state,
     steps,
     streams,
@@ -63,12 +62,6 @@ P = ParamSpec("P")
 R = TypeVar("R")
 # DIR's codes stay in JSON and in the column; people read the outcome, which is a property.
 _OUTCOME: Final[dict[str, Any]] = {"draw": "escalation", "columns": ("outcome",)}
-_SCHEDULE: Final = {
-    "function": "The registered function, by its name.",
-    "version": "The version of the function.",
-    "agent_id": "The agent whose flows these are; that of the function by default.",
-    "paused": "Whether it is paused.",
-}
 
 
 _SEARCHING: Final = {
@@ -412,37 +405,6 @@ class Escalations(Resource[Executor]):
     budget = Reads(budgets.get, example="trader")
     # Clients of the Model Context Protocol give up after a minute; the tool answers before that.
     wait = Runs(inbox.wait, agent=OWN_ESCALATION, tool=True, tool_defaults={"timeout_s": 50.0}, **_OUTCOME)
-
-
-class Schedules(Resource[Executor]):
-    """Registered functions that are run by the clock."""
-
-    group = "Run"
-
-    create = Writes(
-        schedules.create,
-        creates=True,
-        example="nightly refund --agent-id buyer --cron '0 3 * * *' --timezone Europe/Berlin --args '[\"o-17\"]'",
-        parameters=_SCHEDULE,
-    )
-    get = Reads(schedules.get, example="nightly")
-    list = Reads(
-        schedules.list,
-        columns=("name", "cron", "timezone", "function", "function_version", "next_at", "paused", "fired_until"),
-        example="--function refund",
-        parameters=_SCHEDULE,
-    )
-    update = Writes(schedules.update, example="nightly --cron '0 4 * * *'", parameters=_SCHEDULE)
-    pause = Writes(schedules.pause, example="nightly")
-    resume = Writes(schedules.resume, example="nightly")
-    trigger = Writes(schedules.trigger, example="nightly")
-    backfill = Runs(
-        schedules.backfill,
-        example="nightly 2026-01-01T00:00:00Z 2026-02-01T00:00:00Z",
-        parameters={"start": "From this moment on.", "end": "Before this moment, which is not in the future."},
-    )
-    delete = Writes(schedules.delete, example="nightly", exit_code=exit_absent)
-    fire = Runs(schedules.fire_due)
 
 
 class Sweep(Resource[Executor]):

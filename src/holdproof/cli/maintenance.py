@@ -7,7 +7,7 @@ from typing import Annotated, Any, Final
 import click
 from rich.text import Text
 
-from holdproof import config, config_trust, sync
+from holdproof import config, config_trust, folders, sync
 from holdproof.cli import draw
 from holdproof.cli.bar import bar, spinner
 from holdproof.cli.call import Argument, CommandContext, Option, ask_or_refuse, command
@@ -46,7 +46,7 @@ def allow(
     call: CommandContext, folder: Annotated[Path, Argument(help="The project's folder, here by default.")] = Path()
 ) -> dict[str, str]:
     """Let a project's file name servers and use variables of the environment; read it first. A change ends that."""
-    root = config.find_project(folder)
+    root = folders.find_project(folder)
     if root is None:
         raise NotFoundError(f"{folder.resolve()}: no project here or above; run `holdproof init`", path=str(folder))
     file = root / ".holdproof" / "config.yaml"

@@ -48,6 +48,6 @@ def not_covered(tables: Mapping[str, Columns]) -> list[str]:
             if coverage.cover is Cover.NONE:
                 reasons.setdefault(coverage.by, []).append(column)
         for reason, names in reasons.items():
-            some = "" if len(names) == len(declared) else f" ({', '.join(names)})"
+            some = "" if len(names) == len(declared) else f" ({', '.join(f'`{name}`' for name in names)})"
             by_reason.setdefault(reason, []).append(f"{table}{some}")
     return [f"{', '.join(named)}: {reason}" for reason, named in by_reason.items()]

@@ -257,7 +257,7 @@ class FlowResult(Value):
 
 
 @dataclass(frozen=True, slots=True)
-class Replay(Value):
+class FlowReplay(Value):
     """What came of running a flow's function again on what the flow recorded."""
 
     flow_id: str

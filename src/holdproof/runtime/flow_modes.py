@@ -1,7 +1,7 @@
 """Modes of a flow: what becomes of that which its code reaches and which it has not recorded.
 
-A flow that runs does it (`Mode`, also the base of the others). A fork does it, simulates it or refuses it (forks.py).
-A replay does nothing: what is not recorded is the end of the record (replays.py).
+A flow that runs does it (`RunMode`, also the base of the others). A fork does it, simulates it or refuses it
+(forks.py). A replay does nothing: what is not recorded is the end of the record (replays.py).
 
 Rules:
 - A mode is asked about what is new only; what the flow has recorded is replayed in every mode.
@@ -21,7 +21,7 @@ OwnValue = Callable[[Tx], Any]
 """Computes, in a transaction, what a flow records of itself."""
 
 
-class Mode:
+class RunMode:
     """A flow that runs: what it has not recorded happens now."""
 
     offline: ClassVar[bool] = False
@@ -52,4 +52,4 @@ class Mode:
         return True
 
 
-LIVE: Final = Mode()
+LIVE: Final = RunMode()

@@ -24,7 +24,7 @@ from holdproof.errors import InvalidInputError, NonDeterminismError
 from holdproof.model import typed_json
 from holdproof.model.times import later
 from holdproof.runtime import recorded, steps, suspension
-from holdproof.runtime.flow_modes import LIVE, Mode
+from holdproof.runtime.flow_modes import LIVE, RunMode
 from holdproof.runtime.steps import Journal, StepSpec
 from holdproof.runtime.suspension import FlowSuspended, WorkerLease
 
@@ -71,7 +71,7 @@ class FlowRun:
     """How the flow was suspended, after which nothing more can be done in it here."""
     difference: NonDeterminismError | None = None
     """How the code was found to differ from the record, after which nothing more is done either."""
-    mode: Mode = LIVE
+    mode: RunMode = LIVE
     patches: dict[str, bool] = field(default_factory=dict)
     """What `patched` answered, by the name of its step."""
 

@@ -89,9 +89,9 @@ class Filters:
             "ns": self.ns,
         }
         if self.attributes:
-            wanted = flow_attributes.checked(self.attributes)
-            key = min(wanted)
-            params |= {"key": key, "value": wanted[key], "attributes": json.dumps(wanted)}
+            attributes = flow_attributes.checked(self.attributes)
+            key = min(attributes)
+            params |= {"key": key, "value": attributes[key], "attributes": json.dumps(attributes)}
         return params
 
 

@@ -165,7 +165,7 @@ def enter(
     ns: str,
 ) -> Flow:
     """Write a new flow; its caller has made sure that the agent may open one."""
-    attributes_text = flow_attributes.text(attributes, subject=subject)
+    attributes_text = flow_attributes.text(attributes, subject=subject) if attributes else None
     root = flow_id if parent is None else get(tx, parent, ns=ns).root_flow_id
     now = tx.now
     flow = Flow(
@@ -187,7 +187,8 @@ def enter(
         subject=subject,
     )
     FLOWS.add(tx, _ADD, {**FLOWS.to_columns(flow), "attributes": attributes_text})
-    flow_attributes.add(tx, flow_id, attributes or {}, ns=ns)
+    if attributes:
+        flow_attributes.add(tx, flow_id, attributes, ns=ns)
     return flow
 
 

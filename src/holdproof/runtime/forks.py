@@ -28,7 +28,7 @@ from holdproof.model.flows import OPEN, Flow, FunctionCall, Step
 from holdproof.model.namespaces import MAIN
 from holdproof.runtime import calls, flows, inbox, leases, recorded, sagas, steps
 from holdproof.runtime.calls import CallSpec
-from holdproof.runtime.flow_modes import LIVE, Mode, OwnValue
+from holdproof.runtime.flow_modes import LIVE, OwnValue, RunMode
 from holdproof.runtime.steps import Journal, StepSpec
 
 Effects = Literal["deny", "simulate", "real"]
@@ -40,7 +40,7 @@ Answers = Mapping[tuple[str, int], Escalation]
 
 
 @dataclass(frozen=True, slots=True)
-class Fork(Mode):
+class Fork(RunMode):
     """A flow that was forked: what its origin recorded, and what is allowed beyond that."""
 
     flow_id: str
@@ -109,7 +109,7 @@ def _without_effect(spec: StepSpec, result: Any) -> tuple[StepSpec, Callable[[],
 _IS_FORK = sql("SELECT 1 FROM flow_calls WHERE dfid = :dfid AND ns = :ns AND forked_from IS NOT NULL")
 
 
-def journal(tx: Tx, flow_id: str, *, ns: str) -> tuple[Journal, Mode]:
+def journal(tx: Tx, flow_id: str, *, ns: str) -> tuple[Journal, RunMode]:
     """Return what a flow meets when it is run again, and what it may do beyond that; all compared with the log."""
     own = steps.journal(tx, flow_id, ns=ns)
     if tx.one(_IS_FORK, dfid=flow_id, ns=ns) is None:
@@ -143,13 +143,13 @@ _FORKED_FROM = sql("SELECT forked_from FROM flow_calls WHERE dfid = :dfid AND ns
 def answers(tx: Tx, flow_id: str, *, ns: str) -> Answers:
     """Return the approvals that a flow was given or refused, those that it shares with its origin included."""
     counts: Counter[str] = Counter()
-    answered: dict[tuple[str, int], Escalation] = {}
+    decisions: dict[tuple[str, int], Escalation] = {}
     for escalation in inbox.requested(tx, flow_id, ns=ns):
         counts[escalation.reason] += 1
         if escalation.status != "PENDING":
-            answered[escalation.reason, counts[escalation.reason]] = escalation
+            decisions[escalation.reason, counts[escalation.reason]] = escalation
     (origin,) = tx.one(_FORKED_FROM, dfid=flow_id, ns=ns) or (None,)
-    return {**answers(tx, origin, ns=ns), **answered} if origin is not None else answered
+    return {**answers(tx, origin, ns=ns), **decisions} if origin is not None else decisions
 
 
 # --- forking -----------------------------------------------------------------------------------------------------

@@ -127,7 +127,7 @@ _OFFER = sql(
 
 
 def offer(tx: Tx, flow: Flow) -> None:
-    """Make a new flow due now for whoever recovers flows: it belongs to no queue."""
+    """Make a new flow due now, for the next worker that recovers flows: it belongs to no queue."""
     tx.execute(_OFFER, dfid=flow.flow_id, now=tx.now, priority=flow.priority, ns=flow.ns, expect=1)
     tx.notify(flows.tasks_topic(flow.ns))
 

@@ -22,10 +22,10 @@ from holdproof.db.offline import writes_refused
 from holdproof.errors import NotFoundError, ReplayedError, ReplayWriteError, UnrecordableError
 from holdproof.model import typed_json
 from holdproof.model.coordination import Escalation
-from holdproof.model.flows import Flow, FlowResult, FunctionCall, Replay
+from holdproof.model.flows import Flow, FlowReplay, FlowResult, FunctionCall
 from holdproof.model.namespaces import MAIN
 from holdproof.runtime import calls, flows, forks, recorded, results, steps
-from holdproof.runtime.flow_modes import Mode, OwnValue
+from holdproof.runtime.flow_modes import OwnValue, RunMode
 from holdproof.runtime.flow_run import FlowRun
 from holdproof.runtime.forks import Answers
 from holdproof.runtime.functions import RegisteredFunction
@@ -34,7 +34,7 @@ from holdproof.runtime.suspension import FlowSuspended, WorkerLease
 
 
 @dataclass(slots=True)
-class Replaying(Mode):
+class Replaying(RunMode):
     """A flow that is replayed: what is not recorded is the end of its record."""
 
     offline: ClassVar[bool] = True
@@ -84,7 +84,7 @@ class _Record(NamedTuple):
     mode: Replaying
 
 
-def replay(registry: Mapping[str, RegisteredFunction], flow_id: str, *, ns: str = MAIN) -> Work[Replay]:
+def replay(registry: Mapping[str, RegisteredFunction], flow_id: str, *, ns: str = MAIN) -> Work[FlowReplay]:
     """Run the registered function of a flow again on what the flow recorded, and return what differs.
 
     No step is executed and nothing is written. Raises NotFoundError where the function is not registered here, and
@@ -106,10 +106,10 @@ _NAMED = sql(
 
 def replay_all(
     registry: Mapping[str, RegisteredFunction], *, status: str | None = None, limit: int = 1000, ns: str = MAIN
-) -> Work[tuple[Replay, ...]]:
-    """Replay the newest flows of every function that is registered here, `limit` of each at most; see `replay`."""
+) -> Work[tuple[FlowReplay, ...]]:
+    """FlowReplay the newest flows of every function that is registered here, `limit` of each at most; see `replay`."""
     validation.limited(limit)
-    replays: list[Replay] = []
+    replays: list[FlowReplay] = []
     for name in tuple(registry):
         for flow_id in (yield from ask(Read(partial(_of_function, name=name, status=status, limit=limit, ns=ns)))):
             replays.append((yield from replay(registry, flow_id, ns=ns)))
@@ -132,7 +132,7 @@ def _load(tx: Tx, flow_id: str, ns: str) -> _Record:
     return _Record(run, call, results.get(tx, flow_id, ns=ns), mode)
 
 
-def _replay(function: RegisteredFunction, record: _Record) -> Work[Replay]:
+def _replay(function: RegisteredFunction, record: _Record) -> Work[FlowReplay]:
     run = record.run
     differences = record.mode.differences
     recorded_steps = len(run.unreached)
@@ -154,7 +154,7 @@ def _replay(function: RegisteredFunction, record: _Record) -> Work[Replay]:
         result_equal = _same_error(record, error)
     if not inputs_equal:
         differences.append("the inputs are read as other values than were recorded")
-    return Replay(
+    return FlowReplay(
         record.call.flow_id,
         record.call.name,
         record.call.version,

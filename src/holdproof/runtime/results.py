@@ -35,8 +35,9 @@ def get(tx: Tx, flow_id: str, *, ns: str = MAIN) -> FlowResult:
     if not flow.ended:
         return FlowResult(flow_id, flow.status, None, None)
     # What the flow returned is acted on: by its caller, by the flow that started it.
-    rows = logged_tables.confirm(tx, TRANSITIONS.logged, _ENDING, dfid=flow_id, ns=ns)
-    return _result(tx, flow, rows[0]["result"], rows[0]["reason"]) if rows else _result(tx, flow, None, None)
+    for ending in logged_tables.confirm(tx, TRANSITIONS.logged, _ENDING, dfid=flow_id, ns=ns):
+        return _result(tx, flow, ending["result"], ending["reason"])
+    return _result(tx, flow, None, None)
 
 
 _STORED = sql(

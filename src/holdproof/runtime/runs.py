@@ -183,8 +183,8 @@ def lock(
     lease = run.lease
     if run.mode.offline:
         # What was held is not recorded; nobody is kept from anything here.
-        held = resources.items()
-        return tuple(Lock(name, lease.flow_id, amount, "", None, None, 0, lease.ns) for name, amount in held)
+        amounts = resources.items()
+        return tuple(Lock(name, lease.flow_id, amount, "", None, None, 0, lease.ns) for name, amount in amounts)
     # Attempts three times within a lease, so that waiting never loses it.
     attempt = partial(_try_lock, lease=lease, resources=resources, options=options)
     return (yield from locks.acquire_with_retry(attempt, timeout_s=timeout_s, every_s=lease.lease_s / 3, ns=lease.ns))

@@ -301,7 +301,7 @@ def _described(entry: MethodSpec, *, query: bool) -> dict[str, Any]:
         operation["parameters"] = [
             {"name": each.name, "in": "query", "required": each.required, "schema": each.schema(named)}
             for each in entry.parameters
-            if each.offered
+            if each.offered and each.shape.scalar
         ]
     else:
         schema = entry.schema(named, callbacks=True)

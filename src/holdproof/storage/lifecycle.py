@@ -26,9 +26,9 @@ from types import MappingProxyType, TracebackType
 from typing import Any, Final
 
 from holdproof import validation
-from holdproof.config import find_project
 from holdproof.db import MEMORY
 from holdproof.errors import HoldproofError, InstanceStoppedError
+from holdproof.folders import find_project
 from holdproof.model.instances import Instance, Mode
 from holdproof.model.storage import TelemetryEvent
 from holdproof.storage import instances, scheduled_jobs

@@ -4,8 +4,8 @@ import os
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from holdproof.config import find_project, project_hash
 from holdproof.errors import InvalidInputError
+from holdproof.folders import find_project, project_hash
 
 
 class Project(NamedTuple):

@@ -43,17 +43,17 @@ def named(table: str, content: Mapping[str, Any]) -> set[str]:
 
 def closure(get: Get, names: Iterable[str]) -> dict[str, bytes]:
     """Return these parts and all that they lead to, by CID, each compared with its hash; ProofError for a lost one."""
-    found: dict[str, bytes] = {}
+    parts: dict[str, bytes] = {}
     waiting = [*names]
     while waiting:
         name = waiting.pop()
-        if name in found:
+        if name in parts:
             continue
-        if len(found) == MOST:
+        if len(parts) == MOST:
             raise InvalidInputError(f"a bundle has at most {MOST} parts of values")
-        found[name] = blocks.require(get, cids.parse_argument(name))
-        waiting += _links(dagcbor_fast.decode(found[name]))
-    return found
+        parts[name] = blocks.require(get, cids.parse_argument(name))
+        waiting += _links(dagcbor_fast.decode(parts[name]))
+    return parts
 
 
 def check_names(names: Any) -> list[str]:

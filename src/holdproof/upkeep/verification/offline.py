@@ -226,8 +226,8 @@ def _check_handles(entries: list[Mapping[str, Any]]) -> None:
 def _check_values(members: Mapping[str, bytes], listed: list[str], records: list[ProvenRecord]) -> None:
     """Refuse parts of values that no record leads to, that are missing, or that are not what their names hash."""
     named = {cid for each in records for cid in bundle_values.named(each.table, each.content)}
-    found = bundle_values.closure(lambda cid: members.get(f"{bundle_values.FOLDER}{cid}"), named)
-    if sorted(found) != listed:
+    parts = bundle_values.closure(lambda cid: members.get(f"{bundle_values.FOLDER}{cid}"), named)
+    if sorted(parts) != listed:
         raise ProofError("the bundle holds values that no record names")
 
 
