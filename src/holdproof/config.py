@@ -103,7 +103,7 @@ class Paths:
 
     @classmethod
     def find(cls, home: str | os.PathLike[str] | None = None, env: Mapping[str, str] = os.environ) -> "Paths":
-        """Return the paths for this home and environment; creates nothing. ConfigError for an empty home or a file."""
+        """Return the paths for this home and environment; creates nothing. ConfigError for an empty home."""
         chosen = env.get("HOLDPROOF_HOME") if home is None else os.fspath(home)
         if chosen is None:
             return cls(*(_xdg(name, env) / "holdproof" for name in _XDG))
@@ -112,10 +112,13 @@ class Paths:
         if chosen.split("/")[0] == "~":  # unit files and env files do not expand it
             chosen = f"{_user_home(env)}{chosen[1:]}"
         root = Path(os.path.abspath(chosen))
-        if root.is_file():
-            message = f"{root} is a file, not a folder; give --home or HOLDPROOF_HOME a folder"
-            raise ConfigError(message, path=str(root), variable="HOLDPROOF_HOME")
         return cls(root, root / "config", root / "state", root / "cache")
+
+    def check(self) -> None:
+        """Raise ConfigError where the home is a file."""
+        if self.data.is_file():
+            message = f"{self.data} is a file, not a folder; give --home or HOLDPROOF_HOME a folder"
+            raise ConfigError(message, path=str(self.data), variable="HOLDPROOF_HOME")
 
     def create(self) -> None:
         """Create missing folders and their parents, readable by the owner only (as XDG demands).

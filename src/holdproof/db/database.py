@@ -10,7 +10,7 @@ from typing import Any, Protocol, TypeVar
 
 from holdproof.db.clock import Clock
 from holdproof.db.group_commit import Hooks
-from holdproof.db.offline import check_writable
+from holdproof.db.offline import REFUSAL
 from holdproof.db.sql import Dialect
 from holdproof.db.topics import Topics
 from holdproof.db.tx import NOT_RUN, WAKE, Notes, NotRun, Tx
@@ -79,7 +79,9 @@ class Database:
         `ungated` passes the gate (the lockdown's own records). `serializable` asks PostgreSQL for that isolation;
         SQLite always has it. `once` is for functions that cannot run again: serializable, in their own transaction.
         """
-        check_writable()
+        # Not a function of its own: every write comes here.
+        if (refusal := REFUSAL.get()) is not None:
+            raise refusal()
         future: Future[T] = Future()
         flags = UNGATED * ungated | SERIALIZABLE * (serializable or once) | ONCE * once
         self.backend.writer.submit(Job(fn, FUTURES, future, flags))

@@ -11,21 +11,21 @@ from typing import Final
 
 Refusal = Callable[[], Exception]
 """Returns the error of a write that is refused; called once for each."""
-_REFUSAL: Final[ContextVar[Refusal | None]] = ContextVar("holdproof_offline", default=None)
+REFUSAL: Final[ContextVar[Refusal | None]] = ContextVar("holdproof_offline", default=None)
 
 
 @contextmanager
 def writes_refused(refusal: Refusal) -> Iterator[None]:
     """Refuse every write inside the block."""
-    token = _REFUSAL.set(refusal)
+    token = REFUSAL.set(refusal)
     try:
         yield
     finally:
-        _REFUSAL.reset(token)
+        REFUSAL.reset(token)
 
 
 def check_writable() -> None:
     """Raise the refusal, if writes are refused here."""
-    refusal = _REFUSAL.get()
+    refusal = REFUSAL.get()
     if refusal is not None:
         raise refusal()

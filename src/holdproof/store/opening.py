@@ -119,6 +119,7 @@ def locate(where: str | Path | None, url: str | None = None, *, home: str | Path
     if str(home) == MEMORY or str(home).startswith(_FOLDED_URLS):
         raise InvalidInputError(f"{home} is no folder: pass a URL or {MEMORY!r} as text, first or as url=")
     paths = config.Paths.find(home)
+    paths.check()
     try:
         project: Path | None = Path.cwd()
     except FileNotFoundError:  # a deleted working folder holds no project
