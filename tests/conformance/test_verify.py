@@ -179,7 +179,7 @@ def test_the_command_prints_the_report_and_exits_with_the_verdict(home: Path) ->
     assert "table battles row 2: the row does not match its leaf" in lines[1]
     assert lines[2].strip() == "cure: keep a copy of the store as it is, then restore a backup that verifies"
     assert "not covered" in people.stdout
-    assert "flow_calls: the inputs of registered functions" in people.stdout
+    assert "idempotency_cache: results of calls with an idempotency key" in people.stdout
 
 
 def test_the_commands_lead_from_tampering_to_unlock(home: Path, tmp_path: Path) -> None:

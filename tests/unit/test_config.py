@@ -602,4 +602,4 @@ def test_a_home_that_is_a_file_is_a_typed_error_with_its_cure(tmp_path: Path) ->
     file = tmp_path / "kernel.db"
     file.touch()
     with pytest.raises(ConfigError, match=r"is a file, not a folder; give --home"):
-        Paths.find(file)
+        Paths.find(file).check()
