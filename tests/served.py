@@ -79,6 +79,8 @@ def staged(*layers: Any) -> Iterator[Stage]:
     """A server, as long as it is needed, with layers around it."""
     listening = socket.socket(proto=socket.IPPROTO_TCP)  # said, or what it accepts waits for company before it sends
     listening.bind(("127.0.0.1", 0))
+    # Before the server runs: who comes earlier waits in line instead of being refused.
+    listening.listen(128)
     stage = Stage(f"http://127.0.0.1:{listening.getsockname()[1]}")
     for layer in layers:
         stage.app.add_middleware(layer)
