@@ -103,12 +103,13 @@ def _recorded(run: FlowRun, name: str, child: ChildCall, opens: Any) -> Work[str
     record = yield from flow_run.record_own(run, name, lambda tx: {**expected, "flow_id": opens(tx)})
     if {**record, "flow_id": None} != {**expected, "flow_id": None}:
         what = f"{child.function.name} or its arguments"
-        raise NonDeterminismError(
+        run.difference = NonDeterminismError(
             f"the code starts another flow than was recorded: {what} differ from those of {record['function']}",
             step=f"{flow_run.OWN}{name}",
             recorded=record["function"],
             flow_id=run.lease.flow_id,
         )
+        raise run.difference
     return str(record["flow_id"])
 
 
