@@ -93,7 +93,7 @@ def test_an_operators_morning(browser: Any, tmp_path: Path) -> None:
         page.locator("#stream[data-state=live]").wait_for()
         assert page.locator(".panel header .badge", has_text="completed").count() == 0
         worker.status_after.set()
-        page.locator(".panel header .badge", has_text="completed").wait_for()  # nor this one
+        page.locator(".panel header .badge", has_text="completed").first.wait_for()  # nor this one
         worker.join(30)
         assert worker.did == {"limit_eur": 30_000}
         shot(page, "5-the-flow-went-on")
