@@ -143,6 +143,11 @@ GIVEN: dict[str, Any] = {
     "failed_step": "s",
     "partial_state": {},
     "step": "s",
+    "name": "work",
+    "key": "k",
+    "topic": "t",
+    "value": 1,
+    "stream": "s",
 }
 
 
