@@ -12,6 +12,7 @@ from holdproof.errors import (
 )
 from holdproof.runtime import calls, runs
 from holdproof.runtime.flow_run import FlowRun
+from holdproof.runtime.runs import EarlierFlow
 from proof.simulation.acts import Scene, play
 from proof.simulation.engine import HOUR, Script
 from proof.simulation.world import TroubleError
@@ -21,12 +22,18 @@ FUNCTION: Final = ("decide", "1.0")
 
 def conduct(scene: Scene, flow_id: str, *, agent: str = "", worker: str = "") -> Script:
     """Take a flow up, or open it for an agent, and do what is planned."""
-    call = calls.call_of(*FUNCTION, [flow_id], {}) if agent else None
-    who: dict[str, Any] = {"agent_id": agent, "flow_id": flow_id, "call": call} if agent else {"resume": flow_id}
+    how: dict[str, Any] = {"worker": worker or None, "lease_s": _lease_s(scene, flow_id)}
     try:
-        run = yield from runs.enter(**who, worker=worker or None, lease_s=_lease_s(scene, flow_id))
+        if agent:
+            call = calls.call_of(*FUNCTION, [flow_id], {})
+            run = yield from runs.enter_call(agent, call, flow_id=flow_id, strict=True, **how)
+        else:
+            run = yield from runs.enter(resume=flow_id, **how)
     except (ConflictError, FlowEndedError, AlreadyExistsError, AgentInactiveError, NotFoundError) as error:
         scene.engine.counts[f"not entered: {error.code}"] += 1
+        return
+    if isinstance(run, EarlierFlow):
+        scene.engine.counts["not entered: there already"] += 1
         return
     scene.world.submitted.add(flow_id)
     yield from within(scene, run)
