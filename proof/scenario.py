@@ -17,6 +17,7 @@ import traceback
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -161,7 +162,8 @@ def _block(name: str, agent: str, flow_id: str, *, fail: bool) -> Iterator[Opera
 
     def step(what: str) -> Operation:
         def run(world: World) -> None:
-            world.block(flow_id)[1].step(what, act, world, what, compensate=lambda done: act(world, f"un{done}"))
+            _, flow = world.block(flow_id)
+            flow.step(what, partial(act, world), what, compensate=lambda done: act(world, f"un{done}"))
 
         ways = ["STARTED", None], ["UNKNOWN", None]
         return Operation(f"{name} {what}", run, (Fact("step", f"{flow_id} {what}", ["DONE", what], ways),))
