@@ -11,6 +11,7 @@ import signal
 import sys
 import time
 from collections.abc import Callable
+from contextlib import suppress
 
 from holdproof import errors, sync
 from holdproof.api import OpenFlow
@@ -61,14 +62,9 @@ def block(store: sync.Holdproof, flow_id: str, work: Work, fail: str) -> None:
 
 def decision(store: sync.Holdproof, flow_id: str, work: Work, fail: str) -> None:
     order = store.flow(name="order", agent="trader", lease_s=LEASE_S)(work)
-    try:
-        order.opening(flow_id=flow_id)(fail)
-    except (ZeroDivisionError, errors.LeaseLostError):
-        pass
-    except errors.AlreadyExistsError:  # another worker began it
-        while not store.flows.get(flow_id).ended:
-            store.flows.recover()
-            time.sleep(0.05)
+    # The first call opens the flow; a later one resumes it if its worker is gone, or waits for its result.
+    with suppress(ZeroDivisionError, errors.LeaseLostError, errors.FlowFailedError, errors.ReplayedError):
+        order.with_id(flow_id)(fail)
 
 
 HOW = {"block": block, "decision": decision}

@@ -117,6 +117,11 @@ class Flow(Value):
         """Whether it takes no more work."""
         return self.status in TERMINAL
 
+    @property
+    def is_worked_on(self) -> bool:
+        """Whether it needs a worker."""
+        return self.status in WORKED_ON
+
 
 @dataclass(frozen=True, slots=True)
 class FlowTree(Value):

@@ -24,7 +24,7 @@ from typing import Any, Final, NamedTuple
 
 from holdproof import validation
 from holdproof.db import Call, Read, Tx, Work, Write, ask, lock_exclusive, sql
-from holdproof.errors import ErasedError, InvalidInputError, TamperedError
+from holdproof.errors import ErasedError, InvalidInputError, TamperedError, TimeoutExpiredError
 from holdproof.model import typed_json
 from holdproof.model.flows import Flow, FunctionCall, Recovery, Rerun
 from holdproof.model.namespaces import MAIN
@@ -76,7 +76,7 @@ def call(function: RegisteredFunction, args: Sequence[Any], kwargs: Mapping[str,
     spec = calls.call_of(function.name, function.version, args, kwargs)
     run = yield from runs.enter_call(call=spec, lease_s=function.lease_s, **opening)
     if isinstance(run, EarlierFlow):
-        return (yield from results.wait(run.flow.flow_id, ns=run.flow.ns))
+        return (yield from _join(function, run.flow))
     # As a replay would get them: the first run and every later one see equal values.
     decoded = calls.decoded_arguments(spec.arguments)
     return (yield from conduct(function, run, *decoded))
@@ -324,3 +324,31 @@ def orphans_except(tx: Tx, runnable: Collection[Runnable], limit: int, ns: str) 
         if (orphan.name, orphan.version, orphan.called_by) not in runnable
     ]
     return tuple(flows.get(tx, flow_id, ns=ns) for flow_id in others[:limit])
+
+
+# --- joining a flow that was called before ------------------------------------------------------------------------
+
+
+def _join(function: RegisteredFunction, flow: Flow) -> Work[Any]:
+    """Return the result of a flow that another call opened: wait for it, and resume it here if its worker is gone."""
+    while True:
+        leased = yield from ask(Write(partial(_lease_left, function=function, flow=flow)))
+        if isinstance(leased, Rerun):
+            raise TamperedError(
+                f"flow {flow.flow_id} was stopped: {leased.error}", table="flow_calls", row=flow.flow_id
+            )
+        if leased is not None:
+            return (yield from conduct(function, leased.run, *calls.arguments(leased.call)))
+        try:
+            return (yield from results.wait(flow.flow_id, timeout_s=function.lease_s / 2, ns=flow.ns))
+        except TimeoutExpiredError:
+            continue
+
+
+def _lease_left(tx: Tx, function: FunctionSpec, flow: Flow) -> LeasedCall | Rerun | None:
+    """Lease a flow that nobody works on any more; None while somebody does, and for one of a queue."""
+    if not leases.is_left(tx, flow.flow_id, ns=flow.ns) or not flows.lock(tx, flow.flow_id, ns=flow.ns).is_worked_on:
+        return None
+    worker = tx.new_id()
+    lease = leases.lease(tx, flow.flow_id, worker, lease_s=function.lease_s, ns=flow.ns)
+    return confirm(tx, function, flow.flow_id, lease.token, worker=worker, suspends=False, ns=flow.ns)

@@ -132,6 +132,14 @@ def offer(tx: Tx, flow: Flow) -> None:
     tx.notify(flows.tasks_topic(flow.ns))
 
 
+_LEFT = sql("SELECT 1 FROM flow_leases WHERE dfid = :dfid AND ns = :ns AND expires_at <= :now AND queue = ''")
+
+
+def is_left(tx: Tx, flow_id: str, *, ns: str) -> bool:
+    """Return whether the lease of a flow that belongs to no queue has expired, or the flow is due."""
+    return tx.one(_LEFT, dfid=flow_id, ns=ns, now=tx.now) is not None
+
+
 _HOLD = sql(
     "SELECT token FROM flow_leases WHERE dfid = :dfid AND ns = :ns",
     postgres="SELECT token FROM flow_leases WHERE dfid = :dfid AND ns = :ns FOR UPDATE",
