@@ -1,7 +1,8 @@
 """Workflow engines behind one interface, so that a benchmark of workflows is written once and run by each of them.
 
 A workflow is an `async def` whose first parameter runs its steps. DBOS is not a dependency: it takes part where it is
-installed (`pip install dbos`), with coroutines, the fastest of its ways here. On SQLite `dbos` has the rollback journal
+installed (`pip install dbos`), with coroutines, the fastest of its ways here. Its queues, and who waits for a result,
+look a hundred times a second, by default once. On SQLite `dbos` has the rollback journal
 that it makes by itself, `dbos, WAL` the write-ahead log that everybody else here has; both are synchronous=FULL.
 """
 
@@ -32,7 +33,10 @@ Call = Callable[..., Awaitable[Any]]
 
 RECOVERERS: Final = 64
 """How many flows a recovering process of ours runs at once."""
+QUEUED: Final = 64
+"""How many queued flows a worker of ours runs at once."""
 _RECOVER_LIMIT: Final = 100
+_POLLING_S: Final = 0.01
 _COMPLETION_TIMEOUT_S: Final = 60
 
 
@@ -43,6 +47,9 @@ class Session(Protocol):
 
     async def recover(self) -> None:
         """Start what a killed process left behind; return when it is under way or has ended."""
+
+    def queue(self) -> AbstractAsyncContextManager[Call]:
+        """A queue that this process works on; the call enqueues the workflow, and returns when it has ended."""
 
 
 class Engine(Protocol):
@@ -102,7 +109,19 @@ class _OwnSession:
 
             return await workflow(step, *arguments)
 
-        self.call: Call = store.flow(name=workflow.__name__, agent=w.AGENT, lease_s=lease_s)(run)
+        self._function = store.flow(name=workflow.__name__, agent=w.AGENT, lease_s=lease_s)(run)
+        self.call: Call = self._function
+
+    @asynccontextmanager
+    async def queue(self) -> AsyncIterator[Call]:
+        """A queue without limits, and a worker."""
+
+        async def call(*arguments: Any) -> Any:
+            handle = await self._function.enqueue(*arguments)
+            return await handle.result()
+
+        async with self._store.worker(concurrency=QUEUED):
+            yield call
 
     async def recover(self) -> None:
         """Run what is left behind, many flows at once."""
@@ -160,8 +179,20 @@ class _DbosSession:
         async def run(*arguments: Any) -> Any:
             return await workflow(step, *arguments)
 
+        self._dbos = dbos
         # A killed process's workflows are found again by name.
         self.call: Call = dbos.workflow(name=workflow.__name__)(run)
+
+    @asynccontextmanager
+    async def queue(self) -> AsyncIterator[Call]:
+        """A queue without limits, which the launched runtime works on."""
+        queue = await asyncio.to_thread(self._dbos.register_queue, "bench", polling_interval_sec=_POLLING_S)
+
+        async def call(*arguments: Any) -> Any:
+            handle = await queue.enqueue_async(self.call, *arguments)
+            return await handle.get_result(polling_interval_sec=_POLLING_S)
+
+        yield call
 
     async def recover(self) -> None:
         """Nothing to do: launching it began the recovery."""

@@ -1,8 +1,9 @@
-"""Workflows: steps, starts, recovery after a kill and a long agent, beside DBOS on the same database.
+"""Workflows: steps, starts, queues, recovery after a kill, sleeping flows and a long agent, beside DBOS.
 
 Every race is run by each engine of engines.py on SQLite and on PostgreSQL. A step counts once its result is durable.
-`start` is the time from the call of a workflow to the first line of its body; its ending is not measured. Recovery and
-the long agent have files of their own (flow_recovery.py, long_agent.py), and say there what is measured.
+`start` is the time from the call of a workflow to the first line of its body; its ending is not measured. A queued
+workflow counts from enqueued to done: its caller waits for its result. Sleeping flows, recovery and the long agent have
+files of their own (sleepers.py, flow_recovery.py, long_agent.py), and say there what is measured.
 """
 
 import asyncio
@@ -10,7 +11,7 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 from typing import Final
 
-from bench import flow_recovery, long_agent, peers_postgres
+from bench import flow_recovery, long_agent, peers_postgres, sleepers
 from bench.engines import Engine, Step, Workflow, on_postgres, on_sqlite
 from bench.goals import Goal
 from bench.measurement import Contestant, Meter, Options, Race, Result, run_race
@@ -26,6 +27,7 @@ def run(options: Options) -> list[Result]:
     results: list[Result] = []
     if options.wants("sqlite"):
         results += _all_races(SQLITE, on_sqlite(), options)
+        results += sleepers.run(options)
     if options.wants("postgres"):
         with peers_postgres.server() as running:
             results += _all_races(POSTGRES, on_postgres(running), options)
@@ -38,6 +40,9 @@ def _all_races(database: str, engines: Sequence[Engine], options: Options) -> li
     return [
         *run_race(_race(steps_race(database), step_contestants), options),
         *run_race(_race(start_race(database), [starts(engine) for engine in engines]), options),
+        *run_race(
+            _race(queue_race(database), [queued(engine, callers) for callers in counts for engine in engines]), options
+        ),
         *flow_recovery.run(database, engines, options),
         *long_agent.run(database, engines, options),
     ]
@@ -55,6 +60,11 @@ def steps_race(database: str) -> str:
 def start_race(database: str) -> str:
     """The race for starts."""
     return f"start of a workflow on {database}"
+
+
+def queue_race(database: str) -> str:
+    """The race from enqueued to done."""
+    return f"queued workflows on {database}"
 
 
 # --- contestants -------------------------------------------------------------------------------------------------
@@ -115,6 +125,28 @@ def starts(engine: Engine) -> Contestant:
     return Contestant(engine.name, 1, lambda meter: asyncio.run(one_caller(meter)))
 
 
+def queued(engine: Engine, callers: int) -> Contestant:
+    """That many callers, each of which enqueues a workflow of one step and waits for its result."""
+
+    async def one_step(step: Step, number: int) -> int:
+        return int(await step(trivial, number))
+
+    async def all_callers(meter: Meter) -> None:
+        with engine.place() as where:
+            async with engine.open(where, one_step) as session, session.queue() as call:
+
+                async def caller() -> None:
+                    in_time = True
+                    while in_time:
+                        await call(1)
+                        in_time = meter.done()
+
+                meter.start()
+                await asyncio.gather(*(caller() for _ in range(callers)))
+
+    return Contestant(engine.name, callers, lambda meter: asyncio.run(all_callers(meter)))
+
+
 # --- goals -------------------------------------------------------------------------------------------------------
 
 
@@ -129,7 +161,19 @@ def goals(options: Options) -> list[Goal]:
         Goal(f"steps on SQLite, 64 callers: 30 x dbos{disk}", steps_race(SQLITE), "holdproof @64", "dbos @64", 30),
         Goal(f"steps on PostgreSQL, 64 callers: 8 x dbos{disk}", steps_race(POSTGRES), "holdproof @64", "dbos @64", 8),
     ]
+    judged += [
+        Goal("wake-ups of sleeping flows: 1,000 a second", sleepers.wakes_race(), ours, "", 1000),
+        Goal(
+            "a worker of sleeping flows: at most 300 MB",
+            sleepers.memory_race(),
+            ours,
+            f"{sleepers.ALLOWED} @1",
+            1,
+        ),
+    ]
     for database in (SQLITE, POSTGRES):
+        queues = queue_race(database)
+        judged.append(Goal(f"{queues}, 64 callers: 10 x dbos{disk}", queues, "holdproof @64", "dbos @64", 10))
         agents, recovery = long_agent.bytes_race(database), flow_recovery.race(database)
         judged += [
             Goal(f"steps on {database}, 1 caller: 3 x dbos{disk}", steps_race(database), ours, peer, 3),

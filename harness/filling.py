@@ -5,15 +5,17 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from harness import authenticator
 from holdproof import sync
 from holdproof.db.sql import sql_postgres
-from holdproof.evidence import evaluations, import_records, keys, trust, witness_disputes
-from holdproof.upkeep import unlock
+from holdproof.evidence import evaluations, import_records, key_use, keys, trust, witness_disputes
+from holdproof.upkeep import outbox, unlock
 
 _PENDING = sql_postgres("SELECT 1 FROM log_pending LIMIT 1")
 IMPORTED = {"importer": "dir", "source": "dir.db", "source_table": "flows", "source_id": "1", "row_key": "k"}
 IMPORTED |= {"verdict": "TAKEN", "note": ""}
 EVALUATIONS = 12
+_ORIGIN = "https://console.example.org"
 
 
 def populate(store: sync.Holdproof, count: int = EVALUATIONS) -> None:
@@ -23,7 +25,7 @@ def populate(store: sync.Holdproof, count: int = EVALUATIONS) -> None:
     submit(store, "b1", 0.5)
     submit(store, "sealed", 0.6, subject="Ada")
     store.run(trust.export_root(store.context))
-    first = store.run(keys.use(store.context, "judge")).keyid
+    first = store.run(key_use.use(store.context, "judge")).keyid
     store.run(keys.rotate(store.context, "judge"))
     store.run(keys.revoke(store.context, first))
     submit(store, "after", 0.7)
@@ -74,6 +76,7 @@ def _buy(flow: Any, cents: int) -> int:
 def fill(store: sync.Holdproof) -> None:
     """At least two rows in every covered table but `restores` and `witness_disputes`."""
     populate(store, 6)
+    store.people.put("ada", groups=["finance"])
     for name in ("trader", "judge"):
         store.agents.register(name, version="1.0.0", contract={"limit": 7})
         store.agents.set_status(name, "DEGRADED", reason="try")
@@ -92,6 +95,10 @@ def fill(store: sync.Holdproof) -> None:
         store.feedback.record(name, flow_id, status="GOOD", reason="fast", score=0.5, source="Human")
         store.ledger.append(flow_id, {"buy": 1}, context_ref="c", evidence_hash="00" * 32, signature="s")
         asked = store.escalations.request(flow_id, reason="may I?", proposal={"buy": 2}, deadline_s=600)
+        store.escalations.ask(asked.id, "how many?", by="ada")
+        store.write(
+            partial(outbox._add, event="escalations", about=f"escalation:{asked.id}", names=["mail"], ns="main")
+        )
         store.escalations.resolve(asked.id, "approve", by="ada", proposal={"buy": 1}, comment="less")
         with store.flows.run(name) as flow:
             flow.step("place", dict, {"did": name})
@@ -102,6 +109,17 @@ def fill(store: sync.Holdproof) -> None:
             flow.stream("words").write("so far")
         # A client of its own, so that a store can be filled twice: a function is registered once.
         sync.Holdproof(store.core).flow(name="buy", agent=name)(_buy)(150)
+        store.people.put(name, groups=["finance"], email=f"{name}@example.org")
+        store.people.delegate(name, "ada", until_s=600)
+        asked_to_sign = store.passkeys.register_options(name, origin=_ORIGIN)
+        store.passkeys.register(authenticator.register(asked_to_sign.options, _ORIGIN), by=name)
+        # In a namespace of their own: they decide nothing of what else is filled in.
+        store.agents.register(name, version="1.0.0", ns=name)
+        store.policies.create("tools", "permit(principal, action, resource);", by="ada", ns=name)
+        store.policies.activate("tools", by="ada", ns=name)
+        store.policies.decide(name, "tool.call", "search", context={"words": name}, ns=name)
+        store.retention.floor(1, what="feedback", reason="try", ns=name)
+        store.threads.put_checkpoint(name, {"words": "so far"}, provable=True)
         store.objects.put(name, type="note", content="known", ns=name)
         store.snapshots.create("kept", ns=name)
         store.evaluations.submit({}, evaluation_id=f"of {name}", score=1, subject=name)

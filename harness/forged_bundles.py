@@ -11,11 +11,13 @@ from holdproof.crypto.checkpoint import LogCheckpoint
 from holdproof.crypto.tlog_proof import TlogProof
 from holdproof.evidence.trust import PAYLOAD_TYPE
 from holdproof.upkeep import bundle
+from holdproof.upkeep.verification import report_page
 
 
 def members(data: bytes) -> dict[str, bytes]:
+    """Return the parts of a bundle but its page, which a forger makes anew or leaves out: nothing is to rest on it."""
     with zipfile.ZipFile(io.BytesIO(data)) as archive:
-        return {name: archive.read(name) for name in archive.namelist()}
+        return {name: archive.read(name) for name in archive.namelist() if name != report_page.NAME}
 
 
 Change = Callable[[dict[str, bytes]], object]

@@ -213,6 +213,89 @@ class Process:
         shutil.rmtree(self._folder, ignore_errors=True)
 
 
+_POOLER_SETTINGS = """\
+[databases]
+* = host={host} port={port}
+[pgbouncer]
+listen_addr = 127.0.0.1
+listen_port = {listen}
+unix_socket_dir =
+auth_type = {auth}
+auth_file = {folder}/users
+auth_user = postgres
+pool_mode = {mode}
+ignore_startup_parameters = {ignored}
+default_pool_size = {size}
+max_client_conn = 500
+server_login_retry = 1
+"""
+
+
+class PgBouncer:
+    """A real PgBouncer before a server, whose every login it knows (`auth_query`)."""
+
+    def __init__(
+        self,
+        server: Postgres,
+        mode: str,
+        *,
+        size: int = 40,
+        ignored: str = "extra_float_digits",
+        forced_user: str = "",
+    ) -> None:
+        program = shutil.which("pgbouncer", path=f"{os.environ.get('PATH', '')}:/usr/sbin")
+        if program is None:
+            pytest.skip("no connection pooler: install pgbouncer")
+        # Not below pytest's own folder, which another user could not read.
+        self._folder = Path(tempfile.mkdtemp(prefix="holdproof-pgbouncer-"))
+        self._folder.chmod(0o755)
+        self._port = _ports(1)[0]
+        self._server = server
+        (self._folder / "users").write_text('"postgres" ""\n', encoding="utf-8")
+        text = _POOLER_SETTINGS.format(
+            host=Path(server.socket).parent,
+            port=f"5432 user={forced_user}" if forced_user else "5432",
+            listen=self._port,
+            folder=self._folder,
+            auth="any" if forced_user else "trust",
+            mode=mode,
+            ignored=ignored,
+            size=size,
+        )
+        (self._folder / "pgbouncer.ini").write_text(text, encoding="utf-8")
+        self._command = [program, "-q", str(self._folder / "pgbouncer.ini")]
+        self.start()
+
+    def start(self) -> None:
+        """Start it, also after a kill, at the same address."""
+        # It refuses to run as root, as the server does.
+        user = "nobody" if os.geteuid() == 0 else None
+        with (self._folder / "log").open("ab") as log:
+            self._process = subprocess.Popen(self._command, user=user, stdout=log, stderr=log)
+        deadline = time.monotonic() + 30
+        while True:
+            try:
+                psycopg.connect(self.url("postgres")).close()
+                return
+            except psycopg.OperationalError:
+                log_text = (self._folder / "log").read_text(encoding="utf-8")[-2000:]
+                assert self._process.poll() is None, log_text
+                assert time.monotonic() < deadline, log_text
+                time.sleep(0.02)
+
+    def url(self, database: str) -> str:
+        return f"postgresql://postgres@127.0.0.1:{self._port}/{database}"
+
+    def kill(self) -> None:
+        """SIGKILL, and leave it down."""
+        self._process.kill()
+        self._process.wait()
+
+    def stop(self) -> None:
+        self.kill()
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+
 class Seaweed(Process):
     """A real S3 server; a bucket is made by the first object in it."""
 

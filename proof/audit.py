@@ -26,6 +26,7 @@ ROOT: Final = Path(__file__).resolve().parents[1]
 LOCK: Final = ROOT / "requirements-dev.lock"
 PERMISSIVE: Final = re.compile(r"\b(apache|mit|0?bsd|isc|iscl|psf|python software foundation|zlib|any-osi)\b")
 EXCEPTIONS: Final[Mapping[str, str]] = {
+    "cedarpy": "Apache-2.0, as its LICENSE file says; its metadata names none",
     "certifi": "MPL-2.0: a list of certificates, used as it is",
     "psycopg": "LGPL-3.0: only with the extra `postgres`, as a library of its own that anybody can exchange",
     "psycopg-binary": "LGPL-3.0, as psycopg",

@@ -14,6 +14,15 @@ import pytest
 T = TypeVar("T")
 
 SHOTS = Path(__file__).resolve().parents[1] / "build" / "screenshots"
+IMAGES = Path(__file__).resolve().parents[1] / "docs" / "images"
+PICTURES = {
+    "light-today": "today",
+    "light-inbox": "inbox",
+    "light-question": "approval",
+    "dark-question": "approval-dark",
+    "phone-question": "approval-phone",
+}
+"""The pictures of the documentation, by the screenshots that they are."""
 _NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome")
 
 
@@ -65,6 +74,20 @@ def findings(page: Any, source: str, **options: Any) -> list[str]:
 
 
 def shot(page: Any, name: str) -> None:
-    """Keep what a page looks like."""
+    """Keep what a page looks like; the pictures of the documentation too, where they are to be made anew."""
     SHOTS.mkdir(parents=True, exist_ok=True)
-    page.screenshot(path=str(SHOTS / f"{name}.png"))
+    picture = page.screenshot(path=str(SHOTS / f"{name}.png"))
+    if name in PICTURES and os.environ.get("HOLDPROOF_UPDATE_DOCS"):
+        (IMAGES / f"{PICTURES[name]}.png").write_bytes(picture)
+
+
+def picture(page: Any, name: str) -> None:
+    """Take a picture of the documentation anew where HOLDPROOF_UPDATE_DOCS asks for it; else keep it with the others.
+
+    Times and ids differ from run to run, so that a picture is not compared.
+    """
+    if os.environ.get("HOLDPROOF_UPDATE_DOCS"):
+        page.set_viewport_size({"width": 1180, "height": 760})
+        page.screenshot(path=str(IMAGES / f"{name}.png"))
+    else:
+        shot(page, f"docs-{name}")

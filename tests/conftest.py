@@ -1,23 +1,44 @@
 """Real servers for the tests, started once a run; the same examples in every run; skips listed at its end."""
 
-import itertools
+import os
 import shutil
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import psycopg
 import pytest
 
 import harness.example_profiles  # noqa: F401
-from harness.servers import IpfsNode, Postgres, Seaweed
+from harness.servers import IpfsNode, PgBouncer, Postgres, Seaweed
 from holdproof import sync
 from holdproof.db import open_database
+from tests import second_try
+from tests.databases import DatabasePool, fresh_database
 from tests.receiver import Receiver
+from tests.rerun import Rerun
 
-_NUMBERS = itertools.count()  # each worker has servers of its own, so that numbers suffice as names of databases
+
+def pytest_configure(config: pytest.Config) -> None:
+    second_try.offer(config)
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out what the same run does in a harder way, unless `HOLDPROOF_THOROUGH=1`.
+
+    Suites in memory run once more with every transaction in vain (tests/conformance/test_rerun.py); where those were
+    collected, the plain ones say nothing new.
+    """
+    if os.environ.get("HOLDPROOF_THOROUGH") == "1":
+        return
+    classes = {item: getattr(item, "cls", None) or object for item in items}
+    done_harder = {base for made in classes.values() if issubclass(made, Rerun) for base in made.__bases__}
+    left_out = [item for item, made in classes.items() if made in done_harder]
+    if left_out:
+        config.hook.pytest_deselected(items=left_out)
+        items[:] = [item for item, made in classes.items() if made not in done_harder]
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
@@ -43,44 +64,46 @@ def postgres() -> Iterator[Postgres]:
     server.stop()
 
 
+@pytest.fixture(scope="session")
+def reached(postgres: Postgres) -> Iterator[Callable[[str], str]]:
+    """How tests reach a database: at the server, or through the pooler whose mode HOLDPROOF_TEST_POOLER names."""
+    mode = os.environ.get("HOLDPROOF_TEST_POOLER")
+    if not mode:
+        yield lambda url: url
+        return
+    pooler = PgBouncer(postgres, mode)
+    yield lambda url: pooler.url(urlsplit(url).path.removeprefix("/"))
+    pooler.stop()
+
+
 @pytest.fixture
-def empty_postgres_url(postgres: Postgres) -> Iterator[str]:
+def empty_postgres_url(postgres: Postgres, reached: Callable[[str], str]) -> Iterator[str]:
     """A database of its own for one test, with no schema in it: for tests of migrations and of opening."""
-    with _database(postgres) as url:
-        yield url
+    with fresh_database(postgres) as url:
+        yield reached(url)
 
 
 @pytest.fixture(scope="session")
 def migrated(postgres: Postgres) -> str:
     """The name of a database in which every migration ran and no store was opened."""
-    with _database(postgres, name="template_migrated", drop=False) as url:
+    with fresh_database(postgres, name="template_migrated", drop=False) as url:
         for space in ("kernel", "membrane", "telemetry"):
             open_database(url, space=space, workers=1).close()
     return "template_migrated"
 
 
+@pytest.fixture(scope="session")
+def migrated_pool(postgres: Postgres, migrated: str) -> Iterator[DatabasePool]:
+    pool = DatabasePool(postgres, migrated)
+    yield pool
+    pool.close()
+
+
 @pytest.fixture
-def postgres_url(postgres: Postgres, migrated: str) -> Iterator[str]:
-    """A database of its own for one test, with the tables of a store and no row in them.
-
-    Copying a migrated database takes a tenth of the time that running the migrations takes.
-    """
-    with _database(postgres, template=migrated) as url:
-        yield url
-
-
-@contextmanager
-def _database(
-    server: Postgres, *, name: str | None = None, template: str = "template1", drop: bool = True
-) -> Iterator[str]:
-    name = name or f"t{next(_NUMBERS)}"
-    # A copy of files: the default logs every block of the template a second time.
-    server.sql(f"CREATE DATABASE {name} TEMPLATE {template} STRATEGY file_copy")
-    try:
-        yield server.url(name)
-    finally:
-        if drop:
-            server.sql(f"DROP DATABASE {name} WITH (FORCE)")
+def postgres_url(migrated_pool: DatabasePool, reached: Callable[[str], str]) -> Iterator[str]:
+    """A database of its own for one test, with the tables of a store and no row in them."""
+    with migrated_pool.database() as url:
+        yield reached(url)
 
 
 @pytest.fixture(scope="session")
@@ -100,7 +123,7 @@ def pgvector() -> Iterator[Postgres]:
 @pytest.fixture
 def pgvector_url(pgvector: Postgres) -> Iterator[str]:
     """A database of its own for one test, with no schema in it, on a server with the extension `vector`."""
-    with _database(pgvector) as url:
+    with fresh_database(pgvector) as url:
         yield url
 
 
@@ -108,18 +131,28 @@ def pgvector_url(pgvector: Postgres) -> Iterator[str]:
 def template(postgres: Postgres, migrated: str, tmp_path_factory: pytest.TempPathFactory) -> tuple[str, Path]:
     """A new store and its home, made once, to be copied: that is faster than making each anew."""
     home = tmp_path_factory.mktemp("template") / "home"
-    with _database(postgres, name="template_store", template=migrated, drop=False) as url:
+    with fresh_database(postgres, name="template_store", template=migrated, drop=False) as url:
         sync.open(home, url).close()
     return "template_store", home
 
 
+@pytest.fixture(scope="session")
+def store_pool(postgres: Postgres, template: tuple[str, Path]) -> Iterator[DatabasePool]:
+    name, _ = template
+    pool = DatabasePool(postgres, name)
+    yield pool
+    pool.close()
+
+
 @pytest.fixture
-def postgres_store(postgres: Postgres, template: tuple[str, Path], tmp_path: Path) -> Iterator[tuple[str, Path]]:
+def postgres_store(
+    store_pool: DatabasePool, template: tuple[str, Path], tmp_path: Path, reached: Callable[[str], str]
+) -> Iterator[tuple[str, Path]]:
     """The URL and the home of a store that was never used, for one test."""
-    database, home = template
+    _, home = template
     shutil.copytree(home, tmp_path / "home")
-    with _database(postgres, template=database) as url:
-        yield url, tmp_path / "home"
+    with store_pool.database() as url:
+        yield reached(url), tmp_path / "home"
 
 
 @pytest.fixture(scope="session")
@@ -148,9 +181,8 @@ def anywhere(
     if request.param == "sqlite":
         yield home, None
         return
-    migrated = request.getfixturevalue("migrated")
-    with _database(request.getfixturevalue("postgres"), template=migrated) as url:
-        yield home, url
+    with request.getfixturevalue("migrated_pool").database() as url:
+        yield home, request.getfixturevalue("reached")(url)
 
 
 @pytest.fixture(scope="session")

@@ -75,3 +75,12 @@ def rerun() -> Iterator[None]:
             lambda link, error, *, together: isinstance(error, _InVainError) or usual(link, error, together=together),
         )
         yield
+
+
+class Rerun:
+    """A suite with each function of a transaction run in vain first."""
+
+    @pytest.fixture(autouse=True)
+    def _rerun(self) -> Iterator[None]:
+        with rerun():
+            yield

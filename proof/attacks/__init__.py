@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from harness.servers import Postgres
-from proof.attacks import bundles, files, history, memory, rows, skills, substitution
+from proof.attacks import bundles, callers, files, history, memory, rows, skills, substitution
 from proof.attacks.attacked_store import Lab, Place, quiet
 from proof.attacks.matrix import Attack, Row, judge, together
 from proof.report import RUNS, Proof, Say
@@ -85,12 +85,14 @@ def _where(row: Row) -> str:
 def catalogue(lab: Lab) -> Iterator[Attack]:
     """Every attack that is possible on the lab's database."""
     yield from rows.attacks(lab.template.past)
+    yield from rows.declared(lab.template.past)
     yield from history.attacks(lab)
     yield from substitution.attacks(lab)
     yield from files.attacks(lab.template.database)
     yield from memory.attacks()
     yield from skills.attacks()
     yield from bundles.attacks()
+    yield from callers.attacks(lab)
 
 
 def on(database: str, only: str = "", every: int = 1, keep: Path | None = None, *, apart: bool = False) -> list[Row]:

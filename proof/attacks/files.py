@@ -27,12 +27,15 @@ from proof.attacks.matrix import (
     MACHINE,
     NOTHING,
     OPENING,
+    PLAIN,
     REFUSED,
     ROWS,
     STRANGER,
     Attack,
     Got,
     examine,
+    gravest,
+    is_locked,
     refused,
 )
 
@@ -53,13 +56,26 @@ def attacks(database: str) -> Iterator[Attack]:
 
 def _dboms() -> Iterator[Attack]:
     for name, change in known.FILES.items():
-        yield Attack("DBOM file", name, FILES, partial(_dbom, change))
+        if name in known.FILE_VERDICTS:
+            act = partial(_dbom_lost, change)
+            yield Attack("DBOM file", name, FILES, act, (known.FILE_VERDICTS[name].word,), locks=False)
+        else:
+            yield Attack("DBOM file", name, FILES, partial(_dbom, change))
     yield Attack("DBOM file", "one of nobody added", FILES, _invent, ("UNLOGGED",), locks=False)
     yield Attack("DBOM file", "row and file replaced by a legacy one", MACHINE, _downgrade)
 
 
 def _dbom(change: Callable[[Path], object], place: Place) -> None:
     change(place.home / "dboms" / "dbom_b3.json")
+
+
+def _dbom_lost(change: Callable[[Path], object], place: Place) -> Got:
+    """Nothing is lost with the file, whose text the row has: it is named, and written again by a repair."""
+    _dbom(change, place)
+    report = sync.verify(place.home, place.url)
+    sync.verify(place.home, place.url, lock=True)
+    assert (place.home / "dboms" / "dbom_b3.json").exists(), "it was not written again"
+    return Got(report.verdict.word, report.verdict.exit_code, is_locked(place), PLAIN, gravest(report))
 
 
 def _invent(place: Place) -> None:
@@ -147,17 +163,10 @@ def _keys(database: str) -> Iterator[Attack]:
                 design=_WAITS if waits else "",
             )
         if role != "log":
-            act = partial(_work, role, _replace, rooted=True)
-            yield Attack(
-                "keys",
-                f"the {role} key replaced by a stranger's, with root at hand",
-                MACHINE,
-                act,
-                ("SIGNED",),
-                (LOADING,),
-                locks=None,
-                design="root admits it, and that is a leaf of the log; keep root offline, and nobody can",
-            )
+            for name, damage in (("replaced by a stranger's", _replace), ("deleted", Path.unlink)):
+                act = partial(_work, role, damage, rooted=True)
+                what = f"the {role} key {name}, with root at hand"
+                yield Attack("keys", what, MACHINE, act, (REFUSED,), (LOADING,), locks=None)
     yield Attack("keys", "a root key laid beside the store ends no lockdown", FILES, _unlock, (REFUSED,), (LOADING,))
     for name, change in _TRUST.items():
         yield Attack(

@@ -1,4 +1,7 @@
-"""Every table under the log: every column changed, a row deleted, forged, swapped, taken from another namespace."""
+"""Every table under the log: every column changed, a row deleted, forged, swapped, taken from another namespace.
+
+And every column outside it that is declared as covered all the same (`model/coverage.py`): changed, it must be noticed.
+"""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -7,12 +10,16 @@ from typing import Final
 
 import psycopg
 
+from harness.filling import running, settled
 from harness.raw_access import Past
+from holdproof.model.coverage import Cover
 from holdproof.upkeep import kernel_tables
 from proof.attacks.attacked_store import OTHER, Place
-from proof.attacks.matrix import NOTHING, OPENING, PLAIN, REFUSED, ROWS, Attack
+from proof.attacks.matrix import FULL, NOTHING, OPENING, PLAIN, REFUSED, ROWS, Attack
 
 AREA: Final = "rows"
+DECLARED: Final = "columns declared as covered"
+_TILE: Final = 256
 
 _OTHER_SQLITE: Final = (
     "CASE typeof({0}) WHEN 'text' THEN {0} || 'x' WHEN 'null' THEN 'x' WHEN 'blob' THEN zeroblob(16)"
@@ -44,6 +51,8 @@ OUTSIDE: Final = {
     ("subjects", "key"): "no leaf covers it, since it is destroyed at erasure; sealed content no longer opens",
 }
 """Columns of covered tables that no leaf covers and nothing follows from."""
+_SEARCH: Final = "object_search"
+"""The index of the text search has no columns of its own to change: `callers` attacks it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +87,37 @@ def attacks(past: Past) -> Iterator[Attack]:
             yield _attack(table, f"{column} changed", partial(_change, table, column), _design(table, column))
         for name, act in _whole(table).items():
             yield _attack(table, name, act)
+
+
+def declared(past: Past) -> Iterator[Attack]:
+    """Every column of a table without entries that is rebuilt and compared, or is the log itself, changed."""
+    for name, columns in kernel_tables.UNLOGGED.items():
+        if name == _SEARCH:
+            continue
+        table = _table(past, name)
+        for column, coverage in columns.items():
+            if coverage.cover in (Cover.ENTRY, Cover.REBUILT) and column in table.columns:
+                act = partial(_change_declared, table, column)
+                expected = ("TAMPERED", "ROLLED_BACK", "FORKED", REFUSED)
+                by = (PLAIN, FULL, OPENING)
+                yield Attack(DECLARED, f"{name}: {column} changed", ROWS, act, expected, by, locks=None)
+
+
+def _change_declared(table: Table, column: str, place: Place) -> None:
+    """Change the last row; where the table has none yet, the store first gets so large that it has."""
+    if not _count(place, table):
+        with place.open() as store:
+            flow_id = running(store, attributes={"colour": "red"})
+            for number in range(_TILE):
+                store.audit.record(flow_id, "SEEN", detail={"number": number})
+            settled(store)
+    assert _count(place, table), f"{table.name} is empty: nothing would be attacked"
+    _change(table, column, place)
+
+
+def _count(place: Place, table: Table) -> int:
+    [(count,)] = place.past.ask(f"SELECT count(*) FROM {table.name}")
+    return int(count)
 
 
 def _design(table: Table, column: str) -> str:

@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:  # type checkers and editors see every name; at run time `__getattr__` below supplies them
     from holdproof import errors, sync
+    from holdproof.adapters.instrument import instrument
     from holdproof.client import Holdproof, OpenFlow, open
     from holdproof.db import Call, Migration, Read, Refused, Tx, Wait, Work, Write, ask
     from holdproof.db.sql import Query, sql
     from holdproof.errors import HoldproofError
     from holdproof.remote import connect
-    from holdproof.store.opening import VERSION as __version__
+    from holdproof.version import VERSION as __version__
 
 __all__ = [
     "Call",
@@ -33,6 +34,7 @@ __all__ = [
     "ask",
     "connect",
     "errors",
+    "instrument",
     "open",
     "sql",
     "sync",
@@ -45,7 +47,8 @@ _SOURCES: dict[str, tuple[str, str | None]] = {
     "open": ("holdproof.client", "open"),
     "HoldproofError": ("holdproof.errors", "HoldproofError"),
     "connect": ("holdproof.remote", "connect"),
-    "__version__": ("holdproof.store.opening", "VERSION"),
+    "instrument": ("holdproof.adapters.instrument", "instrument"),
+    "__version__": ("holdproof.version", "VERSION"),
     "errors": ("holdproof.errors", None),
     "sync": ("holdproof.sync", None),
     **{

@@ -6,19 +6,31 @@ from functools import partial, wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeAlias, TypeVar, Unpack
 
-from holdproof.api import Resources, flow_block
 from holdproof.api.awaitable import AwaitableStore
-from holdproof.api.worker import CONCURRENCY, AsyncWorker
+from holdproof.api.resources import Resources
 from holdproof.executors import AsyncClosing, AsyncExecutor, with_namespace
+from holdproof.lazy import lazy_module
+from holdproof.model.defaults import CONCURRENCY
 from holdproof.model.namespaces import MAIN
 from holdproof.model.status import Check, Status
-from holdproof.storage.executors import AsyncStorageExecutor
-from holdproof.storage.open_stores import OpenStores
-from holdproof.store import maintenance
 from holdproof.store.opening import OpenOptions, Store, open_store, refuse_unknown
 
 if TYPE_CHECKING:
+    from holdproof.api import flow_block, worker
+    from holdproof.api.worker import AsyncWorker
     from holdproof.remote import Remote
+    from holdproof.storage import executors
+    from holdproof.storage.open_stores import OpenStores
+    from holdproof.store import maintenance
+
+    OpenFlow: TypeAlias = flow_block.OpenFlow[AsyncExecutor]
+    """The type of an open flow: what `flows.run` hands out, and the first parameter of a function of `store.flow`."""
+else:
+    # Work on closed stores, workers and application tables: a program that opens a store and reads needs none of them.
+    executors = lazy_module("holdproof.storage.executors")
+    flow_block = lazy_module("holdproof.api.flow_block")
+    maintenance = lazy_module("holdproof.store.maintenance")
+    worker = lazy_module("holdproof.api.worker")
 
 __all__ = [
     "Holdproof",
@@ -33,6 +45,7 @@ __all__ = [
     "open",
     "move",
     "restore",
+    "roles",
     "start_over",
     "storage",
     "verify",
@@ -40,9 +53,6 @@ __all__ = [
 
 P = ParamSpec("P")
 T = TypeVar("T")
-
-OpenFlow: TypeAlias = flow_block.OpenFlow[AsyncExecutor]
-"""The type of an open flow: what `flows.run` hands out, and the first parameter of a function of `store.flow`."""
 
 
 class Holdproof(AsyncExecutor, AsyncClosing, Resources[AsyncExecutor]):
@@ -61,7 +71,7 @@ class Holdproof(AsyncExecutor, AsyncClosing, Resources[AsyncExecutor]):
         concurrency: int = CONCURRENCY,
         name: str | None = None,
         ns: str = MAIN,
-    ) -> AsyncWorker:
+    ) -> "AsyncWorker":
         """Return a worker: it runs due flows of these queues, or of all, and of no queue, `concurrency` at a time.
 
         It runs the functions that are registered on this store. `run` works until `stop`; `start`, or `async with`,
@@ -69,7 +79,7 @@ class Holdproof(AsyncExecutor, AsyncClosing, Resources[AsyncExecutor]):
         """
         options = with_namespace(self, {} if ns == MAIN else {"ns": ns})
         names = None if queues is None else tuple(queues)
-        return AsyncWorker(self, self._registry, queues=names, concurrency=concurrency, name=name, **options)
+        return worker.AsyncWorker(self, self._registry, queues=names, concurrency=concurrency, name=name, **options)
 
     def __repr__(self) -> str:
         return f"<{type(self).__module__}.{type(self).__name__} {self.core.label(self.ns)}>"
@@ -118,9 +128,9 @@ def open(
     return AwaitableStore(opens)
 
 
-def storage(where: str | Path | None = None, url: str | None = None, *, create: bool = True) -> OpenStores:
+def storage(where: str | Path | None = None, url: str | None = None, *, create: bool = True) -> "OpenStores":
     """Return the application stores without the kernel: `stores.open("blobs")` is a resource. Close it."""
-    return maintenance.open_services(where, url, AsyncStorageExecutor, create=create)
+    return maintenance.open_services(where, url, executors.AsyncStorageExecutor, create=create)
 
 
 def _in_thread(function: Callable[P, T]) -> Callable[P, Coroutine[Any, Any, T]]:
@@ -133,13 +143,28 @@ def _in_thread(function: Callable[P, T]) -> Callable[P, Coroutine[Any, Any, T]]:
     return run
 
 
-check = _in_thread(maintenance.check)
-copy = _in_thread(maintenance.copy)
-doctor = _in_thread(maintenance.doctor)
-migrate = _in_thread(maintenance.migrate)
-migrate_legacy = _in_thread(maintenance.migrate_legacy)
-move = _in_thread(maintenance.move)
-reseal = _in_thread(maintenance.reseal)
-restore = _in_thread(maintenance.restore)
-start_over = _in_thread(maintenance.start_over)
-verify = _in_thread(maintenance.verify)
+if TYPE_CHECKING:
+    check = _in_thread(maintenance.check)
+    copy = _in_thread(maintenance.copy)
+    doctor = _in_thread(maintenance.doctor)
+    migrate = _in_thread(maintenance.migrate)
+    migrate_legacy = _in_thread(maintenance.migrate_legacy)
+    roles = _in_thread(maintenance.roles)
+    move = _in_thread(maintenance.move)
+    reseal = _in_thread(maintenance.reseal)
+    restore = _in_thread(maintenance.restore)
+    start_over = _in_thread(maintenance.start_over)
+    verify = _in_thread(maintenance.verify)
+else:
+    _ON_CLOSED_STORES = "check copy doctor migrate migrate_legacy roles move reseal restore start_over verify"
+
+    def __getattr__(name: str) -> Any:
+        """Import what works on closed stores, and the type of an open flow, at their first use (PEP 562)."""
+        if name == "OpenFlow":
+            value = flow_block.OpenFlow[AsyncExecutor]
+        elif name in _ON_CLOSED_STORES.split():
+            value = _in_thread(getattr(maintenance, name))
+        else:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        globals()[name] = value
+        return value

@@ -2,7 +2,8 @@
 
 1. Folders: `home` > `HOLDPROOF_HOME` > XDG variables > XDG defaults; a relative XDG value counts as unset.
 2. Database: `url` > `HOLDPROOF_DATABASE_URL` > project file > user file > none (the embedded default). A file may give
-   the application tables another login of the same database, which the first two leave alone.
+   the application tables another login of the same database, which the first two leave alone. The server itself,
+   where that names a pooler: `HOLDPROOF_DIRECT_URL` > `direct_url` of a file.
 3. Strict (the kernel): an invalid setting is a `ConfigError` that names file and key; nothing is guessed.
 4. Not strict (the storage provider): an invalid setting is ignored, each with a warning.
 5. A file is text of bounded size, with each key once; a key without a value is ignored.
@@ -18,24 +19,17 @@ import re
 import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from functools import cache
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import Any, NoReturn
 
-from holdproof import config_trust, errors, folders
+from holdproof import config_file, config_trust, errors, folders
 from holdproof.errors import ConfigError
-from holdproof.lazy import lazy_module
 from holdproof.urls import same_database
 
-if TYPE_CHECKING:
-    import yaml
-else:
-    yaml = lazy_module("yaml")
-
 _URL_VARIABLE = "HOLDPROOF_DATABASE_URL"
+_DIRECT_VARIABLE = "HOLDPROOF_DIRECT_URL"
 _POSTGRES = ("postgresql://", "postgres://")
-_MAX_BYTES = 256 * 1024
 _XDG = {
     "XDG_DATA_HOME": ".local/share",
     "XDG_CONFIG_HOME": ".config",
@@ -57,6 +51,7 @@ _TEMPLATE = """\
 #   vector: {type: numpy, dimensions: 384}
 #   blob: {type: filesystem}
 #   telemetry: {type: sqlite, retention: {hot_days: 30, warm_days: 365}}
+# direct_url: "${HOLDPROOF_PG_DIRECT}"  # the server itself, where the connection above names a pooler
 # images: {every_s: 300, keep: 3}
 # strict_agents: true
 """
@@ -206,6 +201,20 @@ class Settings:
     images: Images = Images()
     strict_agents: bool = False
     """Whether flows are opened only for agents that somebody registered."""
+    direct_url: str | None = field(default=None, repr=False)
+    """The server itself, where `database_url` names a pooler before it; for what needs a session that lasts."""
+
+    @property
+    def session_url(self) -> str | None:
+        """The address for work on the whole database, which needs a connection that lasts."""
+        return self.direct_url or self.database_url
+
+    def options_of(self, target: str | Path) -> dict[str, str]:
+        """Return what opening a database of these settings takes beside its address."""
+        if self.direct_url is None or self.database_url is None or self.database_url == ":memory:":
+            return {}
+        same = isinstance(target, str) and "://" in target and same_database(target, self.database_url)
+        return {"direct_url": self.direct_url} if same else {}
 
 
 def load(
@@ -244,8 +253,10 @@ def load(
     images = Images(**{name: value for tree in trees for name, value in tree.get("images", {}).items()})
     # One file that says so is enough: a project does not loosen what its owner's settings demand.
     strict_agents = any(tree.get("strict_agents", False) for tree in trees)
+    shared = MappingProxyType(providers)
+    direct_url = reading.direct(trees)
     warnings = tuple(reading.warnings)
-    return Settings(profile, MappingProxyType(providers), database_url, source, warnings, images, strict_agents)
+    return Settings(profile, shared, database_url, source, warnings, images, strict_agents, direct_url)
 
 
 def _provider(kind: str, trees: list[dict[str, Any]]) -> Provider:
@@ -298,10 +309,21 @@ class _Reading:
             return None, Provider(_TYPES["relational"][0])
         return relational.connection if ours else None, relational
 
+    def direct(self, trees: list[dict[str, Any]]) -> str | None:
+        """Return the address of the server itself, from the environment or the last file that has one."""
+        written = next((tree["direct_url"] for tree in reversed(trees) if "direct_url" in tree), None)
+        for name, value in ((_DIRECT_VARIABLE, self.env.get(_DIRECT_VARIABLE)), ("direct_url", written)):
+            if value is None:
+                continue
+            if value.startswith(_POSTGRES):
+                return str(value)
+            self.refuse(f"{name} is no URL like postgresql://…", variable=name)
+        return None
+
     def file(self, file: Path, record: Path | None = None) -> dict[str, Any]:
         """Read one file; with `record`, only what that allows it to say."""
         try:
-            tree, content = _parse(file)
+            tree, content = config_file.parse(file)
             if record is not None:
                 _require_trust(record, file, tree, content)
         except ConfigError as error:
@@ -384,6 +406,7 @@ _SCHEMA = {
     "profile": _TEXT,
     "providers": {kind: _schema(names) for kind, names in _TYPES.items()},
     "images": {"every_s": _DAYS, "keep": _SIZE},
+    "direct_url": _TEXT,
     "strict_agents": (lambda value: isinstance(value, bool), "must be true or false"),
 }
 
@@ -404,34 +427,6 @@ def expand(text: str, env: Mapping[str, str] = os.environ) -> str:
     return re.sub(r"\$\{(?:env:)?(?P<name>[A-Za-z_]\w*)?(?P<end>\}?)", value, text, flags=re.ASCII)
 
 
-@cache
-def _loader() -> "type[yaml.SafeLoader]":
-    """Return the YAML loader of settings: refuses a key that occurs twice, and gives every error a line.
-
-    The class is made at its first use, since its base would load PyYAML in programs that have no settings file.
-    """
-
-    class Loader(yaml.SafeLoader):
-        def compose_mapping_node(self, anchor: Any) -> "yaml.MappingNode":
-            node: yaml.MappingNode = super().compose_mapping_node(anchor)
-            names: set[str] = set()
-            for key, _ in node.value:
-                if isinstance(key, yaml.ScalarNode) and key.value in names:
-                    problem = f"the key {key.value!r} occurs twice"
-                    raise yaml.MarkedYAMLError(problem=problem, problem_mark=key.start_mark)
-                names.add(str(key.value))
-            return node
-
-        def construct_object(self, node: "yaml.Node", deep: bool = False) -> Any:
-            try:
-                return super().construct_object(node, deep)
-            except (ValueError, LookupError, AttributeError, TypeError, ArithmeticError) as error:
-                # PyYAML lets these out for a date like 2024-99-99 or a forced tag.
-                raise yaml.MarkedYAMLError(problem="not a valid value", problem_mark=node.start_mark) from error
-
-    return Loader
-
-
 def _require_trust(record: Path, file: Path, tree: Mapping[Any, Any], content: str) -> None:
     key = config_trust.needs_trust(tree)
     if key is not None and not config_trust.is_allowed(record, file, content):
@@ -441,38 +436,6 @@ def _require_trust(record: Path, file: Path, tree: Mapping[Any, Any], content: s
             file=str(file),
             key=key,
         )
-
-
-def _parse(file: Path) -> tuple[dict[Any, Any], str]:
-    """Parse one file; returns its keys and its digest. ConfigError with line and column for what is wrong with it."""
-    place: dict[str, Any] = {}
-    try:
-        if not file.is_file():  # a pipe would block, a dangling link is broken and not absent
-            raise ConfigError(f"{file}: not a file that can be read", file=str(file))
-        with file.open("rb") as stream:
-            if os.fstat(stream.fileno()).st_uid not in {os.geteuid(), 0}:  # it could move the store elsewhere
-                raise ConfigError(f"{file}: belongs to another user; make it yours if you trust it", file=str(file))
-            raw = stream.read(_MAX_BYTES + 1)
-        if len(raw) > _MAX_BYTES:
-            raise ConfigError(f"{file}: larger than {_MAX_BYTES} bytes", file=str(file))
-        tree = _loader()(raw.decode()).get_single_data()
-        if isinstance(tree, dict | None):
-            return tree or {}, config_trust.digest(raw)
-        problem = "must hold keys and values"
-    except yaml.MarkedYAMLError as error:
-        mark = error.problem_mark or error.context_mark
-        place = {"line": mark.line + 1, "column": mark.column + 1} if mark else {}
-        problem = error.problem or "not valid YAML"
-    except (UnicodeDecodeError, yaml.reader.ReaderError) as error:
-        start = error.start if isinstance(error, UnicodeDecodeError) else len(raw.decode()[: error.position].encode())
-        place = {"line": raw[:start].count(b"\n") + 1, "column": start - raw.rfind(b"\n", 0, start)}
-        problem = "not plain UTF-8 text"
-    except RecursionError:
-        problem = "nested too deeply"
-    except OSError as error:
-        problem = error.strerror or str(error)
-    where = ", ".join([str(file), *(f"{name} {number}" for name, number in place.items())])
-    raise ConfigError(f"{where}: {problem}", file=str(file), **place)
 
 
 def init_project(folder: str | Path) -> list[Path]:

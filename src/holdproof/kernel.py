@@ -19,6 +19,7 @@ This module and the clients are all that adapters use of Holdproof; a contract o
 - Names may be added here; a name that is here is changed only with an entry in the changelog.
 """
 
+from holdproof.content import values
 from holdproof.db import MEMORY, Call, Give, Read, Refused, Stream, Tx, Work, Write, ask
 from holdproof.db.sqlite.readonly import foreign_rows
 from holdproof.executors import unwrap_methods, wrap_methods
@@ -26,8 +27,8 @@ from holdproof.memory.notes import notes
 from holdproof.memory.objects import objects
 from holdproof.memory.objects.tree_transaction import MAIN
 from holdproof.memory.threads import deltas as thread_deltas
+from holdproof.memory.threads import line_writers, thread_index, thread_writes, threads
 from holdproof.memory.threads import removal as thread_removal
-from holdproof.memory.threads import thread_index, threads
 from holdproof.memory.transcripts import transcripts
 from holdproof.runtime import (
     agents,
@@ -75,6 +76,7 @@ __all__ = [
     "idempotency",
     "inbox",
     "ledger",
+    "line_writers",
     "locks",
     "notes",
     "objects",
@@ -85,8 +87,10 @@ __all__ = [
     "thread_deltas",
     "thread_index",
     "thread_removal",
+    "thread_writes",
     "threads",
     "transcripts",
     "unwrap_methods",
+    "values",
     "wrap_methods",
 ]

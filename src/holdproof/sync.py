@@ -4,14 +4,12 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias, Unpack
 
-from holdproof.api import Resources, flow_block
-from holdproof.api.worker import CONCURRENCY, SyncWorker
+from holdproof.api.resources import Resources
 from holdproof.executors import SyncClosing, SyncExecutor, with_namespace
+from holdproof.lazy import lazy_module
+from holdproof.model.defaults import CONCURRENCY
 from holdproof.model.namespaces import MAIN
 from holdproof.model.status import Check, Status
-from holdproof.storage.executors import SyncStorageExecutor
-from holdproof.storage.open_stores import OpenStores
-from holdproof.store import maintenance
 from holdproof.store.opening import OpenOptions, Store, open_store, refuse_unknown
 
 __all__ = [
@@ -27,16 +25,28 @@ __all__ = [
     "open",
     "move",
     "restore",
+    "roles",
     "start_over",
     "storage",
     "verify",
 ]
 
-OpenFlow: TypeAlias = flow_block.OpenFlow[SyncExecutor]
-"""The type of an open flow: what `flows.run` hands out, and the first parameter of a function of `store.flow`."""
-
 if TYPE_CHECKING:
+    from holdproof.api import flow_block, worker
+    from holdproof.api.worker import SyncWorker
     from holdproof.remote import SyncRemote
+    from holdproof.storage import executors
+    from holdproof.storage.open_stores import OpenStores
+    from holdproof.store import maintenance
+
+    OpenFlow: TypeAlias = flow_block.OpenFlow[SyncExecutor]
+    """The type of an open flow: what `flows.run` hands out, and the first parameter of a function of `store.flow`."""
+else:
+    # Work on closed stores, workers and application tables: a program that opens a store and reads needs none of them.
+    executors = lazy_module("holdproof.storage.executors")
+    flow_block = lazy_module("holdproof.api.flow_block")
+    maintenance = lazy_module("holdproof.store.maintenance")
+    worker = lazy_module("holdproof.api.worker")
 
 
 class Holdproof(SyncExecutor, SyncClosing, Resources[SyncExecutor]):
@@ -55,7 +65,7 @@ class Holdproof(SyncExecutor, SyncClosing, Resources[SyncExecutor]):
         concurrency: int = CONCURRENCY,
         name: str | None = None,
         ns: str = MAIN,
-    ) -> SyncWorker:
+    ) -> "SyncWorker":
         """Return a worker: it runs due flows of these queues, or of all, and of no queue, `concurrency` at a time.
 
         It runs the functions that are registered on this store. `run` works until `stop`; `start`, or `with`, does
@@ -63,7 +73,7 @@ class Holdproof(SyncExecutor, SyncClosing, Resources[SyncExecutor]):
         """
         options = with_namespace(self, {} if ns == MAIN else {"ns": ns})
         names = None if queues is None else tuple(queues)
-        return SyncWorker(self, self._registry, queues=names, concurrency=concurrency, name=name, **options)
+        return worker.SyncWorker(self, self._registry, queues=names, concurrency=concurrency, name=name, **options)
 
     def __repr__(self) -> str:
         return f"<{type(self).__module__}.{type(self).__name__} {self.core.label(self.ns)}>"
@@ -107,18 +117,33 @@ def connect(url: str, token: str | None = None, **options: Any) -> "SyncRemote":
     return connect_sync(url, token, **options)
 
 
-def storage(where: str | Path | None = None, url: str | None = None, *, create: bool = True) -> OpenStores:
+def storage(where: str | Path | None = None, url: str | None = None, *, create: bool = True) -> "OpenStores":
     """Return the application stores without the kernel: `stores.open("blobs")` is a resource. Close it."""
-    return maintenance.open_services(where, url, SyncStorageExecutor, create=create)
+    return maintenance.open_services(where, url, executors.SyncStorageExecutor, create=create)
 
 
-check = maintenance.check
-copy = maintenance.copy
-doctor = maintenance.doctor
-migrate = maintenance.migrate
-migrate_legacy = maintenance.migrate_legacy
-move = maintenance.move
-reseal = maintenance.reseal
-restore = maintenance.restore
-start_over = maintenance.start_over
-verify = maintenance.verify
+if TYPE_CHECKING:
+    check = maintenance.check
+    copy = maintenance.copy
+    doctor = maintenance.doctor
+    migrate = maintenance.migrate
+    migrate_legacy = maintenance.migrate_legacy
+    roles = maintenance.roles
+    move = maintenance.move
+    reseal = maintenance.reseal
+    restore = maintenance.restore
+    start_over = maintenance.start_over
+    verify = maintenance.verify
+else:
+    _ON_CLOSED_STORES = "check copy doctor migrate migrate_legacy roles move reseal restore start_over verify"
+
+    def __getattr__(name: str) -> Any:
+        """Import what works on closed stores, and the type of an open flow, at their first use (PEP 562)."""
+        if name == "OpenFlow":
+            value = flow_block.OpenFlow[SyncExecutor]
+        elif name in _ON_CLOSED_STORES.split():
+            value = getattr(maintenance, name)
+        else:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        globals()[name] = value
+        return value

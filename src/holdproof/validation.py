@@ -15,7 +15,7 @@ from typing import Any, Final, TypeVar
 from holdproof.errors import InvalidInputError
 from holdproof.model import jsontext
 from holdproof.model.namespaces import EVERY
-from holdproof.model.times import to_micros, to_text
+from holdproof.model.times import later, to_micros, to_text
 
 MOST_PAGE: Final = 1_000
 LAST: Final = 2**53 - 1
@@ -182,6 +182,25 @@ def moment(what: str, text: Any) -> str:
         return to_text(to_micros(text))
     except (ValueError, TypeError, OverflowError) as error:
         raise InvalidInputError(f"{what}: {error}", field=what, value=_excerpt(text)) from error
+
+
+_SPANS: Final = {"s": 1, "m": 60, "h": 3_600, "d": 86_400, "w": 604_800}
+
+
+def moment_or_span(what: str, text: str, now: str) -> str:
+    """Return a time in the format in which times are stored: given as such, or as how long ago (`30m`, `1h`, `7d`)."""
+    number = text[:-1]
+    if text[-1:] in _SPANS and number.isascii() and number.isdigit() and len(number) <= _LONGEST_SPAN:
+        return later(now, -int(number) * _SPANS[text[-1]])
+    try:
+        return moment(what, text)
+    except InvalidInputError as error:
+        remedy = f"{what} is a time with its zone, as 2026-01-31T12:00:00Z, or how long ago: 90s, 30m, 1h, 7d, 2w"
+        raise InvalidInputError(remedy, field=what, value=_excerpt(text)) from error
+
+
+_LONGEST_SPAN: Final = 6
+"""How many digits a span has; more would lead to before the first year."""
 
 
 def _excerpt(value: Any) -> str:

@@ -43,5 +43,6 @@ class OnMemory(OnStore):
     def store(self, clock: Any) -> Iterator[sync.Holdproof]:
         with self.open(clock=clock) as store:
             yield store
-            assert flaws(store) == []
+            found = flaws(store)
+            assert found == [], found
             assert store.check().ok

@@ -145,7 +145,18 @@ class TestInMemory(InMemory, Archives):
 
 
 class TestOnPostgres(OnPostgres, Archives):
-    pass
+    def test_an_imported_snapshot_whose_entry_still_waits_for_the_sequencer_is_no_tampering(
+        self, store: sync.Holdproof, tmp_path: Path
+    ) -> None:
+        with sync.open(url=":memory:") as other:
+            other.objects.put("a", type="t", content="theirs")
+            did = other.snapshots.create().did
+            other.archive.export_car(tmp_path / "a.car")
+        store.context.log.stop()  # a sequencer that is far behind
+        store.archive.import_car(tmp_path / "a.car", did=did)
+        assert store.log.pending() > 0
+        assert flaws(store) == []
+        assert [each for each in store.verify.run(lock=False).findings if each.verdict.locks] == []
 
 
 # --- a real node -------------------------------------------------------------------------------------------------

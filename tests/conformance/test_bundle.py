@@ -20,8 +20,8 @@ from harness.forged_bundles import FLOWS, FORGED, OMITTED, TWINS, arrange, inven
 from harness.raw_access import attack
 from holdproof import errors, sync
 from holdproof.crypto import attest, canonical, dbom, dsse, keys, statement, tlog_proof
+from holdproof.evidence import key_use, statements
 from holdproof.evidence import keys as ring
-from holdproof.evidence import statements
 from holdproof.evidence.key_files import KeyFolder
 from holdproof.model.verdicts import Verdict
 from holdproof.upkeep import bundle, unlock
@@ -142,7 +142,7 @@ def test_whoever_brings_the_root_key_sees_through_forged_trust(home: Path, expor
 def test_a_decision_under_a_revoked_key_is_said_to_be_one(tmp_path: Path, page: Path) -> None:
     with sync.open(tmp_path / "home") as store:
         populate(store, 2)
-        judge = store.run(ring.use(store.context, "judge"))
+        judge = store.run(key_use.use(store.context, "judge"))
         store.run(ring.revoke(store.context, judge.keyid, from_index=0))
         data = store.bundle.export("after")
         report = store.verify.run(lock=False)
@@ -157,7 +157,7 @@ def test_trust_from_before_a_revocation_does_not_go_with_a_later_head(tmp_path: 
     with sync.open(home) as store:
         populate(store, 2)
         before = members(store.bundle.export("after"))
-        judge = store.run(ring.use(store.context, "judge"))
+        judge = store.run(key_use.use(store.context, "judge"))
         store.run(ring.revoke(store.context, judge.keyid, from_index=0))
         after = members(store.bundle.export("after"))
     assert offline.check(bundle.pack(before), root=root_of(home)).verdict is Verdict.VALID
@@ -411,7 +411,7 @@ def test_what_cannot_be_proven_is_not_exported(tmp_path: Path) -> None:
         submit(store, "b", 0.5)
         with pytest.raises(errors.NotFoundError):
             store.bundle.export("nobody")
-        with pytest.raises(errors.InvalidInputError, match="kinds are evaluation"):
+        with pytest.raises(errors.InvalidInputError, match="kinds are checkpoint, evaluation, flow"):
             store.bundle.export("b", kind="weather")
     attack(home, "UPDATE battles SET score = 0.9")
     with sync.open(home) as store, pytest.raises(errors.ProofError, match="does not match its leaf"):

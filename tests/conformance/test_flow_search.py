@@ -203,7 +203,7 @@ class Search(OnStore):
         assert {"tea", "coffee"} <= set(plan.flow_ids)
         done = store.flows.delete_many(attributes={"drink": "yes"}, who="ann")
         assert done.flow_ids == ("coffee",)
-        assert done.refused == ("tea: it, or a flow below it, is open, dirty, asked about or forked",)
+        assert done.refused == ("tea: it, or a flow below it, is open, dirty, asked about, forked or held",)
         with pytest.raises(errors.NotFoundError):
             store.flows.get("coffee")
         assert store.flows.get(open_flow.flow_id).status == "CREATED"

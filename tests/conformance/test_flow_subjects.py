@@ -15,7 +15,14 @@ SECRET = "diabetes"
 NAME = "Ada Lovelace"
 TABLES = (
     *("decision_flows", "flow_calls", "flow_steps", "flow_context", "flow_transitions", "escalation_requests"),
-    *("decision_audit_events", "decision_ledger_entries", "saga_dirty_state", "objects", "log_leaves"),
+    *(
+        "decision_audit_events",
+        "decision_feedback_trajectory",
+        "decision_ledger_entries",
+        "saga_dirty_state",
+        "objects",
+        "log_leaves",
+    ),
 )
 _DUMP = {table: sql(f"SELECT * FROM {table}", postgres=f"SELECT CAST(t AS TEXT) FROM {table} t") for table in TABLES}
 
@@ -47,6 +54,7 @@ class FlowSubjects(OnStore):
         store.contexts.put(flow.flow_id, {"finding": SECRET})
         store.audit.record(flow.flow_id, "EXAMINED", detail={"finding": SECRET}, by="dr")
         store.ledger.append(flow.flow_id, {"treat": SECRET}, context_ref="c", evidence_hash="h")
+        store.feedback.record("trader", flow.flow_id, status="WRONG", reason=f"was {SECRET}")
         asked = store.escalations.request(
             flow.flow_id, reason=f"treat {SECRET}?", context={"of": SECRET}, proposal={"against": SECRET}
         )
@@ -69,6 +77,7 @@ class FlowSubjects(OnStore):
             "recorded_by": "dr",
         }
         assert store.ledger.get(flow_id).intent == {"treat": SECRET}
+        assert [each.reason for each in store.feedback.list(flow_id=flow_id).items] == [f"was {SECRET}"]
         [asked] = store.escalations.list(flow_id=flow_id).items
         assert (asked.reason, asked.context, asked.proposal) == (
             f"treat {SECRET}?",
@@ -104,6 +113,7 @@ class FlowSubjects(OnStore):
         assert {each.reason for each in store.flows.transitions(flow_id) if each.reason} == {recorded.ERASED}
         assert store.contexts.get(flow_id).data == erased
         assert store.ledger.get(flow_id).intent == erased
+        assert [each.reason for each in store.feedback.list(flow_id=flow_id).items] == [recorded.ERASED]
         assert {repr(each.detail) for each in store.audit.list(flow_id=flow_id).items} == {repr(erased)}
         [asked] = store.escalations.list(flow_id=flow_id).items
         assert (asked.reason, asked.comment) == (recorded.ERASED, recorded.ERASED)

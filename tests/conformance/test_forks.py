@@ -118,6 +118,57 @@ class Forks(OnStore):
         assert store.flows.inputs(other_way.flow_id).answers == answers
         assert shop.done == []
 
+    def test_a_fork_that_fails_undoes_nothing_that_was_only_simulated(self, store: sync.Holdproof) -> None:
+        shop = Shop()
+        origin = self.bought(store, shop)
+        answers = {"plan": "another plan"}
+        # With another plan the code pays another amount: a step that the origin never ran so.
+        forks = [
+            store.flows.fork(origin, effects="simulate", version="2"),
+            store.flows.fork(origin, effects="real", answers=answers, version="2"),
+        ]
+        worker = other(store)
+
+        @worker.flow(name="buy", agent="trader", version="2")
+        def buy(flow: Flow, what: str) -> None:
+            flow.step("plan", shop.act, f"plan {what}", compensate=shop.undo)
+            raise ValueError("on second thought")
+
+        assert {again.flow.status for again in worker.flows.recover().reruns} == {"FAILED"}
+        assert [store.sagas.list().items, shop.done] == [[], []]
+        assert [len(store.flows.steps(fork.flow_id)) for fork in forks] == [1, 1]
+
+    def test_a_fork_without_effects_leaves_an_open_child_to_its_origin(
+        self, store: sync.Holdproof, clock: FrozenClock
+    ) -> None:
+        shop = Shop()
+        shop.crash_at = "ship"
+
+        def families(program: sync.Holdproof) -> Any:
+            @program.flow(agent="trader", lease_s=10)
+            def child(flow: Flow) -> str:
+                return flow.step("ship", shop.act, "ship", on_unknown="retry")
+
+            @program.flow(agent="trader", lease_s=10)
+            def family(flow: Flow) -> str:
+                flow.step("plan", shop.act, "plan")
+                return f"{flow.run(child)} and {flow.step('tell', shop.act, 'tell')}"
+
+            return family
+
+        with pytest.raises(CrashError):
+            families(other(store)).with_id("o-1")()
+        [child] = store.flows.list(flow_type="child").items
+        fork = store.flows.fork("o-1", effects="simulate")
+        worker = other(store)
+        families(worker)
+        [again] = worker.flows.recover().reruns
+        assert (again.flow.flow_id, again.waits_for) == (fork.flow_id, f"flow {child.flow_id}")
+        assert shop.done == ["plan", "ship"]
+        clock.advance(10)
+        worker.flows.recover()
+        assert (store.flows.result("o-1"), shop.done) == ("ship ok and tell ok", ["plan", "ship", "ship", "tell"])
+
     def test_simulation_refuses_what_the_origin_never_did(self, store: sync.Holdproof) -> None:
         shop = Shop()
         fork = store.flows.fork(self.bought(store, shop), effects="simulate", version="2")

@@ -10,7 +10,7 @@ import holdproof
 from holdproof import errors, sync
 from holdproof.config import Paths
 from holdproof.memory.images import image_files
-from holdproof.storage import StorageProvider, bootstrap
+from holdproof.storage import StorageProvider, bootstrap, heartbeat_jobs
 from holdproof.testing import FrozenClock
 from tests.conformance.decisions import InMemory, OnPostgres, OnSqlite
 from tests.conformance.memories import OnMemory
@@ -129,6 +129,21 @@ class TestOnSqlite(OnSqlite, Heartbeats):
                     with await store.image.open() as image:
                         assert image.get("a").content == "kept"
                 assert ended > 0, "what fails is tried again, and ends nothing"
+            await storage.close()
+
+        asyncio.run(test())
+
+    def test_bootstrap_over_the_same_home_writes_images_by_itself(self) -> None:
+        async def test() -> None:
+            storage = await StorageProvider.from_config(home=self.home)
+            async with holdproof.open(home=self.home) as store:
+                await store.objects.put("a", type="t", content="kept")
+                async with await bootstrap(storage, heartbeat_s=0.005), asyncio.timeout(30):
+                    while not (await store.image.list()).items:
+                        await asyncio.sleep(0.005)
+                    with await store.image.open() as image:
+                        assert image.get("a").content == "kept"
+            assert heartbeat_jobs.of(self.home) == [], "a closed store asks for nothing"
             await storage.close()
 
         asyncio.run(test())

@@ -17,8 +17,8 @@ from holdproof import errors, sync
 from holdproof.crypto import attest, dbom, dsse, keys
 from holdproof.crypto.keys import PublicKey, Signer
 from holdproof.db import Tx, sql
+from holdproof.evidence import key_use, statements, trust
 from holdproof.evidence import keys as ring
-from holdproof.evidence import statements, trust
 from holdproof.evidence.key_files import KeyFolder, MemoryKeys
 from holdproof.evidence.startup import add_key
 from holdproof.model.keys import Role, Successors
@@ -320,13 +320,13 @@ class KeySuite(StoreOnSqlite):
 
     def test_a_key_belongs_to_one_role(self) -> None:
         class Shared(MemoryKeys):
-            def ensure(self, role: Role) -> Signer:
-                return super().ensure("judge" if role == "memory" else role)
+            def load(self, role: Role) -> Signer:
+                return super().load("judge" if role == "memory" else role)
 
         with self.open(keys=Shared()) as store:
             submit(store)
             with pytest.raises(errors.UnknownKeyError, match="judge key"):
-                store.run(ring.use(store.context, "memory"))
+                store.run(key_use.use(store.context, "memory"))
 
     def test_trust_is_signed_by_root_or_says_that_it_is_not(self) -> None:
         with self.open() as store:
@@ -405,7 +405,7 @@ def test_a_second_home_that_reads_a_shared_database_enrols_no_key(tmp_path: Path
     with sync.open(tmp_path / "two", postgres_url) as store:
         assert [key.keyid for key in store.keys.list().items] == before
         assert not keyfile(tmp_path / "two", "root.pem").exists()
-        with pytest.raises(errors.UnknownKeyError, match="root key"):  # nor by writing: root has to admit it
+        with pytest.raises(errors.UnknownKeyError, match="keys join"):  # nor by writing: root has to admit it
             submit(store, "c")
 
 

@@ -243,6 +243,9 @@ class Legacy:
             ("vectors.json", b'{"a": "not a vector"}'),
             ("vectors.json", b'{"a": [1, null]}'),
             ("vectors.json", b"7"),
+            ("vectors.json", b'[{"id": ["a"], "vector": [1]}]'),
+            ("vectors.json", b'{"vectors": {"a": [1]}, "metadata": [1]}'),
+            ("vectors.json", b'[{"id": "a", "vector": [1]}, {"id": "a", "vector": [2]}]'),
             ("telemetry.db", b"x" * 5000),
         ],
     )

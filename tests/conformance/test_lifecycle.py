@@ -65,7 +65,8 @@ class Suite(OnStorage):
         async def test(storage: StorageProvider) -> None:
             before = asyncio.all_tasks()
             async with await bootstrap(storage, heartbeat_s=0.001) as life:
-                assert {task.get_name().split()[1] for task in asyncio.all_tasks() - before} == {"heartbeat", "upkeep"}
+                names = {task.get_name().split()[1] for task in asyncio.all_tasks() - before}
+                assert names == {"heartbeat", "images", "upkeep"}
                 await asyncio.gather(*(life.shutdown() for _ in range(3)))
             assert asyncio.all_tasks() == before
             assert len(await told(storage, "instance.stopped")) == 1

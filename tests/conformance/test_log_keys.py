@@ -1,9 +1,11 @@
-"""The log key where several processes, or several homes, have one store open; on SQLite and PostgreSQL."""
+"""Keys that are lost, and the log key where several processes or homes have one store open; on both databases."""
 
 import shutil
 import subprocess
 import sys
 import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 
@@ -18,6 +20,7 @@ from holdproof.evidence import keys as ring
 from holdproof.evidence import statements
 from holdproof.evidence.key_files import KeyFolder, MemoryKeys
 from holdproof.evidence.statements import KeyStatement
+from holdproof.model.keys import Role
 from tests.conformance.store_backends import StoreOnPostgres, StoreOnSqlite, sound
 from tests.store_locations import submit
 
@@ -25,7 +28,7 @@ from tests.store_locations import submit
 def elsewhere(store: sync.Holdproof, url: str | None, *words: str) -> None:
     """A command in a process of its own."""
     place = ["--home", str(store.core.paths.data), *(["--url", url] if url else [])]
-    command = [sys.executable, "-m", "holdproof.cli", *place, *words]
+    command = [sys.executable, "-m", "holdproof", *place, *words]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 0, done.stderr
 
@@ -131,6 +134,52 @@ class LogKeySuite(StoreOnSqlite):
             submit(store, "d")
             sound(store)
 
+    @pytest.mark.parametrize("role", ["judge", "memory"])
+    def test_a_lost_key_is_said_at_its_next_use_and_replaced_only_by_rotation(self, role: Role) -> None:
+        with self.open() as store:
+            sign_with(store, role, "b")
+            [lost] = store.keys.list(role=role).items
+        path = self.home / "config" / "keys" / f"{role}.pem"
+        pem = path.read_bytes()
+        path.unlink()
+        with self.open() as store:
+            for name in ("c", "d"):  # the first refusal leaves nothing that the next use would take for a key
+                with pytest.raises(errors.UnknownKeyError, match=f"keys rotate {role}"):
+                    sign_with(store, role, name)
+            assert not path.exists()
+            assert [key.keyid for key in store.keys.list(role=role).items] == [lost.keyid]
+            path.write_bytes(pem)
+            path.chmod(0o600)
+            sign_with(store, role, "e")  # a file that was put back counts at once
+            path.unlink()
+            new = store.keys.rotate(role)
+            stated, _ = statements.parse(new.statement)
+            assert (stated.action, stated.previous, new.keyid != lost.keyid) == ("admit", lost.keyid, True)
+            sign_with(store, role, "f")
+            assert len(store.keys.list(role=role).items) == 2
+            sound(store)
+
+    @pytest.mark.parametrize("role", ["judge", "memory"])
+    def test_a_key_laid_in_place_of_another_is_refused_until_root_admits_it(self, role: Role) -> None:
+        with self.open() as store:
+            sign_with(store, role, "b")
+        folder = KeyFolder(self.home / "config" / "keys")
+        folder.remove(role)
+        folder.ensure(role)
+        with self.open() as store:
+            with pytest.raises(errors.UnknownKeyError, match="keys join"):
+                sign_with(store, role, "c")
+            assert len(store.keys.list(role=role).items) == 1
+            store.keys.join()
+            sign_with(store, role, "d")
+            sound(store)
+
+    def test_processes_that_first_use_a_key_at_once_end_up_with_one(self) -> None:
+        with self.open() as store, self.open() as other:
+            names = iter(range(100))
+            racing(lambda: submit(store, f"b{next(names)}"), lambda: submit(other, f"b{next(names)}"))
+            assert len(store.keys.list(role="judge").items) == 1
+
     def test_a_lost_log_key_is_not_replaced_without_root(self) -> None:
         with self.open() as store:
             submit(store, "b")
@@ -141,6 +190,22 @@ class LogKeySuite(StoreOnSqlite):
             with pytest.raises(errors.UnknownKeyError, match="needs the root key"):
                 store.keys.rotate("log")
             assert len(store.keys.list(role="log").items) == 1
+
+
+def sign_with(store: sync.Holdproof, role: Role, name: str) -> None:
+    """Something that a key of this role signs."""
+    if role == "judge":
+        submit(store, name)
+    else:
+        store.objects.put(name, type="note")
+        store.snapshots.create(name)
+
+
+def racing(*acts: Callable[[], object]) -> None:
+    """Run all at once; an error in any of them is raised."""
+    with ThreadPoolExecutor(len(acts)) as pool:
+        for future in [pool.submit(act) for act in acts]:
+            future.result()
 
 
 def admit(store: sync.Holdproof, key: Signer) -> None:

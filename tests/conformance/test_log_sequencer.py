@@ -3,7 +3,10 @@
 import logging
 import threading
 import time
+from collections.abc import Iterator
+from typing import Any
 
+import psycopg
 import pytest
 
 from harness.servers import Postgres
@@ -19,6 +22,14 @@ from tests.conformance.logs import check, put, settle, texts
 
 _PENDING = sql_postgres("SELECT count(*) FROM log_pending")
 _AGAIN = sql_postgres("INSERT INTO log_pending (id, ver, leaf) SELECT id, ver, leaf FROM log_leaves WHERE idx = 3")
+
+
+def _rows_handled(node: dict[str, Any]) -> Iterator[float]:
+    """Yield how many rows each node of a plan handled in all its loops, those that it dropped included."""
+    dropped = sum(count for name, count in node.items() if name.startswith("Rows Removed"))
+    yield (node["Actual Rows"] + dropped) * node["Actual Loops"]
+    for child in node.get("Plans", ()):
+        yield from _rows_handled(child)
 
 
 class TestSequencer(logs.OnPostgres):
@@ -52,6 +63,53 @@ class TestSequencer(logs.OnPostgres):
         with self.open() as store:
             store.write(lambda tx: [put(tx) for _ in range(1000)])
             check(store)
+
+    def test_a_burst_is_taken_by_a_plan_made_while_nothing_was_pending(self) -> None:
+        """Work is counted, not timed: every node of the plan handles each entry a few times, not each pair of them."""
+        burst = 2000
+        assert self.url is not None
+        with self.open() as store:
+            settle(store)
+        with psycopg.connect(self.url, autocommit=True) as connection:
+            for statement in (
+                "SET search_path = kernel",
+                "SET plan_cache_mode = force_generic_plan",
+                "ANALYZE log_pending",
+                f"PREPARE take (bigint) AS {sequencer._TAKE.postgres}",
+                "EXECUTE take (1000)",
+                "INSERT INTO log_pending (id, ver, leaf)"
+                f" SELECT 'p' || n, 1, 'leaf' FROM generate_series(1, {burst}) AS n",
+            ):
+                connection.execute(statement.encode())
+            [plan] = connection.execute(b"EXPLAIN (ANALYZE, FORMAT JSON) EXECUTE take (1000)").fetchone() or ()
+            [left] = connection.execute(b"SELECT count(*) FROM log_pending").fetchone() or ()
+        assert left == burst - 1000
+        assert max(_rows_handled(plan[0]["Plan"])) <= 2 * burst
+
+    def test_a_holder_that_is_heard_of_no_more_loses_the_log_within_seconds(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """A frozen process, a machine that vanished: the server ends their transaction, and another one signs."""
+        assert sequencer._MOST_IDLE == "5s"
+        monkeypatch.setattr(sequencer, "_MOST_IDLE", "200ms")
+        entered, thaw = threading.Event(), threading.Event()
+
+        def freeze(tx: Tx) -> None:
+            if entered.is_set():
+                return  # it is run again, on a new connection
+            sequence(tx, one.context.log, TreeWriter())
+            entered.set()
+            assert thaw.wait(60)
+
+        with self.open() as one, self.open() as two:
+            settle(one)
+            frozen = one.database.write(freeze)
+            assert entered.wait(30)
+            two.write(put)
+            settle(two)
+            thaw.set()
+            frozen.result(60)
+            check(two)
 
     def test_one_at_a_time(self) -> None:
         """Whoever does not get the lock leaves the work to its holder."""

@@ -222,14 +222,14 @@ class TestSqlite(OnSqlite, OpenaiAgents):
             one, other = (adapter.HoldproofSession(name, tmp_path / "chats") for name in "ab")
             await one.add_items([{"content": 1}])
             assert await other.get_items() == []
-            assert len(places._SHARED) == 1
+            assert len(places._CORES) == 1
             one.close()
             one.close()
             with pytest.raises(errors.ClosedError):
                 await one.add_items([])
             await other.add_items([{"content": 2}])
             other.close()
-            assert places._SHARED == {}
+            assert places._CORES == {}
             async with adapter.HoldproofSession("a", tmp_path / "chats") as again:
                 assert await again.get_items() == [{"content": 1}]
 

@@ -18,6 +18,7 @@ from click.testing import CliRunner
 
 from holdproof import errors, sync
 from holdproof.cli.app import app
+from holdproof.config import Paths
 from holdproof.db import Migration, migrate, open_database
 from holdproof.model.storage import StorageOp
 from holdproof.storage import (
@@ -416,6 +417,40 @@ def test_the_connection_of_a_sqlite_store_is_its_file(home: Path, tmp_path: Path
     assert all(file.exists() for file in files.values())
     assert not (home / "membrane.db").exists()
     use(kept, config)
+
+
+@pytest.mark.parametrize("name", ["vectors.db", "vectors.json"])
+def test_the_path_of_the_vectors_is_a_file_of_their_own(home: Path, tmp_path: Path, name: str) -> None:
+    """D-gent names a JSON file: the database is beside it, and a JSON file that is there is left alone."""
+    legacy = tmp_path / "vectors.json"
+    legacy.write_text("{}")
+    config = {"vector": {"type": "numpy", "path": str(tmp_path / name), "dimensions": 2}}
+
+    async def add(storage: StorageProvider) -> None:
+        await storage.vector.add("a", [1.0, 0.0])
+        assert storage.status().stores["vector"].where == str(tmp_path / "vectors.db")
+
+    async def find(storage: StorageProvider) -> None:
+        assert [each.id for each in await storage.vector.search([1.0, 0.0], 1)] == ["a"]
+
+    use(add, config)
+    assert (tmp_path / "vectors.db").exists()
+    assert legacy.read_text() == "{}"
+    use(find, config)
+
+
+def test_a_backup_names_databases_that_the_configuration_puts_elsewhere(home: Path, tmp_path: Path) -> None:
+    """`connection` of a SQLite store and `path` of the vectors are files outside the home: not in it, so named."""
+    relational = tmp_path / "tables.db"
+    vectors = tmp_path / "vectors.db"
+    text = f"providers:\n  relational: {{type: sqlite, connection: {relational}}}\n  vector: {{path: {vectors}}}\n"
+    paths = Paths.find(home)
+    paths.config_file.parent.mkdir(parents=True, exist_ok=True)
+    paths.config_file.write_text(text)
+    with sync.open(home) as store:
+        store.relational.execute("INSERT INTO agent_state (agent_id) VALUES ('soul')")
+        backup = store.backup.create(tmp_path / "backup")
+    assert {f"application tables: {relational}", f"vectors: {vectors}"} <= set(backup.outside)
 
 
 class Own:

@@ -14,6 +14,7 @@ import holdproof
 from holdproof.db import open_database
 from holdproof.db.sql import QUERIES, Query
 from holdproof.errors import MissingExtraError
+from holdproof.runtime import claims, leases, overview
 
 OPTIONAL = {"fastapi", "uvicorn", "jinja2", "obstore", "opentelemetry", "mcp", "langgraph", "agents", "google"} | {
     "agent_framework",
@@ -168,3 +169,28 @@ def test_explaining_changes_nothing(sqlite: dict[str, apsw.Connection]) -> None:
 
 def test_only_modules_of_optional_extras_were_left_out() -> None:
     assert all(name.startswith(("holdproof.adapters", "holdproof.server", "holdproof.storage")) for name in MISSING)
+
+
+@pytest.mark.parametrize(
+    "query", [claims._LIVE, leases._BEAT_LATE, overview._LEASED], ids=["claims", "heartbeats", "metrics"]
+)
+def test_what_runs_is_counted_without_walking_over_flows_that_sleep(
+    sqlite: dict[str, apsw.Connection], query: Query
+) -> None:
+    plan = _plan(sqlite["kernel"], query)
+    assert "idx_flow_leases_worker" in plan
+    assert "idx_flow_leases_due" not in plan
+    assert "idx_flow_leases_expires_at" not in plan
+
+
+def test_flows_that_wake_at_the_same_moment_are_leased_without_sorting_them_all(
+    sqlite: dict[str, apsw.Connection],
+) -> None:
+    plan = _plan(sqlite["kernel"], claims._CANDIDATES)
+    assert "idx_flow_leases_queue (ns=? AND queue=? AND priority=? AND expires_at<?)" in plan
+    assert "ORDER BY" not in plan
+
+
+def _plan(connection: apsw.Connection, query: Query) -> str:
+    rows = connection.execute(f"EXPLAIN QUERY PLAN {query.sqlite}", query.bind(dict.fromkeys(query.names)))
+    return "\n".join(str(detail) for *_, detail in rows)

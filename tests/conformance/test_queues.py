@@ -11,8 +11,9 @@ from holdproof import errors, sync
 from holdproof.api import FlowFunction, OpenFlow
 from holdproof.db import sql
 from holdproof.executors import SyncExecutor
+from holdproof.model.times import END
 from holdproof.model.verify import Finding
-from holdproof.runtime import claims, queues
+from holdproof.runtime import claims, leases, queues
 from holdproof.runtime.claims import ClaimResult
 from holdproof.testing import FrozenClock
 from tests.conformance.decisions import InMemory, OnPostgres, OnSqlite, OnStore
@@ -131,6 +132,39 @@ class Queues(OnStore):
         clock.advance(10)
         assert len(got(claim(store, "w3"))) == 2
         assert len(got(claim(store, "w4"))) == 1
+
+    @pytest.mark.parametrize("limit", ["concurrency", "worker_concurrency", "partition_concurrency"])
+    def test_a_late_heartbeat_does_not_take_a_place_back_that_was_given_away(
+        self, store: sync.Holdproof, clock: FrozenClock, limit: str
+    ) -> None:
+        pay = paying(store, lease_s=10)
+        limits: dict[str, Any] = {limit: 1}
+        store.queues.create("q", **limits)
+        for what in "ab":
+            pay.enqueue(what, queue="q", partition="tenant")
+            clock.advance(1)
+        [slow] = claim(store).leased
+        clock.advance(10)
+        [other_flow] = claim(store, limit=1).leased
+        assert [slow.call.arguments["args"], other_flow.call.arguments["args"]] == [["a"], ["b"]]
+        late, lease = slow.run.lease, other_flow.run.lease
+        with pytest.raises(errors.LeaseLostError, match="its place in the queue"):
+            store.flows.heartbeat(late.flow_id, late.token)
+        assert [length.running for length in store.queues.lengths()] == [1]
+        store.write(lambda tx: leases.suspend(tx, lease.flow_id, lease.token, due=END, ns="main"))
+        assert store.flows.heartbeat(late.flow_id, late.token, lease_s=10).token == late.token
+
+    def test_a_late_heartbeat_keeps_a_flow_whose_place_is_still_free(
+        self, store: sync.Holdproof, clock: FrozenClock
+    ) -> None:
+        pay = paying(store, lease_s=10)
+        store.queues.create("q", concurrency=1, worker_concurrency=1)
+        pay.enqueue("a", queue="q")
+        paying(other(store))
+        [slow] = claim(store).leased
+        clock.advance(60)
+        assert store.flows.heartbeat(slow.run.lease.flow_id, slow.run.lease.token).worker == "w1"
+        assert claim(store).leased == []
 
     def test_a_partition_has_room_for_so_many(self, store: sync.Holdproof) -> None:
         pay = paying(store)

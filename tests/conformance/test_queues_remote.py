@@ -127,7 +127,7 @@ def test_a_second_signal_ends_the_worker_command_at_once(near: sync.Holdproof, t
 def _worker(store: sync.Holdproof, folder: Path, *arguments: str) -> "subprocess.Popen[str]":
     home = str(store.core.paths.data)
     return subprocess.Popen(
-        [sys.executable, "-m", "holdproof.cli", "worker", *arguments, "--home", home, "--json"],
+        [sys.executable, "-m", "holdproof", "worker", *arguments, "--home", home, "--json"],
         cwd=folder,
         env={**os.environ, "PYTHONUNBUFFERED": "1"},
         stdout=subprocess.PIPE,

@@ -138,15 +138,28 @@ class TestSqlite(_Opens, OnSqlite, _Bounded):
             long = {"text": "a" * 8_000_000, "part": "a" * 4_000_000 + "b", "set": "é" * 2_000_000 + "a"}
             calls = "instr(:text, :part) AS found, length(replace(:text, :part, '')) AS rest, trim(:text, :set) AS bare"
             assert await store.fetch_one(f"SELECT {calls}", long) == {"found": 0, "rest": 8_000_000, "bare": ""}
+            digits = {"text": "z" * 4_000_000, "set": "y" * 4_000_000 + "z"}
+            assert await store.fetch_one("SELECT unhex(:text, :set) AS x", digits) == {"x": b""}
             with pytest.raises(errors.HoldproofError):
                 await store.fetch_one("SELECT :text LIKE :part", {"text": "a" * 8_000_000, "part": "%a" * 10_000 + "b"})
 
         self.use(test)
 
+    def test_a_patch_that_compares_every_pair_of_names_is_refused(self) -> None:
+        async def test(store: RelationalStore) -> None:
+            for name in ("json_patch", "jsonb_patch", "JSON_Patch"):
+                with pytest.raises(errors.ForbiddenSqlError, match="json_patch"):
+                    await store.fetch_one(f"SELECT {name}('{{}}', '{{}}') AS x")
+
+        self.use(test)
+
     def test_text_functions_answer_as_sqlite_does(self) -> None:
         values = [None, "", "a", "aé中", "  x ", 7, 1.5, 1e30, -0.0, b"", b"a", "7", "5"]
+        values += ["aB0f", "aB 0f", "a B", " aB", "-", "- ", "aB-0F ", "ab\n0f", "é", "\uff10\uff10", "g"]
         calls = ["instr({}, {})", "replace({}, {}, 'z')", "trim({}, {})", "ltrim({}, {})", "rtrim({}, {})"]
-        select = f"SELECT {', '.join(each.format(':a', ':b') for each in calls)}, trim(:a), ltrim(:a), rtrim(:a)"
+        calls += ["unhex({}, {})"]
+        alone = "trim(:a), ltrim(:a), rtrim(:a), unhex(:a)"
+        select = f"SELECT {', '.join(each.format(':a', ':b') for each in calls)}, {alone}"
 
         async def test(store: RelationalStore) -> None:
             with closing(apsw.Connection(":memory:")) as plain:

@@ -100,6 +100,33 @@ class Replays(OnStore):
         assert (replay.differences, replay.equal) == ((), True)
         assert (PAID, store.read(traces)) == (["tea"], before)
 
+    def test_a_replay_takes_the_results_of_children_from_their_records(self, store: sync.Holdproof) -> None:
+        def family(program: sync.Holdproof) -> Any:
+            @program.flow(agent="trader")
+            def child(flow: Flow, what: str) -> str:
+                if what == "bread":
+                    raise ValueError("no bread")
+                return flow.step(pay, Order(what, 1))
+
+            @program.flow(agent="trader")
+            def parent(flow: Flow) -> list[str]:
+                try:
+                    flow.run(child, "bread")
+                except errors.FlowFailedError as error:
+                    return [flow.run(child, "tea"), str(error.fields["error"])]
+                return []
+
+            return parent
+
+        result = family(other(store)).with_id("o-1")()
+        assert result == ["paid tea", "ValueError: no bread"]
+        before = store.read(traces)
+        program = other(store)
+        family(program)
+        replay = program.flows.replay("o-1")
+        assert (replay.steps, replay.result_equal, replay.differences) == (2, True, ())
+        assert (PAID, store.read(traces)) == (["tea"], before)
+
     @pytest.mark.parametrize(
         ("body", "difference"),
         [
@@ -129,9 +156,9 @@ class Replays(OnStore):
             return "done"
 
         flow_id = self.bought(store, body)
-        version = store.state.versions("trader")
+        versions = [each.commitment for each in store.state.versions("trader").items]
         assert self.differences(store, flow_id, body) == ("the code writes outside of a step",)
-        assert store.state.versions("trader") == version
+        assert [each.commitment for each in store.state.versions("trader").items] == versions
         # Only the replay was refused, not the thread that ran it.
         store.state.put("trader", {"last": "coffee"})
 

@@ -1,9 +1,5 @@
 """The suites once more, each function of a transaction run in vain first: nothing outside of it may have changed."""
 
-from collections.abc import Iterator
-
-import pytest
-
 from tests.conformance import (
     test_archive,
     test_blobs,
@@ -32,14 +28,7 @@ from tests.conformance import (
     test_transcripts,
     test_values,
 )
-from tests.rerun import rerun
-
-
-class Rerun:
-    @pytest.fixture(autouse=True)
-    def _rerun(self) -> Iterator[None]:
-        with rerun():
-            yield
+from tests.rerun import Rerun
 
 
 class TestArchives(Rerun, test_archive.TestInMemory): ...

@@ -206,6 +206,7 @@ def test_a_backup_that_a_stranger_signed_is_refused(tmp_path: Path) -> None:
     fake = StoreLocation(tmp_path / "fake")
     fake.restore(copy.home / "kernel.db")
     with fake.open() as store:
+        store.keys.join()
         submit(store, "forged")
         store.backup.create(tmp_path / "forged")
     with pytest.raises(errors.ProofError):

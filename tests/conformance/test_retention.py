@@ -24,7 +24,8 @@ DAY_S = 86_400
 _TABLES = (
     *("decision_flows", "flow_transitions", "flow_context", "flow_steps", "escalation_requests"),
     *("decision_audit_events", "decision_ledger_entries", "decision_feedback_trajectory"),
-    *("flow_calls", "flow_messages", "flow_promises", "flow_stream_items", "flow_values"),
+    *("flow_calls", "flow_messages", "flow_promises", "flow_stream_items", "flow_values", "policy_decisions"),
+    *("escalation_answers", "escalation_messages"),
 )
 _COUNTS = {table: sql(f"SELECT count(*) FROM {table}") for table in _TABLES}
 _LOSE: dict[str, Query] = {
@@ -69,6 +70,9 @@ def logged(store: sync.Holdproof) -> int:
 
 def ended(store: sync.Holdproof, **options: Any) -> str:
     """A flow that left something in every table, with a child, and has ended."""
+    if not store.policies.list().items:
+        store.policies.create("all", "permit(principal, action, resource);")
+        store.policies.activate("all")
     with store.flows.run("trader", **options) as flow:
         store.contexts.put(flow.flow_id, {"price": 1})
         flow.step("quote", lambda: 7)
@@ -81,6 +85,7 @@ def ended(store: sync.Holdproof, **options: Any) -> str:
         # A client of its own: a function is registered once.
         sync.Holdproof(store.core).flow(name="buy", agent="trader", parent=flow.flow_id)(lambda _: None)()
         asked = store.escalations.request(flow.flow_id, reason="?")
+        store.escalations.ask(asked.id, "why?", by="ann")
         store.escalations.resolve(asked.id, "approve", by="ann")
         store.audit.record(flow.flow_id, "LOOKED", detail={"text": "x" * 300})
         store.ledger.append(flow.flow_id, {"buy": 1}, context_ref="c", evidence_hash="h")

@@ -18,7 +18,7 @@ from harness.servers import Postgres
 from holdproof import config, sync
 from holdproof.cli.app import app
 from holdproof.content.kubo import Kubo
-from holdproof.db.postgres.connection import Connector
+from holdproof.db.postgres.connector import Connector
 from holdproof.errors import HoldproofError
 from holdproof.evidence.key_files import KeyFolder
 from holdproof.storage.blobs import open_backend

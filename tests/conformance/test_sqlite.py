@@ -294,6 +294,39 @@ _COUNT = sql("WITH RECURSIVE n (x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM n LI
 _ENDLESS = sql("WITH RECURSIVE n (x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM n) SELECT count(*) FROM n")
 
 
+def test_emptying_the_log_waits_while_another_connection_moves_it(db: Database, tmp_path: Path) -> None:
+    db.write(lambda tx: add(tx, "c")).result()
+    path = tmp_path / "kernel.db"
+    with (
+        closing(connect(path, busy_s=0, create=False)) as reader,
+        closing(connect(path, busy_s=0, create=False)) as mover,
+    ):
+        reader.execute("BEGIN")
+        reader.execute("SELECT count(*) FROM sqlite_schema").fetchall()
+        moves = threading.Event()
+        reader_ended = threading.Event()
+
+        def wait_for_reader(_tries: int) -> bool:
+            moves.set()
+            return reader_ended.wait(30)
+
+        db.write(lambda tx: add(tx, "d")).result()  # the reader does not see this one: the log cannot be reset under it
+        mover.set_busy_handler(wait_for_reader)
+        moving = threading.Thread(target=mover.wal_checkpoint, kwargs={"mode": apsw.SQLITE_CHECKPOINT_RESTART})
+        moving.start()
+        assert moves.wait(30)
+        outcomes: list[bool] = []
+        folding = threading.Thread(target=lambda: outcomes.append(snapshot.fold(path, busy_s=30)))
+        folding.start()
+        folding.join(0.3)  # long enough to be refused
+        reader.execute("COMMIT")
+        reader_ended.set()
+        folding.join()
+        moving.join()
+    assert outcomes == [True]
+    assert (tmp_path / "kernel.db-wal").stat().st_size == 0
+
+
 def test_a_read_over_its_limit_is_stopped_and_the_reader_lives_on(tmp_path: Path) -> None:
     with closing(open_database(tmp_path / "kernel.db", migrations=MIGRATIONS, read_limit_s=0.05, readers=1)) as db:
         db.write(lambda tx: add(tx, "c", 5)).result()

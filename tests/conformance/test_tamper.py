@@ -29,8 +29,8 @@ from harness.raw_access import Past, asking, attack, attack_server, behind, copy
 from harness.servers import Postgres
 from holdproof import errors, sync
 from holdproof.crypto import keys
+from holdproof.evidence import key_use, trust
 from holdproof.evidence import keys as ring
-from holdproof.evidence import trust
 from holdproof.evidence.evaluations import EVALUATIONS
 from holdproof.evidence.key_files import KeyFolder
 from holdproof.model.verdicts import Verdict
@@ -150,7 +150,7 @@ def test_an_old_version_of_a_row_that_is_put_back_is_found(home: Path, tmp_path:
     before = asking(tmp_path / "new")("SELECT keyid, revoked_from, statement, leaf_ver, leaf_salt FROM keyring")
     with sync.open(tmp_path / "new") as store:
         store.run(trust.export_root(store.context))
-        judge = store.run(ring.use(store.context, "judge"))
+        judge = store.run(key_use.use(store.context, "judge"))
         store.run(ring.revoke(store.context, judge.keyid))
     old = next(row for row in before if row[0] == judge.keyid)
     with behind(tmp_path / "new") as connection:
@@ -335,11 +335,13 @@ def hide_the_future(home: Path) -> None:
 def test_a_cut_tail_is_found_by_a_head_kept_elsewhere_and_only_so(home: Path) -> None:
     """The attacker kept the signed head of the shorter log: what is left is a consistent store."""
     [state] = asking(home)("SELECT size, frontier, head FROM log_state")
+    counts = asking(home)("SELECT n, stream FROM log_streams")
     with behind(home) as connection:
         stems = connection.execute("SELECT count(*) FROM log_tiles").get
         assert stems == 0, "short enough to have no full tile"
     grow(home)
     with behind(home) as connection:
+        connection.executemany("UPDATE log_streams SET n = ? WHERE stream = ?", counts)
         connection.execute("DELETE FROM battles WHERE battle_id LIKE 'later%'")
         connection.execute("DELETE FROM log_leaves WHERE idx >= ?", state[:1])
         connection.execute("UPDATE log_state SET size = ?, frontier = ?, head = ?", state)
@@ -542,17 +544,17 @@ def test_a_dbom_file_beside_a_server_that_was_tampered_with_is_named(
 
 
 def test_yesterdays_database_on_a_server_is_found_by_a_head_kept_elsewhere(
-    tmp_path: Path, postgres: Postgres, postgres_url: str
+    tmp_path: Path, postgres: Postgres, empty_postgres_url: str
 ) -> None:
-    home, name = tmp_path / "home", urlsplit(postgres_url).path.strip("/")
-    with sync.open(home, postgres_url) as store:
+    home, name = tmp_path / "home", urlsplit(empty_postgres_url).path.strip("/")
+    with sync.open(home, empty_postgres_url) as store:
         submit(store, "b", 0.5)
     postgres.sql(f"CREATE DATABASE {name}_old TEMPLATE {name}")
-    with sync.open(home, postgres_url) as store:
+    with sync.open(home, empty_postgres_url) as store:
         submit(store, "later", 0.9)
     postgres.sql(f"DROP DATABASE {name} WITH (FORCE)")
     postgres.sql(f"ALTER DATABASE {name}_old RENAME TO {name}")
-    assert sync.verify(home, postgres_url, lock=False).verdict is Verdict.ROLLED_BACK
+    assert sync.verify(home, empty_postgres_url, lock=False).verdict is Verdict.ROLLED_BACK
 
 
 def test_a_cut_tail_on_a_server_is_found_by_a_head_kept_elsewhere(tmp_path: Path, postgres_url: str) -> None:

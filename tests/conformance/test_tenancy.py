@@ -5,12 +5,14 @@ import inspect
 import json
 import re
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
 import pytest
 
+from harness.filling import settled
 from holdproof import errors, sync
 from holdproof.api.runtime import RuntimeResources
 from holdproof.client import Holdproof
@@ -26,6 +28,7 @@ _THEIR_CHAT: Final = "their-chat"
 THEIRS, OURS = "theirs", "ours"
 _TABLES = {
     "access_logins": "login_id",
+    "activity_hours": "hour, agent_id",
     "access_tokens": "token_id",
     "agent_registry": "agent_id",
     "agent_state": "agent_id",
@@ -58,8 +61,20 @@ _TABLES = {
     "object_versions": "key, n",
     "queue_starts": "dfid",
     "queues": "name",
+    "retention_rules": "id",
     "schedules": "schedule_id",
     "workers": "worker_id",
+    "policies": "policy_id",
+    "policy_decisions": "id",
+    "policy_sets": "ns",
+    "delegations": "id",
+    "escalation_answers": "id",
+    "escalation_messages": "id",
+    "log_streams": "stream",
+    "notifications": "id",
+    "passkey_challenges": "challenge",
+    "passkeys": "credential_id",
+    "people": "name",
     "prunings": "id",
     "refs": "name",
     "resource_locks": "resource_id",
@@ -68,6 +83,7 @@ _TABLES = {
     "skill_lockdowns": "id",
     "snapshots": "id",
     "subjects": "handle",
+    "thread_entries": "checkpoint_id",
     "thread_facts": "key",
     "threads": "thread_id",
     "transcripts": "name",
@@ -97,6 +113,7 @@ class World:
     ended: str
     """A flow of theirs with a message, a promise, a published value and a stream, and the promise's token."""
     promise: str
+    rule: str
 
 
 def theirs(store: sync.Holdproof, folder: Path) -> World:
@@ -125,7 +142,7 @@ def theirs(store: sync.Holdproof, folder: Path) -> World:
     there.objects.put("their-object", type=SECRET, content=SECRET, meta={"is": SECRET, "vector": [1.0, 0.0]})
     snapshot = there.snapshots.create(SECRET, author=SECRET).cid
     there.threads.put_checkpoint(
-        "their-thread", {"is": SECRET}, metadata={"is": SECRET}, facts={"is": SECRET}, run_id="their-run"
+        "their-thread", {"is": SECRET}, metadata={"is": SECRET}, facts={"is": SECRET}, run_id="their-run", provable=True
     )
     there.threads.put_writes("their-thread", "z", "task", [(0, "is", SECRET)])
     there.transcripts.put_item(_THEIR_CHAT, "key", SECRET, tag="tag")
@@ -140,7 +157,17 @@ def theirs(store: sync.Holdproof, folder: Path) -> World:
     own = ours.flows.start("our-agent").flow_id
     ours.flows.transition(own, "RUNNING")
     skill = skill_of(there, folder)
-    keys = (access.token.token_id, access.secret, link.secret, link.login.login_id, flow.flow_id, promise)
+    there.people.put("their-person", groups=[SECRET], by=SECRET)
+    there.people.put("their-deputy")
+    there.people.delegate("their-person", "their-deputy", until_s=1e6, by=SECRET)
+    there.escalations.ask(asked.id, SECRET, by=SECRET)
+    there.passkeys.register_options("their-person", origin="https://console.example")
+    there.policies.create("their-policy", f"permit(principal, action, resource); // {SECRET}", by=SECRET)
+    there.policies.activate("their-policy", by=SECRET)
+    there.policies.decide("their-agent", "tool.call", SECRET, context={"is": SECRET})
+    rule = there.retention.floor(1, what="feedback", reason=SECRET).id
+    settled(store)  # on PostgreSQL entries get their numbers later
+    keys = (access.token.token_id, access.secret, link.secret, link.login.login_id, flow.flow_id, promise, rule)
     return World(flow_id, clean, asked.id, event.id, token, lease.token, own, skill, snapshot, *keys)
 
 
@@ -177,6 +204,16 @@ TWINS: Final[tuple[Try, ...]] = (
 
 # What each verb is asked of the other tenant's things. It fails as if they were not there, or answers without them.
 TRIES: Final[dict[str, list[Try]]] = {
+    "activity.answer_times": [lambda s, w: s.activity.answer_times()],
+    "activity.stats": [lambda s, w: s.activity.stats(by="all", by_agent=True)],
+    "agents.activity": [lambda s, w: s.agents.activity()],
+    "escalations.facets": [lambda s, w: s.escalations.facets()],
+    "flows.execution": [lambda s, w: s.flows.execution(w.flow_id)],
+    "flows.facets": [lambda s, w: s.flows.facets(), lambda s, w: s.flows.facets(text=SECRET)],
+    "log.find": [lambda s, w: s.log.find(w.flow_id), lambda s, w: s.log.find(SECRET)],
+    "materials.get": [lambda s, w: s.materials.get(w.flow_id)],
+    "materials.cyclonedx": [lambda s, w: s.materials.cyclonedx(w.flow_id)],
+    "materials.sign": [lambda s, w: s.materials.sign(w.flow_id)],
     "contexts.versions": [lambda s, w: s.contexts.versions(w.flow_id)],
     "escalations.budget": [lambda s, w: s.escalations.budget("their-agent")],
     "escalations.list": [
@@ -206,6 +243,8 @@ TRIES: Final[dict[str, list[Try]]] = {
     "logins.authenticate": [lambda s, w: s.logins.authenticate(w.code)],
     _REGISTERS: [TWINS[0]],
     "bundle.export": [lambda s, w: s.bundle.export(w.flow_id, kind="flow")],
+    "bundle.attest": [lambda s, w: s.bundle.attest(w.flow_id)],
+    "bundle.prov": [lambda s, w: s.bundle.prov(w.flow_id)],
     "agents.authenticate": [lambda s, w: s.agents.authenticate("their-agent", w.token)],
     "agents.get": [lambda s, w: s.agents.get("their-agent")],
     "agents.list": [lambda s, w: s.agents.list()],
@@ -250,6 +289,39 @@ TRIES: Final[dict[str, list[Try]]] = {
     "queues.pause": [lambda s, w: s.queues.pause("theirs")],
     "queues.resume": [lambda s, w: s.queues.resume("theirs")],
     "queues.delete": [lambda s, w: s.queues.delete("theirs")],
+    "people.put": [lambda s, w: s.people.put("their-person", groups=["ours"])],
+    "people.get": [lambda s, w: s.people.get("their-deputy")],
+    "people.list": [lambda s, w: s.people.list(all=True)],
+    "people.remove": [lambda s, w: s.people.remove("their-deputy")],
+    "people.delegate": [lambda s, w: s.people.delegate("their-deputy", "their-person", until_s=9.0)],
+    "people.delegations": [lambda s, w: s.people.delegations(all=True)],
+    "people.end_delegation": [lambda s, w: s.people.end_delegation(1)],
+    "passkeys.list": [lambda s, w: s.passkeys.list()],
+    "passkeys.register_options": [lambda s, w: s.passkeys.register_options("their-deputy", origin="https://a.example")],
+    "passkeys.revoke": [lambda s, w: s.passkeys.revoke("theirs", by="their-person")],
+    "passkeys.challenge": [lambda s, w: s.passkeys.challenge(w.asked, "approve", by="their-person")],
+    "channels.notifications": [lambda s, w: s.channels.notifications()],
+    "escalations.approvals": [lambda s, w: s.escalations.approvals(w.asked)],
+    "escalations.ask": [lambda s, w: s.escalations.ask(w.asked, "which?", by="us")],
+    "escalations.reply": [lambda s, w: s.escalations.reply(w.asked, "that one")],
+    "escalations.wait_question": [lambda s, w: s.escalations.wait_question(w.asked, timeout_s=0)],
+    "escalations.reassign": [lambda s, w: s.escalations.reassign(w.asked, "1 of ours", by="us")],
+    "audit.trail": [
+        lambda s, w: s.audit.trail(limit=1000),
+        lambda s, w: s.audit.trail(flow_id=w.flow_id),
+        lambda s, w: s.audit.trail(person=SECRET),
+    ],
+    "log.list": [lambda s, w: s.log.list(limit=1000)],
+    "log.get": [lambda s, w: _entries(s)],
+    "log.prove_range": [lambda s, w: s.log.prove_range("decision", agent_id="their-agent")],
+    "policies.create": [lambda s, w: s.policies.create("ours", "permit(principal, action, resource);")],
+    "policies.get": [lambda s, w: s.policies.get("their-policy")],
+    "policies.list": [lambda s, w: s.policies.list()],
+    "policies.activate": [lambda s, w: s.policies.activate("their-policy")],
+    "policies.retire": [lambda s, w: s.policies.retire("their-policy")],
+    "policies.decide": [lambda s, w: s.policies.decide("their-agent", "tool.call", "x", flow_id=w.flow_id)],
+    "policies.decisions": [lambda s, w: s.policies.decisions()],
+    "policies.reevaluate": [lambda s, w: s.policies.reevaluate("forbid(principal, action, resource);")],
     "schedules.create": [lambda s, w: s.schedules.create("ours", "work", agent_id="their-agent", cron="@daily")],
     "schedules.get": [lambda s, w: s.schedules.get("theirs")],
     "schedules.list": [lambda s, w: s.schedules.list()],
@@ -345,6 +417,14 @@ TRIES: Final[dict[str, list[Try]]] = {
         lambda s, w: s.retention.prune("feedback", keep=0),
     ],
     "retention.list": [lambda s, w: s.retention.list()],
+    "retention.hold": [lambda s, w: s.retention.hold(flow_id=w.flow_id, reason="ours")],
+    "retention.floor": [lambda s, w: s.retention.floor(30, reason="ours")],
+    "retention.lift": [lambda s, w: s.retention.lift(w.rule, reason="ours")],
+    "retention.draft": [
+        lambda s, w: s.retention.draft("hold", flow_id=w.flow_id, reason="ours"),
+        lambda s, w: s.retention.draft("lift", id=w.rule, reason="ours"),
+    ],
+    "retention.rules": [lambda s, w: s.retention.rules(all=True)],
     "skills.status": [lambda s, w: s.skills.status(w.skill)],
     "skills.list": [lambda s, w: s.skills.list().items],
     "skills.revoke": [lambda s, w: s.skills.revoke(w.skill, by="we")],
@@ -431,13 +511,24 @@ ELSEWHERE: Final = {
     *_FILES,
     *("archive.push", "archive.restore", "memory.checkpoint_memory", "memory.restore_memory"),
     *("evaluations.submit", "dbom.verify", "imports.dir", "imports.green_agent"),
+    *("passkeys.register", "passkeys.answer"),
 }
-"""Verbs that take a file or make a record of one's own; test_evaluations.py and test_image.py have their namespaces."""
+"""Verbs that take a file or what an authenticator signed, or make a record of one's own; test_evaluations.py and
+test_image.py have their namespaces."""
 
 
 def _enter(store: sync.Holdproof, agent_id: str | None, **options: Any) -> None:
     with store.flows.run(agent_id, **options):
         pass
+
+
+def _entries(store: sync.Holdproof) -> list[Any]:
+    """Every entry of the log that can be seen, by its index."""
+    entries = []
+    for index in range(200):
+        with suppress(errors.NotFoundError):
+            entries.append(store.log.get(str(index)))
+    return entries
 
 
 def verbs(store: Any) -> Iterator[tuple[str, Any]]:
@@ -547,7 +638,8 @@ class Tenancy(OnStore):
         scoped = {name for name, verb in verbs(store) if "ns" in inspect.signature(verb).parameters}
         assert scoped | {"flows.run"} == TRIES.keys() | ELSEWHERE
         decisions = {name for name, _ in verbs(RuntimeResources(store))}
-        assert decisions - scoped == {"flows.run", "sweep.run"}
+        whole_store = {"channels.deliver", "channels.list", "channels.test", "sweep.run"}
+        assert decisions - scoped == {"flows.run", *whole_store}
 
     def test_every_table_with_a_namespace_is_compared(self) -> None:
         scripts = "".join(step.text for step in migrate.shipped("kernel"))

@@ -52,6 +52,28 @@ class Transcripts(OnStore):
         with pytest.raises(errors.NotFoundError):
             store.transcripts.get("chat")
 
+    def test_an_item_whose_key_is_there_is_not_added_again(self, store: sync.Holdproof) -> None:
+        def add(*items: tuple[str | None, object]) -> list[object]:
+            return store.write(lambda tx: transcripts.append_new(tx, "chat", items))
+
+        assert add(("a", 1), (None, 2), ("a", 3), ("b", 4)) == [1, 2, 4]
+        assert add(("b", 5), (None, 2), ("c", 6)) == [2, 6]
+        assert values(store, "chat") == [1, 2, 4, 2, 6]
+        assert store.transcripts.get_item("chat", "b").value == 4
+
+    def test_erasing_a_person_removes_the_transcripts_of_that_person_and_no_other(self, store: sync.Holdproof) -> None:
+        store.transcripts.append("ada", ["before"])
+        store.transcripts.append("ada", ["with a name"], subject="Ada")
+        store.transcripts.put_item("ada", "key", "of somebody else now?", subject="Grace")
+        store.transcripts.put_state("grace", {"of": "Grace"}, subject="Grace")
+        store.transcripts.append("nobody", ["stays"])
+        store.erase.subject("Ada")
+        assert [each.name for each in store.transcripts.list()] == ["grace", "nobody"]
+        assert values(store, "ada") == []
+        store.transcripts.append("ada", ["anew"], subject="Ada")
+        assert values(store, "ada") == ["anew"]
+        assert store.verify.run().verdict.sound
+
     def test_the_last_item_goes_first_and_its_number_never_comes_again(self, store: sync.Holdproof) -> None:
         assert store.transcripts.pop_item("chat") is None
         store.transcripts.append("chat", ["a", "b"])

@@ -3,6 +3,7 @@
 import asyncio
 import json
 import os
+import shutil
 import threading
 import zipfile
 from pathlib import Path
@@ -175,11 +176,47 @@ def test_the_command_prints_the_report_and_exits_with_the_verdict(home: Path) ->
     people = run("verify", "--home", str(home))
     assert people.exit_code == 20
     lines = people.stdout.splitlines()
-    assert lines[0].split() == ["verdict", "TAMPERED", "(fast)"]
-    assert "table battles row 2: the row does not match its leaf" in lines[1]
-    assert lines[2].strip() == "cure: keep a copy of the store as it is, then restore a backup that verifies"
+    assert [line.split()[0] for line in lines[:4]] == ["checked", "verdict", "since", "trusted"]
+    assert str(home / "kernel.db") in lines[0]
+    assert lines[1].split() == ["verdict", "TAMPERED", "(fast)"]
+    assert "log key " in lines[3]
+    at = next(number for number, line in enumerate(lines) if line.startswith("findings"))
+    assert "table battles row 2: the row does not match its leaf" in lines[at]
+    assert lines[at + 1].strip() == "cure: keep a copy of the store as it is, then restore a backup that verifies"
+    assert lines[-1] == "TAMPERED (fast)"
     assert "not covered" in people.stdout
     assert "idempotency_cache: results of calls with an idempotency key" in people.stdout
+
+
+def _files(folder: Path) -> dict[str, tuple[int, bytes]]:
+    # In a folder that can be written (root can write any) SQLite's readers make these two beside the file.
+    files = [each for each in folder.rglob("*") if each.is_file() and not each.name.endswith(("-shm", "-wal"))]
+    return {str(each): (each.stat().st_mtime_ns, each.read_bytes()) for each in files}
+
+
+def test_a_copy_on_a_medium_of_its_own_is_verified_by_its_path_and_nothing_in_it_changes(
+    home: Path, tmp_path: Path
+) -> None:
+    copy = tmp_path / "copy"
+    shutil.copytree(home, copy)
+    for each in (copy, *copy.rglob("*")):
+        each.chmod(0o500 if each.is_dir() else 0o400)
+    before = _files(copy)
+    assert run("verify", str(copy), "--home", "/nowhere").exit_code == 0
+    assert _files(copy) == before
+    assert run("verify", str(copy / "nothing")).exit_code == 3
+    assert not (copy / "nothing").exists()
+    empty = tmp_path / "empty"
+    empty.mkdir()
+    assert run("verify", str(empty)).exit_code == 3
+    assert [*empty.iterdir()] == []
+
+
+def test_a_tampered_copy_is_told_by_its_path_and_is_not_locked(home: Path) -> None:
+    attack(home, "UPDATE battles SET score = 0.9 WHERE id = 2")
+    before = _files(home)
+    assert run("verify", str(home)).exit_code == 20
+    assert _files(home) == before
 
 
 def test_the_commands_lead_from_tampering_to_unlock(home: Path, tmp_path: Path) -> None:

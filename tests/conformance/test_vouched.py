@@ -33,6 +33,7 @@ def forged(place: StoreLocation, tmp_path: Path) -> Path:
     fake = StoreLocation(tmp_path / "fake")
     fake.restore(tmp_path / "copy" / "kernel.db")
     with fake.open() as store:
+        store.keys.join()
         submit(store, "forged")
         store.backup.create(tmp_path / "forged")
     return tmp_path / "forged"

@@ -7,6 +7,7 @@ import socket
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
@@ -432,7 +433,7 @@ def test_a_log_and_a_witness_meet_on_the_command_line(home: Path, tmp_path: Path
         head = store.log.head().checkpoint
     [key] = run("log", "verifier-keys")
     folder = str(tmp_path / "witness")
-    command = [sys.executable, "-m", "holdproof.cli", "--home", folder, "witness", "run", "--name", NAME, "--port", "0"]
+    command = [sys.executable, "-m", "holdproof", "--home", folder, "witness", "run", "--name", NAME, "--port", "0"]
     process = subprocess.Popen([*command, "--log", key], stderr=subprocess.PIPE, text=True)
     try:
         assert process.stderr is not None
@@ -471,3 +472,32 @@ def test_proofs_and_audits_on_the_command_line(home: Path, tmp_path: Path) -> No
     with sync.open(home) as store:
         store.write(lambda tx: tx.execute(sql("UPDATE log_leaves SET leaf = '{}' WHERE idx = 1")))
     assert CliRunner().invoke(app, ["log", "audit", "--full"]).exit_code == 20
+
+
+def test_a_head_that_comes_byte_by_byte_does_not_keep_others_from_the_witness(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(witness_server, "_TIMEOUT_S", 0.3)
+    monkeypatch.setattr(witness_server, "_MOST_THREADS", 1)
+    with sync.open(tmp_path / "home") as store:
+        served = made(store, tmp_path / "witness.json")
+        with serving(served) as url:
+            host, port = url.removeprefix("http://").split(":")
+            with socket.create_connection((host, int(port)), timeout=0.05) as slow:
+                slow.sendall(b"POST /add-checkpoint HTTP/1.1\r\nX: ")
+                until = time.monotonic() + 30
+                hung_up = False
+                while not hung_up and time.monotonic() < until:
+                    with suppress(TimeoutError):
+                        slow.sendall(b"x")  # always in time for the next read
+                        hung_up = slow.recv(100) == b""
+                assert hung_up
+            store.log.witness(url, key=served.key.encode())
+
+
+def test_a_length_of_thousands_of_digits_is_refused(tmp_path: Path) -> None:
+    with sync.open(tmp_path / "home") as store, serving(made(store, tmp_path / "witness.json")) as url:
+        host, port = url.removeprefix("http://").split(":")
+        with socket.create_connection((host, int(port)), timeout=10) as caller:
+            caller.sendall(b"POST /add-checkpoint HTTP/1.1\r\nContent-Length: " + b"9" * 5000 + b"\r\n\r\n")
+            assert b" 413 " in caller.recv(100)

@@ -93,6 +93,16 @@ def test_a_bad_url_has_its_exit_code_shows_no_password_and_creates_no_other_data
     assert not (home / "kernel.db").exists()
 
 
+def test_a_request_may_be_cancelled_at_its_deadline(home: Path) -> None:
+    with sync.open(home) as store:
+        store.agents.register("trader", version="1.0.0")
+        flow_id = store.flows.start("trader").flow_id
+        store.flows.transition(flow_id, "RUNNING")
+    options = ("--reason", "?", "--deadline-s", "3600", "--on-deadline", "cancel")
+    asked = run("escalations", "request", flow_id, *options, "--json")
+    assert json.loads(asked.stdout)["on_deadline"] == "cancel", asked.output
+
+
 def test_init_twice_is_a_conflict_and_changes_nothing() -> None:
     assert process("init").returncode == 0
     Path(".holdproof/config.yaml").write_text("profile: mine\n")
@@ -264,7 +274,9 @@ def test_every_help_text_carries_an_example_that_is_understood(words: tuple[str,
     program, *rest = shlex.split(each.epilog.removeprefix("Example: "))
     assert program == "holdproof"
     assert tuple(word for word in rest if word in words) == words
-    assert run(*rest, "--help").exit_code == 0
+    # What comes after `--` is another program's command line.
+    own = rest[: rest.index("--")] if "--" in rest else rest
+    assert run(*own, "--help").exit_code == 0
     assert "--json" in shown.stdout
     assert "--home" in shown.stdout
 
@@ -391,13 +403,13 @@ def test_json_behind_two_dashes_is_an_argument_and_no_option() -> None:
 
 
 def test_values_cannot_control_the_terminal_or_pass_for_markup_or_other_rows() -> None:
-    evil = {"name": "[red]x[/red] \x1b[2J\x9b1m", "text": "a\nok  yes", "k\n\x1by": 1}
+    evil = {"name": "[red]x[/red] \x1b[2J\x9b1m \u202e1", "text": "a\nok  yes", "k\n\x1by": 1}
     shown = run("go", of=scratch(lambda _: evil)).stdout
     assert shown.splitlines() == [
-        r"name      [red]x[/red] \x1b[2J\x9b1m",
-        "text      a",
-        "          ok  yes",
-        r"k\n\x1by  1",
+        "name          [red]x[/red] [U+001B][2J[U+009B]1m [U+202E]1",
+        "text          a",
+        "              ok  yes",
+        r"k\n[U+001B]y  1",
     ]
 
 

@@ -13,7 +13,7 @@ from holdproof import sync
 from holdproof.cli import complete
 from holdproof.cli.app import app
 
-HOLDPROOF = [sys.executable, "-m", "holdproof.cli"]
+HOLDPROOF = [sys.executable, "-m", "holdproof"]
 
 
 @pytest.fixture

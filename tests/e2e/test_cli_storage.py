@@ -15,7 +15,7 @@ from holdproof import sync
 from holdproof.cli.app import app
 from tests import kgents
 
-HOLDPROOF = [sys.executable, "-m", "holdproof.cli"]
+HOLDPROOF = [sys.executable, "-m", "holdproof"]
 
 
 @pytest.fixture(autouse=True)

@@ -16,7 +16,7 @@ from click.testing import CliRunner
 from holdproof import sync
 from holdproof.cli.app import app
 
-HOLDPROOF = [sys.executable, "-m", "holdproof.cli"]
+HOLDPROOF = [sys.executable, "-m", "holdproof"]
 
 
 @pytest.fixture

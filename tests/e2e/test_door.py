@@ -125,6 +125,8 @@ def test_a_token_keeps_to_its_nouns_and_its_namespace(web: Web) -> None:
 
 GIVEN: dict[str, Any] = {
     "to": "RUNNING",
+    "text": "?",
+    "action": "tool.call",
     "worker": "w",
     "token": 1,
     "data": {},
@@ -182,6 +184,13 @@ def test_an_agent_decides_on_its_own_flows(web: Web) -> None:
     answer = {"id": asked["id"], "decision": "approve", "by": "trader"}
     problem(client.post("/v1/escalations/resolve", json=answer), 403, "access.forbidden")
     assert web.store.escalations.get(asked["id"]).status == "PENDING"
+
+
+def test_a_request_may_be_cancelled_at_its_deadline(web: Web) -> None:
+    client = web.client(agent(web))
+    more: dict[str, Any] = {"on_deadline": "cancel", "deadline_s": 3600}
+    asked = client.post("/v1/escalations/request", json={"flow_id": flow(web), "reason": "?", **more})
+    assert asked.json()["on_deadline"] == "cancel", asked.text
 
 
 def test_an_agent_does_not_help_itself_to_an_approval(web: Web) -> None:

@@ -17,12 +17,14 @@ from tests.web import problem, running
 
 mcp = pytest.importorskip("mcp", reason="the extra mcp is not installed")
 
+from holdproof.server.mcp import Offer  # noqa: E402
+
 
 async def _client(home: Path, *words: str, then: Callable[[Any], Awaitable[Any]]) -> Any:
     """Talk to `holdproof mcp` in a process of its own."""
     command = mcp.StdioServerParameters(
         command=sys.executable,
-        args=["-m", "holdproof.cli", "--home", str(home), "mcp", *words],
+        args=["-m", "holdproof", "--home", str(home), "mcp", *words],
         env=dict(os.environ),
     )
     async with mcp.stdio_client(command) as (reading, writing), mcp.ClientSession(reading, writing) as session:
@@ -170,7 +172,7 @@ def test_every_verb_of_a_noun_can_be_offered(tmp_path: Path) -> None:
 
 
 def test_nothing_but_the_protocol_is_written_to_its_channel(tmp_path: Path) -> None:
-    words = [sys.executable, "-m", "holdproof.cli", "--home", str(tmp_path), "mcp"]
+    words = [sys.executable, "-m", "holdproof", "--home", str(tmp_path), "mcp"]
     done = subprocess.run(words, stdin=subprocess.DEVNULL, capture_output=True, timeout=60, check=True)
     assert done.stdout == b""
 
@@ -202,3 +204,112 @@ def test_a_server_without_the_library_says_what_to_install(tmp_path: Path, monke
             told = problem(client.post("/mcp/", json={}), 500, "config.extra_missing")
             assert "pip install 'holdproof[mcp]'" in told["detail"]
         assert web.client().get("/healthz").is_success
+
+
+# --- sets of tools -----------------------------------------------------------------------------------------------
+
+SETS = ("ask", "decide", "prove", "remember")
+CALLERS = ("--operator", "--read-only")
+WRONG: dict[str, Any] = {
+    "string": 7,
+    "integer": "many",
+    "number": "many",
+    "boolean": "perhaps",
+    "array": 7,
+    "object": 7,
+}
+
+
+def _required(tool: Any) -> list[str]:
+    return list(tool.input_schema.get("required", ()))
+
+
+@pytest.mark.parametrize("name", SETS)
+def test_a_set_is_small_enough_to_be_chosen_from(tmp_path: Path, name: str) -> None:
+    sync.open(tmp_path).close()
+
+    async def listed(session: Any) -> list[Any]:
+        return list((await session.list_tools()).tools)
+
+    tools = _talk(tmp_path, "--operator", "--tools", name, then=listed)
+    assert 6 <= len(tools) <= 9
+    assert sum(len(tool.model_dump_json(by_alias=True, exclude_none=True)) for tool in tools) / 4 <= 3_000
+    for tool in tools:
+        assert tool.description
+        for parameter, schema in tool.input_schema["properties"].items():
+            assert schema.get("description"), f"{tool.name}: {parameter} is not described"
+
+
+def test_the_sets_share_no_tool_and_are_all_offered_unless_some_are_named(tmp_path: Path) -> None:
+    offers = {name: Offer(sets=frozenset({name})).tools().keys() for name in SETS}
+    assert sum(map(len, offers.values())) == len(Offer().tools())
+    assert set().union(*offers.values()) == Offer().tools().keys()
+
+
+@pytest.mark.parametrize(
+    ("words", "cure"),
+    [
+        (("--tools", "decision"), "there are ask, decide, prove, remember"),
+        (("--tools", "decide", "--resource", "flows"), "exclude each other"),
+    ],
+)
+def test_a_set_that_is_not_there_is_refused_with_those_that_are(
+    tmp_path: Path, words: tuple[str, ...], cure: str
+) -> None:
+    command = [sys.executable, "-m", "holdproof", "--home", str(tmp_path), "mcp", *words]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL)
+    assert done.returncode == 2
+    assert cure in " ".join(done.stderr.split())
+
+
+@pytest.mark.parametrize("caller", CALLERS)
+def test_every_tool_without_arguments_answers_or_names_what_is_missing(tmp_path: Path, caller: str) -> None:
+    sync.open(tmp_path).close()
+
+    async def work(session: Any) -> None:
+        for tool in (await session.list_tools()).tools:
+            result = await session.call_tool(tool.name, {})
+            missing = _required(tool)
+            if not missing:
+                # A store without content answers, or says that there is nothing yet.
+                assert not result.is_error or json.loads(result.content[0].text)["status"] < 500, tool.name
+                continue
+            refusal = json.loads(result.content[0].text)
+            assert (result.is_error, refusal["status"]) == (True, 422), tool.name
+            assert any(name in refusal["detail"] for name in missing), refusal
+
+    _talk(tmp_path, caller, then=work)
+
+
+def test_every_tool_refuses_arguments_of_a_wrong_type(tmp_path: Path) -> None:
+    sync.open(tmp_path).close()
+
+    async def work(session: Any) -> None:
+        tried = 0
+        for tool in (await session.list_tools()).tools:
+            properties = tool.input_schema["properties"]
+            for name in properties:
+                wrong = WRONG.get(properties[name].get("type", ""))
+                if wrong is None:
+                    continue
+                result = await session.call_tool(tool.name, {name: wrong})
+                refusal = json.loads(result.content[0].text)
+                assert (result.is_error, refusal["status"]) == (True, 422), (tool.name, name, refusal)
+                tried += 1
+        assert tried > 50
+
+    _talk(tmp_path, "--operator", then=work)
+
+
+def test_a_list_is_short_unless_more_is_asked_for(tmp_path: Path) -> None:
+    with sync.open(tmp_path) as store:
+        for number in range(12):
+            store.objects.put(f"note-{number:02}", type="note", content="tide")
+
+    async def work(session: Any) -> None:
+        page = _value(await session.call_tool("objects_list", {}))
+        assert len(page["items"]) == 10
+        assert page["next_cursor"]
+        assert len(_value(await session.call_tool("objects_list", {"limit": 12}))["items"]) == 12
+
+    _talk(tmp_path, "--tools", "remember", then=work)

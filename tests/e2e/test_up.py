@@ -28,12 +28,12 @@ from harness.tcp_proxy import Fault, Proxy, to_unix
 from holdproof import sync
 from holdproof.cli.app import app
 from holdproof.errors import ConfigError
-from holdproof.server import readiness
+from holdproof.server import readiness, scrapes
 from holdproof.server.serve import ListenAddress
 from holdproof.server.settings import ServerSettings
 from tests.web import running
 
-HOLDPROOF = [sys.executable, "-m", "holdproof.cli"]
+HOLDPROOF = [sys.executable, "-m", "holdproof"]
 
 
 def environment(home: Path) -> dict[str, str]:
@@ -178,13 +178,29 @@ def test_a_database_that_goes_is_logged_and_answered_at_once_and_so_is_its_retur
     caplog.set_level("INFO", "holdproof.server")
     name = conninfo_to_dict(postgres_url)["dbname"]
     assert readiness._PATIENCE_S < 1
+    # Who scrapes, and what: one wait each.
+    assert 2 * scrapes._PATIENCE_S < 1
+    with sync.open(tmp_path, postgres_url) as store:
+        token = store.tokens.create("prometheus", role="auditor").secret
     with closing(Proxy(to_unix(postgres.socket))) as proxy:
         url = f"postgresql://postgres@127.0.0.1:{proxy.port}/{name}?sslmode=disable&gssencmode=disable"
         with running(tmp_path, ServerSettings(watch_s=0.1), url=url) as web:
             with httpx.Client(base_url=web.listening.address, timeout=30) as client:
                 assert client.get("/readyz").status_code == 200
+                scraper = {"Authorization": f"Bearer {token}"}
+                text = client.get("/metrics", headers=scraper).text
+                assert "holdproof_database_up 1" in text
+                assert "holdproof_log_leaves" in text
                 proxy.arm(Fault("part", lasts_s=600))
                 until(lambda: client.get("/readyz").status_code == 503)
+                # The scraper that was let in before sees what the process knows itself; another one is refused.
+                answer = client.get("/metrics", headers=scraper, timeout=20)
+                assert answer.status_code == 200
+                assert "holdproof_database_up 0" in answer.text
+                assert "holdproof_http_requests_total" in answer.text
+                assert "holdproof_log_leaves" not in answer.text
+                refused = client.get("/metrics", headers={"Authorization": "Bearer hp_other"}, timeout=20)
+                assert refused.status_code == 503
                 assert client.get("/healthz").status_code == 200
                 # The watcher sees it too, with nobody asking.
                 until(lambda: "the database does not answer" in caplog.text)
@@ -199,3 +215,18 @@ def until(condition: Callable[[], bool]) -> None:
     while not condition():
         assert time.monotonic() < deadline
         time.sleep(0.05)
+
+
+@pytest.mark.parametrize("database", ["sqlite", "postgres"])
+def test_a_server_writes_memory_images_that_are_due_by_itself(
+    tmp_path: Path, database: str, request: pytest.FixtureRequest
+) -> None:
+    url = None if database == "sqlite" else str(request.getfixturevalue("postgres_url"))
+    with running(tmp_path / "home", url=url, settings=ServerSettings(images_s=0.01)) as web:
+        web.store.objects.put("a", type="t", content="kept")
+        deadline = time.monotonic() + 30
+        while not web.store.image.list().items:
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+        with web.store.image.open() as image:
+            assert image.get("a").content == "kept"

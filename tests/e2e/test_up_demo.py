@@ -13,7 +13,7 @@ def test_the_story_is_played_on_the_served_store_and_a_question_is_left(tmp_path
     home = tmp_path / "home"
     words = ["--home", str(home), "up", "--demo", "--once", "--pace", "0", "--port", "0"]
     done = subprocess.run(
-        [sys.executable, "-m", "holdproof.cli", *words], capture_output=True, text=True, timeout=100, env=os.environ
+        [sys.executable, "-m", "holdproof", *words], capture_output=True, text=True, timeout=100, env=os.environ
     )
     assert done.returncode == 0, done.stderr
     assert "http://127.0.0.1:" in done.stdout

@@ -18,7 +18,7 @@ from holdproof.storage.blobs import Blobs, BlobStoreConfig, open_backend
 from tests.faults.blob_writer import content, whole
 from tests.faults.children import child, kill_after
 
-KILLS = int(os.environ.get("HOLDPROOF_KILLS", "40"))
+KILLS = int(os.environ.get("HOLDPROOF_KILLS", "15"))
 
 
 def _inspect(target: str, folder: Path, acknowledged: dict[str, int]) -> None:

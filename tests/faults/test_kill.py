@@ -12,7 +12,7 @@ from holdproof.db import Database, open_database, sql
 from tests.faults.children import child, kill_after
 from tests.faults.writer import MIGRATIONS, pair
 
-KILLS = int(os.environ.get("HOLDPROOF_KILLS", "40"))
+KILLS = int(os.environ.get("HOLDPROOF_KILLS", "15"))
 PARTS = 5
 """Of a hundred kills, so that they can run side by side."""
 _LEFTS = sql("SELECT id FROM lefts")

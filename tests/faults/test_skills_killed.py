@@ -12,7 +12,7 @@ from holdproof.model.verdicts import Verdict
 from tests.faults.children import child, kill_after
 
 _IDS = sql("SELECT id FROM skill_approvals")
-KILLS = int(os.environ.get("HOLDPROOF_KILLS", "40"))
+KILLS = int(os.environ.get("HOLDPROOF_KILLS", "15"))
 
 
 def rounds(home: Path, url: str, folder: Path, count: int) -> None:

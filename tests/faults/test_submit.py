@@ -25,7 +25,7 @@ from tests.faults.children import child, kill_after
 from tests.faults.test_kill import PARTS
 
 _HEAD = sql("SELECT head FROM log_state")
-KILLS = int(os.environ.get("HOLDPROOF_KILLS", "40"))
+KILLS = int(os.environ.get("HOLDPROOF_KILLS", "15"))
 
 
 def everything(store: sync.Holdproof) -> Iterator[Evaluation]:

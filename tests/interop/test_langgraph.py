@@ -338,10 +338,12 @@ class Model(BaseModel):
 
 
 def test_types_of_ones_own_are_read_once_they_are_allowed(store: sync.Holdproof) -> None:
-    put(HoldproofSaver(store), thread(), a=Mine(1), b=[Model(name="x"), Model(name="y")])
+    with pytest.raises(errors.UnsafeTypeError, match="Mine"):
+        put(HoldproofSaver(store), thread(), a=Mine(1))
+    saver = HoldproofSaver(store).with_allowlist([Mine, (Model.__module__, "Model")])
+    put(saver, thread(), a=Mine(1), b=[Model(name="x"), Model(name="y")])
     with pytest.raises(errors.UnsafeTypeError, match="Mine"):
         HoldproofSaver(store).get_tuple(thread())
-    saver = HoldproofSaver(store).with_allowlist([Mine, (Model.__module__, "Model")])
     found = saver.get_tuple(thread())
     assert found is not None
     assert found.checkpoint["channel_values"] == {"a": Mine(1), "b": [Model(name="x"), Model(name="y")]}

@@ -28,6 +28,6 @@ def test_their_store_tests_pass_on_ours(theirs: Path, place: str, request: pytes
     assert passed is not None, said
     assert left_out is not None, said
     assert int(passed[1]) >= 140, said
-    assert int(left_out[1]) == len(redirect.LEFT_OUT), said
+    assert int(left_out[1]) >= len(redirect.LEFT_OUT), said  # one of them may have parameters
     assert "failed" not in said
     assert "skipped" not in said

@@ -119,7 +119,7 @@ def test_a_flow_is_shown_as_a_tree_with_its_steps_and_a_timeline(store: sync.Hol
     rows = happened.splitlines()
     assert rows[0].split() == ["AT", "FLOW", "WHAT"]
     assert [row.split()[2] for row in rows[1:]].count("transition") == 6
-    assert r"[bold]fine[/bold]\x1b[2J" in happened
+    assert "[bold]fine[/bold][U+001B][2J" in happened
     assert happened.splitlines()[-1].split()[-2:] == ["transition", "COMPLETED"]
 
 

@@ -47,7 +47,7 @@ def test_a_session_is_started_logged_ended_and_shown_as_a_timeline(home: Path) -
     head, _, events = run("sessions", "timeline", id).stdout.partition("\n\n")
     lines = head.splitlines()
     assert lines[0].startswith(f"{id}  completed  interactive  My REPL  ")
-    assert lines[1].startswith("├─ C-gent  c-gent  failed  [b]no\\x1b[2J  ")
+    assert lines[1].startswith("├─ C-gent  c-gent  failed  [b]no[U+001B][2J  ")
     assert lines[2] == "└─ plan  doc  plan.md  9 bytes"
     rows = events.splitlines()
     assert [row.split()[1] for row in rows] == ["TYPE", "session_start", "command", "session_end"]

@@ -24,6 +24,7 @@ from holdproof.errors import (
 from holdproof.urls import redact, same_database
 
 PG = "postgresql://ada:s3cret@db.example/kernel"
+DIRECT = "postgresql://app@db.internal/agents"
 Write = Callable[[str], Path]
 CONNECTION = "providers.relational.connection"
 
@@ -431,7 +432,28 @@ def test_the_template_is_valid_once_its_comments_are_removed(paths: Paths, tmp_p
     file = config.init_project(tmp_path)[0]
     file.write_text("".join(line.removeprefix("# ") for line in file.read_text().splitlines(keepends=True)[1:]))
     _allow(paths, tmp_path)
-    assert load(paths, {"HOLDPROOF_PG": PG}, project=tmp_path).database_url == PG
+    variables = {"HOLDPROOF_PG": PG, "HOLDPROOF_PG_DIRECT": DIRECT}
+    settings = load(paths, variables, project=tmp_path)
+    assert (settings.database_url, settings.direct_url) == (PG, DIRECT)
+
+
+def test_the_direct_url_is_the_variables_before_the_files_and_serves_the_same_database_only(
+    paths: Paths, user: Write
+) -> None:
+    user(f"direct_url: {DIRECT}\n")
+    settings = load(paths, {"HOLDPROOF_DATABASE_URL": PG})
+    assert (settings.direct_url, settings.session_url) == (DIRECT, DIRECT)
+    assert settings.options_of(PG) == {"direct_url": DIRECT}
+    assert settings.options_of("postgresql://elsewhere/other") == {}
+    assert settings.options_of(paths.kernel_db) == {}
+    other = f"{DIRECT}?application_name=x"
+    assert load(paths, {"HOLDPROOF_DATABASE_URL": PG, "HOLDPROOF_DIRECT_URL": other}).direct_url == other
+    assert DIRECT not in repr(settings)
+    assert load(paths, {}).session_url == DIRECT
+
+
+def test_a_direct_url_that_names_no_server_is_refused(paths: Paths) -> None:
+    assert refused(paths, {"HOLDPROOF_DIRECT_URL": "localhost"}).fields["variable"] == "HOLDPROOF_DIRECT_URL"
 
 
 @pytest.mark.parametrize("kind", ["project", "file", "dangling link", "empty folder", "half"])

@@ -10,7 +10,7 @@ import pytest
 from holdproof import errors
 from holdproof.db.postgres import conninfo
 from holdproof.db.postgres.catalogue import connect
-from holdproof.db.postgres.connection import Connector
+from holdproof.db.postgres.connector import Connector
 
 _WORD = "hunter2"
 # AuthenticationCleartextPassword: the answer of a server that wants the password itself.

@@ -79,11 +79,20 @@ def test_a_part_is_shown_beside_the_first_that_has_its_place() -> None:
 
 @pytest.mark.parametrize(
     ("proposed", "text", "value"),
-    [("1", "2", "2"), ("a\nb", "a\r\nb", "a\nb"), (1, "2", 2), (1, "null", None), ([1], "[1, 2]", [1, 2])],
+    [("1", "2", "2"), ("a\nb", "a\r\nb", "a\nb"), (1, "2.5", 2.5), (None, "2", 2), ([1], "[1, 2]", [1, 2])],
 )
 def test_an_edited_value_stays_what_it_was_a_text_or_json(proposed: Any, text: str, value: Any) -> None:
     [part] = diffs.parts(proposed, [])
     assert diffs.equal(part.edited(text), value)
+
+
+@pytest.mark.parametrize(
+    ("proposed", "text"), [(1, "[1]"), (1, "true"), (1, "1,200"), (True, "1"), ([1], "1"), (1.5, '"1.5"'), ({}, "[]")]
+)
+def test_a_value_stays_of_the_type_that_was_proposed(proposed: Any, text: str) -> None:
+    [part] = diffs.parts(proposed, [])
+    with pytest.raises(errors.InvalidInputError, match="is no"):
+        part.edited(text)
 
 
 @pytest.mark.parametrize("text", ["", "{", "NaN", "Infinity", "1 2", "'x'", "[" * 100_000])

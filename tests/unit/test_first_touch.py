@@ -92,7 +92,7 @@ def test_every_method_that_reads_is_a_command_that_creates_nothing() -> None:
         ["status"],
         ["doctor"],
         ["verify"],
-        ["verify", "--full", "--readonly"],
+        ["verify", "--full"],
         ["db", "check"],
         ["db", "migrate", "--dry-run"],
         ["watch", "--once"],

@@ -1,6 +1,7 @@
 """Hostile files at the door of imports: no views, no links, no pipes, no value without end."""
 
 import os
+from collections import Counter
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
@@ -12,6 +13,7 @@ from holdproof import errors
 from holdproof.db.sqlite import readonly
 from holdproof.db.sqlite.readonly import foreign_rows, foreign_tables
 from holdproof.importers import green_agent
+from holdproof.importers.kgents import files
 
 _ENDLESS = "WITH RECURSIVE n(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM n) SELECT x AS battle_id FROM n WHERE x < 0"
 
@@ -30,6 +32,14 @@ def test_a_view_or_a_virtual_table_is_no_table(tmp_path: Path, made: str) -> Non
         next(rows)
     with foreign_tables(path) as tables:
         assert "battles" not in {name for name, _ in tables}
+
+
+@pytest.mark.parametrize("expression", ["json_patch(x, y)", "trim(x, y)", "unhex(x, y)"])
+def test_a_computed_column_neither_holds_an_import_up_nor_spoils_the_file(tmp_path: Path, expression: str) -> None:
+    table = f"CREATE TABLE battles (x TEXT, y TEXT, z TEXT AS ({expression}))"
+    path = _file(tmp_path / "x.db", table, "INSERT INTO battles (x, y) VALUES ('{}', '{}')")
+    with foreign_rows(path, "battles") as (columns, rows):  # SQLite does not list such a column among those of a table
+        assert (columns, [*rows]) == (["x", "y"], [{"x": "{}", "y": "{}"}])
 
 
 def test_a_value_that_is_too_long_ends_the_import(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -87,3 +97,20 @@ def test_a_table_that_fills_the_memory_is_refused(tmp_path: Path, monkeypatch: p
     )
     with pytest.raises(errors.ReadLimitError):
         green_agent.load(source, None)
+
+
+def test_folders_nested_deeper_than_python_calls_itself_are_walked_in_order(tmp_path: Path) -> None:
+    for name in ("a", "z"):
+        (tmp_path / name).write_text(name)
+    here = os.open(tmp_path, os.O_RDONLY)
+    try:
+        for _ in range(600):  # two calls for each folder were more than Python allows
+            os.mkdir("d", dir_fd=here)
+            below = os.open("d", os.O_RDONLY, dir_fd=here)
+            os.close(here)
+            here = below
+        os.close(os.open("deep", os.O_CREAT | os.O_WRONLY, dir_fd=here))
+    finally:
+        os.close(here)
+    found = [parts for _, parts in files.walk(tmp_path, Counter())]
+    assert found == [("a",), (*["d"] * 600, "deep"), ("z",)]

@@ -105,8 +105,8 @@ PRIVATE_PHRASES = re.compile(
 
 UNNUMBERED = re.compile(r"^_?(row|rows|record|columns|values)$")
 
-SAME_NAME = frozenset({"Holdproof", "HoldproofApprovals"})
-"""The async and the sync client are the same store; each framework has approvals of its own."""
+SAME_NAME = frozenset({"Holdproof", "HoldproofApprovals", "HoldproofAgent"})
+"""The async and the sync client are the same store; each framework has agents and approvals of its own."""
 
 
 def _place(file: Path) -> str:

@@ -27,7 +27,7 @@ def test_a_misspelt_command_or_option_is_answered_with_the_nearest_one(words: tu
 
 
 def test_help_shows_that_an_argument_is_optional() -> None:
-    assert "verify [OPTIONS] [BUNDLE]" in run("verify", "--help")[1]
+    assert "verify [OPTIONS] [TARGET]" in run("verify", "--help")[1]
     assert "restore [OPTIONS] SRC" in run("restore", "--help")[1]
 
 

@@ -25,8 +25,9 @@ def steps() -> dict[str, str]:
 
 
 def declared(module: str, text: str) -> str:
-    """The module of declarations with the class of the example, its import, and its line in `RuntimeResources`."""
+    """Add the class of the example to the module of declarations: its import, named twice, and its resource."""
     module = module.replace("from holdproof.runtime import (\n", "from holdproof.runtime import (\n    counters,\n", 1)
+    module = module.replace('"holdproof.runtime",\n            "', '"holdproof.runtime",\n            "counters ', 1)
     module = module.replace("class RuntimeResources(", f"{text}\n\nclass RuntimeResources(", 1)
     *_, last = re.finditer(r"^        self\.\w+ = \w+\(executor\)\n", module, re.MULTILINE)
     return f"{module[: last.end()]}        self.counters = Counters(executor)\n{module[last.end() :]}"
@@ -99,7 +100,7 @@ callers = {"operator": Caller("operator", "ann"), "auditor": Caller("auditor", "
            "agent": Caller("agent", "trader", "main", "trader")}
 allowed = {name: [may(each, "counters", method) for method in ("add", "get")] for name, each in callers.items()}
 print(json.dumps(allowed))
-assert {spec.exposure.tool for (resource, _), spec in entries().items() if resource == "counters"} == {True}
+assert {spec.exposure.tool for (resource, _), spec in entries().items() if resource == "counters"} == {"decide"}
 """
 
 
@@ -114,7 +115,7 @@ def test_the_example_works_in_python_over_http_and_keeps_agents_out(
 
 
 def test_the_example_works_on_the_command_line(package: Path) -> None:
-    holdproof = [sys.executable, "-m", "holdproof.cli"]
+    holdproof = [sys.executable, "-m", "holdproof"]
     assert "add" in run(package, [*holdproof, "counters", "--help"])
     run(package, [*holdproof, "counters", "get", "orders"], code=3)
     assert not (package / "store").exists()

@@ -51,7 +51,7 @@ TOKENS: Final = Table(
 )
 # Ninety days: long enough for a dashboard, short enough that a forgotten token ends.
 TTL_S: Final = 90 * 86_400.0
-_PREFIX: Final = "hp_"
+PREFIX: Final = "hp_"
 _SECRET_BYTES: Final = 32
 _MOST_RESOURCES: Final = 100
 _AFTER_EVERY_ID: Final = "\U0010ffff"
@@ -102,7 +102,7 @@ def create(
 
 
 def _add(tx: Tx, *, columns: dict[str, Any], ttl_s: float | None) -> NewToken:
-    secret = new_secret(tx, _PREFIX)
+    secret = new_secret(tx, PREFIX)
     agent_id = columns["agent_id"]
     row = columns | {
         "token_id": tx.new_id(),

@@ -55,6 +55,7 @@ class SharedStore:
 
     def __init__(self, where: Where, *, ns: str | None = None) -> None:
         self._store: Holdproof | None = None
+        self._sync_store: sync.Holdproof | None = None
         self._shared: _SharedCore | None = None
         self._closed = False
         self._key = ("", "")
@@ -72,6 +73,11 @@ class SharedStore:
             self._shared = _SharedCore() if alone else _CORES.setdefault(self._key, _SharedCore())
             self._shared.users += 1
 
+    @property
+    def opened(self) -> Holdproof | None:
+        """The store, where it is open already."""
+        return self._store
+
     def within(self) -> dict[str, Any]:
         """Return the namespace as keyword arguments of an operation; none means the store's own."""
         return {} if self.ns is None else {"ns": self.ns}
@@ -83,6 +89,21 @@ class SharedStore:
         if self._store is None:
             self._store = Holdproof(await asyncio.to_thread(self._open), self.ns)
         return self._store
+
+    def core(self) -> Store:
+        """Open the store if needed and return what clients are made of; it may block until the store is open."""
+        if self._closed:
+            raise ClosedError("the adapter is closed")
+        if self._store is None:
+            self._store = Holdproof(self._open(), self.ns)
+        return self._store.core
+
+    def sync_store(self) -> sync.Holdproof:
+        """Open the store if needed and return its sync client, for frameworks that call from threads."""
+        core = self.core()  # refuses an adapter that is closed
+        if self._sync_store is None:
+            self._sync_store = sync.Holdproof(core, self.ns)
+        return self._sync_store
 
     def _open(self) -> Store:
         shared = self._shared

@@ -1,28 +1,14 @@
 """Access to the server: tokens, the logins of people, and the access log."""
 
-from collections.abc import Callable
-from concurrent.futures import Future
-from functools import wraps
-from typing import Concatenate, Generic, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, Generic
 
-from holdproof.access import access_log, logins, tokens
-from holdproof.access.tokens import TokenContext
-from holdproof.db import Tx
-from holdproof.executors import Awaits, Executor, Reads, Resource, Writes, WritesWith
-from holdproof.store.context import Context
+from holdproof.executors import AwaitsUngated, Executor, Reads, Resource, Writes, WritesWith
+from holdproof.lazy import lazy_functions
 
-P = ParamSpec("P")
-T = TypeVar("T")
-
-
-def _ungated(fn: Callable[Concatenate[Tx, P], T]) -> Callable[Concatenate[Context | TokenContext, P], Future[T]]:
-    """Let an operation write while the store is locked too: people log in to see why."""
-
-    @wraps(fn)
-    def write(context: Context | TokenContext, /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
-        return context.database.write(lambda tx: fn(tx, *args, **kwargs), ungated=True)
-
-    return write
+if TYPE_CHECKING:
+    from holdproof.access import access_log, logins, tokens
+else:
+    globals().update(lazy_functions("holdproof.access", "access_log logins tokens"))
 
 
 class Tokens(Resource[Executor]):
@@ -34,9 +20,9 @@ class Tokens(Resource[Executor]):
     """The resources of this store that the token of an agent may name."""
 
     @property
-    def held(self) -> TokenContext:
+    def held(self) -> Any:
         """See Resource."""
-        return TokenContext(self._executor.database, self.grantable_names)
+        return tokens.TokenContext(self._executor.database, self.grantable_names)
 
     create = WritesWith(
         tokens.create,
@@ -56,7 +42,7 @@ class Tokens(Resource[Executor]):
     # For the server only: they take secrets of callers who are not authenticated yet.
     authenticate = Reads(tokens.authenticate, internal=True)
     authenticate_agent = Reads(tokens.authenticate_agent, internal=True)
-    touch = Awaits(_ungated(tokens.touch), internal=True)
+    touch = AwaitsUngated(tokens.touch, internal=True)
 
 
 class Logins(Resource[Executor]):
@@ -64,8 +50,8 @@ class Logins(Resource[Executor]):
 
     group = "Operate"
 
-    create_link = Awaits(
-        _ungated(logins.create_link),
+    create_link = AwaitsUngated(
+        logins.create_link,
         secret=True,
         delegates=True,
         # The server fills these in: nobody creates a link for somebody else.
@@ -73,7 +59,7 @@ class Logins(Resource[Executor]):
         example="--name ann",
         creates=True,
     )
-    exchange = Awaits(_ungated(logins.exchange), secret=True, internal=True)
+    exchange = AwaitsUngated(logins.exchange, secret=True, internal=True)
     authenticate = Reads(logins.authenticate, internal=True)
     get = Reads(logins.get)
     list = Reads(
@@ -81,8 +67,8 @@ class Logins(Resource[Executor]):
         columns=("login_id", "kind", "name", "role", "ns", "token_id", "expires_at", "ended_at"),
         example="--all",
     )
-    end = Awaits(_ungated(logins.end), example="0198a7c2-9c1e-7a3b-8d4e-5f6071829304")
-    logout = Awaits(_ungated(logins.logout), internal=True)
+    end = AwaitsUngated(logins.end, example="0198a7c2-9c1e-7a3b-8d4e-5f6071829304")
+    logout = AwaitsUngated(logins.logout, internal=True)
 
 
 class AccessLog(Resource[Executor]):
@@ -90,7 +76,7 @@ class AccessLog(Resource[Executor]):
 
     group = "Operate"
 
-    record = Awaits(_ungated(access_log.record), internal=True)
+    record = AwaitsUngated(access_log.record, internal=True)
     list = Reads(
         access_log.list,
         columns=("id", "created_at", "event", "status", "code", "caller", "address", "method", "path", "count"),

@@ -11,9 +11,8 @@ from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
 from functools import cache
 from types import UnionType
-from typing import Any, Final, Literal, Union, get_args, get_origin, get_type_hints
+from typing import TYPE_CHECKING, Any, Final, Literal, Union, get_args, get_origin, get_type_hints
 
-from holdproof.api.flow_block import OpenFlow
 from holdproof.api.parameters import CALLED_BACK, PARAMETERS
 from holdproof.api.resources import Resources
 from holdproof.api.wire import Named, Schema, WireShape, dump, shape
@@ -21,14 +20,20 @@ from holdproof.db import Refused
 from holdproof.db.effects import Give
 from holdproof.errors import MissingExtraError
 from holdproof.executors import Exposure, Method, Resource, StreamsWith
+from holdproof.lazy import lazy_module
 from holdproof.model import typed_json
 from holdproof.model.typed_json import Recordable, TaggedJson
-from holdproof.storage.relational import Transaction
+
+if TYPE_CHECKING:
+    from holdproof.api import flow_block
+    from holdproof.storage import relational
+else:
+    # Only servers and remote clients ask for blocks.
+    flow_block = lazy_module("holdproof.api.flow_block")
+    relational = lazy_module("holdproof.storage.relational")
 
 BlockName = Literal["flow", "transaction"]
 """The blocks that a remote client can open."""
-_BLOCKS: Final[Mapping[BlockName, type[Resource[Any]]]] = {"flow": OpenFlow, "transaction": Transaction}
-"""What declares the methods inside each of them."""
 SET_BY_BLOCK: Final = frozenset({"flow_id", "ns"})
 """Arguments that a block sets itself: its methods act on its own flow, whatever a caller passes."""
 
@@ -179,6 +184,12 @@ def resource_methods(name: str) -> Mapping[str, MethodSpec]:
     return {spec.method: spec for spec in _specs(name, resource)}
 
 
+def method_spec(resource: str, method: str) -> MethodSpec:
+    """Return one method of a resource; no module of another method is imported for it. KeyError where it is none."""
+    owner = vars(Resources(None))[resource]  # type: ignore[type-var]
+    return _spec(resource, method, inspect.getattr_static(owner.kind, method), grantable=owner.grantable)
+
+
 @cache
 def block_methods(block: BlockName) -> Mapping[str, MethodSpec]:
     """Return the methods that remote clients are offered inside a block.
@@ -186,12 +197,17 @@ def block_methods(block: BlockName) -> Mapping[str, MethodSpec]:
     One that calls a function of the caller, a flow's `step`, is left out: most of what it takes is for that function.
     """
     specs: dict[str, MethodSpec] = {}
-    for method, declaration in inspect.getmembers_static(_BLOCKS[block]):
+    for method, declaration in inspect.getmembers_static(_declaring(block)):
         if isinstance(declaration, Method) and not declaration.calls:
             spec = _spec(block, method, declaration, grantable=False)
             like = declaration.exposure.like
             specs[method] = spec if like is None else _with_options(spec, entries()[like])
     return {method: spec for method, spec in specs.items() if spec.remote}
+
+
+def _declaring(block: BlockName) -> type[Resource[Any]]:
+    """Return the class that declares the methods inside a block."""
+    return flow_block.OpenFlow if block == "flow" else relational.Transaction
 
 
 def _with_options(spec: MethodSpec, like: MethodSpec) -> MethodSpec:

@@ -1,18 +1,49 @@
 """The resources of evidence and upkeep: evaluations, DBOMs, keys, the log, verification, backups, erasure."""
 
-from typing import Generic
+from typing import TYPE_CHECKING, Generic
 
-from holdproof.evidence import audit, dbom, evaluations, import_records, keys, log, trust, witness_client
+from holdproof.api.materials import MaterialsResource
 from holdproof.executors import Executor, Reads, Resource, Runs, RunsWith, StreamsWith, Writes
 from holdproof.executors.exit_codes import exit_unsound, exit_verdict
-from holdproof.importers import dir, green_agent
-from holdproof.model.backup import Backup
-from holdproof.upkeep import bundle, erase, intent_spread, lockdown, retention, watch
-from holdproof.upkeep.backups import backup
-from holdproof.upkeep.verification import verify
+from holdproof.lazy import lazy_functions
+
+if TYPE_CHECKING:
+    from holdproof.evidence import (
+        audit,
+        dbom,
+        dbom_files,
+        evaluations,
+        import_records,
+        keys,
+        log,
+        range_proof,
+        receipts,
+        trust,
+        witness_client,
+    )
+    from holdproof.importers import dir, green_agent
+    from holdproof.model.backup import Backup
+    from holdproof.upkeep import attestation, bundle, erase, holds, intent_spread, lockdown, retention, watch
+    from holdproof.upkeep.backups import backup
+    from holdproof.upkeep.trail import finding, reading
+    from holdproof.upkeep.verification import verify
+else:
+    globals().update(
+        lazy_functions(
+            "holdproof.evidence",
+            "audit dbom dbom_files evaluations import_records keys log range_proof receipts trust witness_client",
+        )
+    )
+    globals().update(lazy_functions("holdproof.importers", "dir green_agent"))
+    globals().update(
+        lazy_functions("holdproof.upkeep", "attestation bundle erase holds intent_spread lockdown retention watch")
+    )
+    globals().update(lazy_functions("holdproof.upkeep.backups", "backup"))
+    globals().update(lazy_functions("holdproof.upkeep.trail", "finding reading"))
+    globals().update(lazy_functions("holdproof.upkeep.verification", "verify"))
 
 
-def _missing_parts(copy: Backup) -> str:
+def _missing_parts(copy: "Backup") -> str:
     """Say what is not in a backup: parts that lie elsewhere, and the keys of encrypted content."""
     notes = [f"not in the backup: {each}" for each in copy.outside]
     # No error: leaving the keys out is the default, and most backups are right without them.
@@ -35,7 +66,9 @@ class Verify(Resource[Executor]):
     group = "Prove"
 
     # With `lock` finding tampering locks the store; auditors and read-only tools may call it without that.
-    run = RunsWith(verify.run, tool=True, read_only_with={"lock": False}, exit_code=exit_verdict, draw="verification")
+    run = RunsWith(
+        verify.run, tool="prove", read_only_with={"lock": False}, exit_code=exit_verdict, draw="verification"
+    )
 
 
 class Watch(Resource[Executor]):
@@ -53,8 +86,10 @@ class BundleResource(Resource[Executor]):
     group = "Prove"
 
     export = RunsWith(
-        bundle.export, reads=True, tool=True, alias="export bundle", example="evaluation-1 --out evaluation-1.zip"
+        bundle.export, reads=True, tool="prove", alias="export bundle", example="evaluation-1 --out evaluation-1.zip"
     )
+    attest = RunsWith(attestation.attest, example="order-1 --out order-1.intoto.json")
+    prov = RunsWith(attestation.prov, reads=True, example="order-1 --out order-1.prov.json")
 
 
 class Lockdown(Resource[Executor]):
@@ -109,6 +144,22 @@ class Retention(Resource[Executor]):
     gc = RunsWith(retention.gc, example="--dry-run")
     compact = RunsWith(retention.compact)
     list = Reads(retention.list, columns=("pruned_at", "what", "count", "who", "rule"))
+    hold = RunsWith(holds.hold, example="--flow-id order-1 --reason 'case 4711'")
+    floor = RunsWith(
+        holds.floor,
+        parameters={"days": "For how many days records stay at least."},
+        example="183 --what flows --reason 'logs are kept for six months'",
+    )
+    lift = RunsWith(holds.lift, example="0198a7c2-9c1e-7a3b-8f00-5d2c6e1b4a97 --reason 'the case is closed'")
+    draft = RunsWith(
+        holds.draft,
+        parameters={"action": "floor, hold or lift.", "days": "Of a floor: for how many days records stay at least."},
+        example="hold --subject 'Ada Lovelace' --reason 'case 4711' --out draft.json",
+        document="text",
+        note=lambda _: "root signs it: holdproof keys sign draft.json --recovery FILE --out rule.json",
+    )
+    import_rule = Writes(holds.import_rule, files=("text",), example="rule.json")
+    rules = Reads(holds.rules, columns=("id", "kind", "scope", "target", "days", "reason", "set_at", "lifted_at"))
 
 
 class Evaluations(Resource[Executor]):
@@ -124,11 +175,11 @@ class Evaluations(Resource[Executor]):
     )
     list = Reads(
         evaluations.list,
-        tool=True,
+        tool="prove",
         columns=("id", "evaluation_id", "timestamp", "score"),
         example="--since 2026-01-01 --min-score 0.5 --json",
     )
-    get = Reads(evaluations.get, tool=True, example="b-1")
+    get = Reads(evaluations.get, tool="prove", example="b-1")
     # Decrypts what belongs to a person: not for auditors.
     reveal = Reads(evaluations.reveal, reveals=True)
 
@@ -141,7 +192,7 @@ class Dbom(Resource[Executor]):
     get = Reads(dbom.get, document="text", example="b-1 --json")
     envelope = Reads(dbom.envelope, alias="export dbom", example="b-1 --format sigstore --out b.json")
     verify = Runs(dbom.verify, reads=True, example="dboms/dbom_b-1.json", exit_code=exit_verdict, files=("document",))
-    repair = RunsWith(dbom.repair, example="--full")
+    repair = RunsWith(dbom_files.repair, example="--full")
     # Calls a function of the caller's machine, so it is not offered to remote clients.
     check_intent = Runs(intent_spread.check_intent, local=True, example="my_models:embed", exit_code=exit_unsound)
     spread = Reads(intent_spread.spread, example="--threshold 0.85")
@@ -188,10 +239,53 @@ class LogResource(Resource[Executor]):
 
     group = "Prove"
 
-    head = Reads(log.head, tool=True, document="file")
+    head = Reads(log.head, tool="prove", document="file")
     verifier_keys = Reads(log.verifier_keys)
+    list = Reads(
+        reading.list,
+        columns=("index", "at", "kind", "entry", "version", "what"),
+        parameters={"kind": "Only entries of this kind."},
+        example="--kind escalation",
+    )
+    get = Reads(
+        reading.get,
+        alias="log show",
+        parameters={"entry": "Its index in the log, or the handle of a record."},
+        example="4711",
+    )
+    find = Reads(
+        finding.find,
+        columns=("index", "at", "kind", "entry", "what"),
+        parameters={"text": "An id: of a flow, a step, an escalation, an evaluation, a record's handle, an entry."},
+        example="0198a7c2-9c1e-7a3b-8d4e-5f6071829304",
+    )
     get_entry = Reads(log.get_entry)
-    prove = Reads(log.prove, tool=True, document="file", example="0198a7c2-9c1e-7a3b-8f00-5d2c6e1b4a97 --out b-1.proof")
+    prove = Reads(
+        log.prove, tool="prove", document="file", example="0198a7c2-9c1e-7a3b-8f00-5d2c6e1b4a97 --out b-1.proof"
+    )
+    # Signs, and writes nothing.
+    receipt = RunsWith(
+        receipts.receipt, reads=True, document="file", example="0198a7c2-9c1e-7a3b-8f00-5d2c6e1b4a97 --out b-1.cose"
+    )
+    prove_range = Reads(
+        range_proof.prove_range,
+        document="text",
+        parameters={
+            "kind": "The kind of entries, as decision, step or escalation.",
+            "agent_id": "Whose entries; without it those that no agent is behind.",
+            "first": "The first number.",
+            "last": "The last number; without it the newest.",
+        },
+        example="decision --agent-id trader --out decisions.json",
+    )
+    check_range = Runs(
+        range_proof.check_range,
+        storeless=True,
+        reads=True,
+        files=("document",),
+        parameters={"document": "What `prove_range` wrote", "key": "The log's key, from somebody you trust."},
+        example="decisions.json --key KEY",
+    )
     prove_consistency = Reads(log.prove_consistency, example="1000 2000")
     tile = Reads(log.tile)
     # On PostgreSQL a leaf gets its place after its commit, so that some may wait for the next signed head.
@@ -207,6 +301,7 @@ class EvidenceResources(Generic[Executor]):
     def __init__(self, executor: Executor) -> None:
         self.evaluations = Evaluations(executor)
         self.dbom = Dbom(executor)
+        self.materials = MaterialsResource(executor)
         self.keys = KeysResource(executor)
         self.log = LogResource(executor)
         self.verify = Verify(executor)

@@ -15,6 +15,7 @@ from holdproof.runtime import (
     flow_run,
     flow_steps,
     functions,
+    gathers,
     messages,
     patches,
     promises,
@@ -22,8 +23,9 @@ from holdproof.runtime import (
     runs,
     streams,
 )
+from holdproof.runtime.children import ChildRun
 from holdproof.runtime.flow_run import FlowRun
-from holdproof.runtime.flow_steps import StepCall, StepOptions
+from holdproof.runtime.flow_steps import StepCall
 from holdproof.runtime.lease_keeper import keeper_of
 from holdproof.runtime.steps import OnUnknown
 
@@ -137,8 +139,8 @@ class OpenFlow(Resource[Executor]):
     else:
         step = RunsWith(flow_steps.step, calls=("first", "args", "compensate"))
     # Local: they take functions, and number what they start before it starts.
-    gather = RunsWith(flow_steps.gather, local=True)
-    map = RunsWith(flow_steps.map, calls=("fn", "compensate"), local=True)
+    gather = RunsWith(gathers.gather, local=True)
+    map = RunsWith(gathers.map, calls=("fn", "compensate"), local=True)
     sleep = RunsWith(flow_run.sleep, outside_steps=True)
     sleep_until = RunsWith(flow_run.sleep_until, outside_steps=True)
     patched = RunsWith(patches.patched, outside_steps=True)
@@ -158,10 +160,12 @@ class OpenFlow(Resource[Executor]):
         super().__init__(executor)
         self._run = run
 
-    def call(self, first: Any, /, *args: Any, **kwargs: Any) -> StepCall:
-        """Return a step that has not begun, for `gather`; it takes what `step` takes."""
-        options = {name: kwargs.pop(name) for name in flow_steps.OPTIONS & kwargs.keys()}
-        return flow_steps.prepare(first, args, kwargs, StepOptions(**options))
+    def call(self, first: Any, /, *args: Any, **kwargs: Any) -> StepCall | ChildRun:
+        """Return a step that has not begun, for `gather`; or the flow of a registered function.
+
+        It takes what `step` takes, or what `run` takes.
+        """
+        return gathers.prepare(first, *args, **kwargs)
 
     def start(
         self, function: "FlowFunction[..., Any]", /, *args: Any, queue: str = functions.DEFAULT_QUEUE, **kwargs: Any
@@ -186,9 +190,9 @@ class OpenFlow(Resource[Executor]):
         """Wait for a flow that `start` started, and return its result; raises as `flows.result` does."""
         return self._executor.run(children.result(self._run, handle.flow_id))
 
-    def perform(self, step: StepCall) -> Any:
-        """Run a step that is prepared already, as a server does for a caller at the other end of a wire."""
-        return self._executor.run(flow_steps.perform(self._run, step))
+    def drive(self, work: Work[R]) -> Any:
+        """Run work on the flow, as a server does for a caller at the other end of a wire."""
+        return self._executor.run(work)
 
     @overload
     def promise(self: "OpenFlow[SyncExecutor]", name: str) -> FlowPromise[SyncExecutor]: ...

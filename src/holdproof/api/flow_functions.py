@@ -10,7 +10,7 @@ import inspect
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from functools import partial, update_wrapper
-from typing import Any, Final, Generic, ParamSpec, TypeVar
+from typing import Any, Final, Generic, NoReturn, ParamSpec, TypeVar
 
 from holdproof import validation
 from holdproof.api.flow_block import OpenFlow
@@ -21,7 +21,7 @@ from holdproof.executors import AsyncExecutor, SyncExecutor, with_namespace
 from holdproof.model.flows import Flow
 from holdproof.model.schedules import FunctionRef
 from holdproof.runtime import calls, functions
-from holdproof.runtime.children import ChildCall
+from holdproof.runtime.children import ChildCall, ChildFunction
 from holdproof.runtime.flow_run import FlowRun
 from holdproof.runtime.functions import FunctionSpec, RegisteredFunction
 from holdproof.runtime.lease_keeper import keeper_of
@@ -38,7 +38,7 @@ Performs = Callable[[Sequence[Any], Mapping[str, Any], Mapping[str, Any]], Any]
 """Opens a flow and runs a function in it: given its arguments, by place and by name, and how the flow is opened."""
 
 
-class FlowFunction(FunctionRef, Generic[P, R]):
+class FlowFunction(FunctionRef, ChildFunction, Generic[P, R]):
     """A registered function: each call opens a flow and works on it, and gives what the function gives.
 
     Where a function is named, as in `schedules.create`, it stands for its name, its version and its agent.
@@ -53,7 +53,7 @@ class FlowFunction(FunctionRef, Generic[P, R]):
         *,
         name: str,
         version: str,
-        registered: RegisteredFunction | None = None,
+        registered: FunctionSpec,
     ) -> None:
         super().__init__(name, version, opening.get("agent_id"))
         self._fn = fn
@@ -101,6 +101,8 @@ class FlowFunction(FunctionRef, Generic[P, R]):
         `store.write(lambda tx: refund.enqueue_in(tx, order))`: the flow is there if the rest of the transaction is. It
         takes what `enqueue` takes.
         """
+        if not isinstance(self._registered, RegisteredFunction):
+            raise WrongClientError("a function of a remote store runs by `enqueue`, or by being called")
         queued = self.queueing(kwargs)
         child = self.child_call(args, kwargs)
         return enqueue_call(tx, child.function, child.arguments, {**child.opening, **queued})
@@ -111,8 +113,6 @@ class FlowFunction(FunctionRef, Generic[P, R]):
 
     def child_call(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> ChildCall:
         """Return a call of the function as it is recorded, and how its flow is opened; for flows that start it."""
-        if self._registered is None:
-            raise WrongClientError("a function of a remote store runs by `enqueue`, or by being called")
         self.__signature__.bind(*args, **kwargs)
         return ChildCall(self._registered, calls.arguments_text(args, kwargs), self._opening)
 
@@ -156,7 +156,12 @@ def register(
     def keeps(run: FlowRun) -> AbstractContextManager[None]:
         return keeper_of(executor.database).keeping(run)
 
-    registered = RegisteredFunction(name, version, lease_s, opening.get("agent_id"), compatible, bind=bind, keeps=keeps)
+    registered = RegisteredFunction(
+        *(name, version, lease_s, opening.get("agent_id"), compatible),
+        bind=bind,
+        keeps=keeps,
+        code=_without_flow(fn),
+    )
     enlist(registry, registered, fn, soft=isinstance(executor, AsyncExecutor))
     scoped = with_namespace(executor, {**opening})
     return FlowFunction(fn, performs, scoped, enqueues, name=name, version=version, registered=registered)
@@ -175,12 +180,29 @@ def _enqueue(
     return FlowHandle(executor, flow)
 
 
+def _without_flow(fn: Callable[..., Any]) -> Callable[..., Any]:
+    """Return something with the signature of a function as its callers see it, for policies; it is never called."""
+    signature = inspect.signature(fn)
+
+    def code(*_: Any, **__: Any) -> NoReturn:
+        raise AssertionError("only its signature is read")
+
+    code.__signature__ = signature.replace(parameters=[*signature.parameters.values()][1:])  # type: ignore[attr-defined]
+    return code
+
+
 def enqueue_call(tx: Tx, function: FunctionSpec, arguments: str, opening: Mapping[str, Any]) -> Flow:
     """Open a flow of a function that a worker will run, given the text of its arguments."""
     options = {**opening}
     agent_id = options.pop("agent_id", None)
     return functions.enqueue(
-        tx, agent_id=agent_id, name=function.name, version=function.version, arguments=arguments, **options
+        tx,
+        agent_id=agent_id,
+        name=function.name,
+        version=function.version,
+        arguments=arguments,
+        function=getattr(function, "code", None),
+        **options,
     )
 
 

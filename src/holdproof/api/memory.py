@@ -1,20 +1,38 @@
 """The resources of memory: objects and their snapshots, images, archives, threads, transcripts, notes and skills."""
 
-from typing import Final, Generic
+from typing import TYPE_CHECKING, Final, Generic
 
-from holdproof.content import values
+from holdproof.api.noted import NotedReads, NotedRuns, NotedWrites
 from holdproof.executors import Executor, Reads, Resource, Runs, RunsWith, StreamsWith, Writes
 from holdproof.executors.exit_codes import exit_skills
-from holdproof.importers.lisp import files
-from holdproof.memory.archive import archive
-from holdproof.memory.images import image, memory_tools
-from holdproof.memory.notes import notes
-from holdproof.memory.objects import graph, objects, snapshots
-from holdproof.memory.search import nearest, text_search
-from holdproof.memory.skills import skills
-from holdproof.memory.threads import removal, thread_index, threads
-from holdproof.memory.transcripts import transcripts
-from holdproof.upkeep import housekeeping, skill_watch, thread_pruning
+from holdproof.lazy import lazy_functions
+
+if TYPE_CHECKING:
+    from holdproof.content import values
+    from holdproof.importers.lisp import files
+    from holdproof.memory.archive import archive
+    from holdproof.memory.images import image, memory_tools
+    from holdproof.memory.notes import notes
+    from holdproof.memory.objects import commits, graph, objects, snapshots
+    from holdproof.memory.search import nearest, text_search
+    from holdproof.memory.skills import skills
+    from holdproof.memory.threads import line_writers, removal, thread_index, thread_writes, threads
+    from holdproof.memory.transcripts import transcripts
+    from holdproof.upkeep import housekeeping, skill_watch, thread_pruning
+else:
+    globals().update(lazy_functions("holdproof.content", "values"))
+    globals().update(lazy_functions("holdproof.importers.lisp", "files"))
+    globals().update(lazy_functions("holdproof.memory.archive", "archive"))
+    globals().update(lazy_functions("holdproof.memory.images", "image memory_tools"))
+    globals().update(lazy_functions("holdproof.memory.notes", "notes"))
+    globals().update(lazy_functions("holdproof.memory.objects", "commits graph objects snapshots"))
+    globals().update(lazy_functions("holdproof.memory.search", "nearest text_search"))
+    globals().update(lazy_functions("holdproof.memory.skills", "skills"))
+    globals().update(
+        lazy_functions("holdproof.memory.threads", "line_writers removal thread_index thread_writes threads")
+    )
+    globals().update(lazy_functions("holdproof.memory.transcripts", "transcripts"))
+    globals().update(lazy_functions("holdproof.upkeep", "housekeeping skill_watch thread_pruning"))
 
 _PASSPHRASE: Final = "HOLDPROOF_ARCHIVE_PASSPHRASE"  # noqa: S105 (the variable's name)
 
@@ -37,20 +55,27 @@ class Objects(Resource[Executor]):
     group = "Inspect"
     grantable = True
 
-    put = Writes(objects.put, tool=True, example="note-1 --type note --content 'buy milk' --parent inbox", creates=True)
+    put = NotedWrites(
+        objects.put, tool="remember", example="note-1 --type note --content 'buy milk' --parent inbox", creates=True
+    )
     annotate = Writes(objects.annotate)
-    delete = Writes(objects.delete, tool=True, example="note-1")
-    apply = Writes(objects.apply, creates=True)
-    get = Reads(objects.get, tool=True, example="note-1 --at head")
-    list = Reads(objects.list, tool=True, columns=("id", "type", "parent", "version", "cid"), example="--limit 20")
-    children = Reads(objects.children, tool=True, columns=("id", "type", "parent", "version", "cid"))
-    history = Reads(objects.history, tool=True, columns=("n", "version", "at", "cid"), example="note-1")
+    delete = NotedWrites(objects.delete, tool="remember", example="note-1")
+    apply = NotedWrites(objects.apply, creates=True)
+    get = NotedReads(objects.get, tool="remember", example="note-1 --at head")
+    list = NotedReads(
+        objects.list, tool="remember", columns=("id", "type", "parent", "version", "cid"), example="--limit 20"
+    )
+    children = NotedReads(objects.children, columns=("id", "type", "parent", "version", "cid"))
+    history = Reads(objects.history, tool="remember", columns=("n", "version", "at", "cid"), example="note-1")
     reindex = Runs(text_search.reindex)
-    search = Reads(
-        text_search.search, tool=True, columns=("id", "type", "content", "version"), example="'buy milk' --limit 5"
+    search = NotedReads(
+        text_search.search,
+        tool="remember",
+        columns=("id", "type", "content", "version"),
+        example="'buy milk' --limit 5",
     )
     embed = RunsWith(nearest.embed, example="--embedder my_models:embed")
-    nearest = RunsWith(nearest.nearest, example="--like 'buy milk'")
+    nearest = NotedRuns(nearest.nearest, example="--like 'buy milk'")
 
 
 class Graph(Resource[Executor]):
@@ -70,12 +95,10 @@ class Snapshots(Resource[Executor]):
     group = "Inspect"
     grantable = True
 
-    create = RunsWith(snapshots.create, tool=True, example="'after the first day' --author ada")
-    list = Reads(
-        snapshots.list, tool=True, columns=("rev", "created_at", "author", "message", "cid"), example="--limit 10"
-    )
-    get = Reads(snapshots.get, example="head")
-    diff = Reads(snapshots.diff, tool=True, draw="diff", example="head work")
+    create = RunsWith(snapshots.create, tool="remember", example="'after the first day' --author ada")
+    list = Reads(snapshots.list, columns=("rev", "created_at", "author", "message", "cid"), example="--limit 10")
+    get = Reads(commits.get, example="head")
+    diff = Reads(snapshots.diff, draw="diff", example="head work")
     rollback = RunsWith(snapshots.rollback, example="3lbh5f7kqxc22 --reason 'wrong import'")
     merge = RunsWith(snapshots.merge)
 
@@ -128,15 +151,19 @@ class Threads(Resource[Executor]):
 
     group = "Inspect"
 
-    put_checkpoint = Writes(threads.put_checkpoint, creates=True)
-    put_writes = Writes(threads.put_writes)
+    put_checkpoint = Writes(
+        threads.put_checkpoint,
+        creates=True,
+        parameters={"provable": "Give the checkpoint an entry in the log, so that it can be proven."},
+    )
+    put_writes = Writes(thread_writes.put_writes)
     get_checkpoint = Reads(threads.get_checkpoint, example="chat-1 --json")
     list_checkpoints = Reads(
         threads.list_checkpoints,
         columns=("checkpoint_id", "checkpoint_ns", "created_at", "parent_id"),
         example="chat-1 --limit 10",
     )
-    claim = Reads(threads.claim)
+    claim = Reads(line_writers.claim)
     list = Reads(
         thread_index.list,
         columns=("thread_id", "status", "checkpoints", "updated_at", "facts"),
@@ -188,8 +215,8 @@ class Memory(Resource[Executor]):
     """What a model is given as tools; answers are sentences."""
 
     # The tools keep the names that they have in the seed (`:checkpoint-memory`).
-    checkpoint_memory = RunsWith(memory_tools.checkpoint_memory, tool="checkpoint_memory")
-    restore_memory = RunsWith(memory_tools.restore_memory, tool="restore_memory")
+    checkpoint_memory = RunsWith(memory_tools.checkpoint_memory, tool="remember", tool_alias="checkpoint_memory")
+    restore_memory = RunsWith(memory_tools.restore_memory, tool="remember", tool_alias="restore_memory")
 
 
 class Skills(Resource[Executor]):
@@ -209,7 +236,7 @@ class Skills(Resource[Executor]):
     )
     revoke = RunsWith(skill_watch.revoke, grantable=False, example="skills/deploy.org --by ada --comment outdated")
     # Local, like `fingerprint` and `watch`: the file is read where the agent runs, and compared with the approval.
-    load = RunsWith(skill_watch.load, local=True, document="data", example="skills/deploy.org --json")
+    load = NotedRuns(skill_watch.load, local=True, document="data", example="skills/deploy.org --json")
     verify = RunsWith(skill_watch.verify, grantable=False, draw="skills", example="--json", exit_code=exit_skills)
     watch = StreamsWith(skill_watch.watch, local=True, example="--every-s 2 --json")
     status = Reads(skills.status, grantable=False, example="skills/deploy.org")

@@ -1,10 +1,15 @@
 """Queues of flows, schedules that fill them, and the workers that run them."""
 
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from holdproof.executors import Executor, Reads, Resource, Runs, Writes
 from holdproof.executors.exit_codes import exit_absent
-from holdproof.runtime import queues, schedules, workers
+from holdproof.lazy import lazy_functions
+
+if TYPE_CHECKING:
+    from holdproof.runtime import queues, schedules, workers
+else:
+    globals().update(lazy_functions("holdproof.runtime", "queues schedules workers"))
 
 _SCHEDULE: Final = {
     "function": "The registered function, by its name.",

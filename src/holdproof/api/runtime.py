@@ -1,14 +1,14 @@
 """Flows and what guards them: the resources of the runtime, one declaration per method."""
 
 from collections.abc import Callable
-from typing import Any, Concatenate, Final, Generic, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, Concatenate, Final, Generic, ParamSpec, TypeVar
 
-from holdproof.api.flow_block import FlowBlock, OpenFlow
-from holdproof.api.flow_functions import FlowFunction, Registry, register
+from holdproof.api.activity import Activity
+from holdproof.api.approvals import Channels, Escalations, Passkeys, People
+from holdproof.api.policies import Policies
 from holdproof.api.queues import Queues, Schedules, Workers
 from holdproof.executors import (
     OWN_AGENT,
-    OWN_ESCALATION,
     OWN_FLOW,
     OWN_FLOW_UNASKED,
     AgentRule,
@@ -23,46 +23,65 @@ from holdproof.executors import (
     with_namespace,
 )
 from holdproof.executors.exit_codes import exit_absent
-from holdproof.runtime import (
-    agents,
-    audit,
-    budgets,
-    bulk,
-    calls,
-    contexts,
-    escalations,
-    exports,
-    feedback,
-    flow_queries,
-    flow_search,
-    flows,
-    forks,
-    functions,
-    idempotency,
-    inbox,
-    leases,
-    ledger,
-    locks,
-    messages,
-    promises,
-    published,
-    replays,
-    results,
-    retries,
-    runs,
-    sagas,
-    state,
-    steps,
-    streams,
-    timelines,
-)
-from holdproof.upkeep import housekeeping
+from holdproof.lazy import lazy_functions, lazy_module
+from holdproof.model.defaults import LEASE_S
+
+if TYPE_CHECKING:
+    from holdproof.api import flow_block, flow_functions
+    from holdproof.api.flow_block import FlowBlock, OpenFlow
+    from holdproof.api.flow_functions import FlowFunction, Registry
+    from holdproof.runtime import (
+        agent_activity,
+        agents,
+        audit,
+        bulk,
+        calls,
+        contexts,
+        executions,
+        exports,
+        feedback,
+        flow_facets,
+        flow_queries,
+        flow_search,
+        flows,
+        forks,
+        functions,
+        idempotency,
+        leases,
+        ledger,
+        locks,
+        messages,
+        promises,
+        published,
+        replays,
+        results,
+        retries,
+        runs,
+        sagas,
+        state,
+        steps,
+        streams,
+        timelines,
+    )
+    from holdproof.upkeep import housekeeping
+    from holdproof.upkeep.trail import reading
+else:
+    # A store that opens no flow needs neither the blocks nor the functions of flows.
+    flow_block = lazy_module("holdproof.api.flow_block")
+    flow_functions = lazy_module("holdproof.api.flow_functions")
+    globals().update(
+        lazy_functions(
+            "holdproof.runtime",
+            "agent_activity agents audit bulk calls contexts executions exports feedback flow_facets flow_queries "
+            "flow_search flows forks functions idempotency leases ledger locks messages promises published "
+            "replays results retries runs sagas state steps streams timelines",
+        )
+    )
+    globals().update(lazy_functions("holdproof.upkeep", "housekeeping"))
+    globals().update(lazy_functions("holdproof.upkeep.trail", "reading"))
 
 P = ParamSpec("P")
 R = TypeVar("R")
-# DIR's codes stay in JSON and in the column; people read the outcome, which is a property.
-_OUTCOME: Final[dict[str, Any]] = {"draw": "escalation", "columns": ("outcome",)}
-
 
 _SEARCHING: Final = {
     "text": "Part of the id, the agent or the type.",
@@ -103,6 +122,11 @@ class Agents(Resource[Executor]):
         columns=("agent_id", "status", "agent_version", "priority", "updated_at", "suspension_reason"),
         example="--status SUSPENDED",
     )
+    activity = Reads(
+        agent_activity.activity,
+        parameters={"window_s": "How far back, in seconds; a day by default."},
+        example="--window-s 3600",
+    )
     set_status = Writes(agents.set_status, example="trader SUSPENDED --reason 'under review'")
     # No `agent` rule: an agent must not set its own budget.
     set_budget = Writes(agents.set_budget, example="trader --per-hour 3")
@@ -114,22 +138,22 @@ class Flows(Resource[Executor]):
     group = "Run"
 
     start = Writes(
-        flows.start, agent=owns(agent_id="agent", parent="flow?"), tool=True, example="trader --flow-type rebalance"
+        flows.start, agent=owns(agent_id="agent", parent="flow?"), tool="decide", example="trader --flow-type rebalance"
     )
     transition = Writes(
         flows.transition,
         # A flow that waits for an approval is moved on by the answer, never by its agent.
         agent=AgentRule({"flow_id": "flow"}, moves="to"),
-        tool=True,
+        tool="decide",
         example="0198a7c2-9c1e-7a3b-8d4e-5f6071829304 CANCELLED --reason stuck",
     )
     cancel = Writes(flows.cancel, example="0198a7c2-9c1e-7a3b-8d4e-5f6071829304 --reason 'no longer needed'")
-    get = Reads(flows.get, agent=OWN_FLOW, tool=True, example="0198a7c2-9c1e-7a3b-8d4e-5f6071829304")
+    get = Reads(flows.get, agent=OWN_FLOW, tool="decide", example="0198a7c2-9c1e-7a3b-8d4e-5f6071829304")
     tree = Reads(flow_queries.tree, agent=OWN_FLOW, example="0198a7c2-9c1e-7a3b-8d4e-5f6071829304")
     list = Reads(
         flow_search.list,
         agent=OWN_AGENT,
-        tool=True,
+        tool="prove",
         columns=("flow_id", "status", "flow_type", "agent_id", "created_at", "updated_at"),
         example="--status RUNNING --agent-id trader",
         parameters=_SEARCHING,
@@ -141,6 +165,8 @@ class Flows(Resource[Executor]):
         example="--by hour --since 2026-01-01T00:00:00Z",
         parameters={"by": "What is counted together: hour, day, status, flow_type or agent_id.", **_SEARCHING},
     )
+    facets = Reads(flow_facets.facets, example="--since 2026-01-01T00:00:00Z --agent-id trader", parameters=_SEARCHING)
+    execution = Reads(executions.get, agent=OWN_FLOW, example="0198a7c2-9c1e-7a3b-8d4e-5f6071829304")
     cancel_many = Runs(bulk.cancel_many, example="--agent-id trader --reason 'no longer needed' --dry-run", **_BULK)
     retry_many = Runs(bulk.retry_many, example="--flow-type buy --since 2026-01-01T00:00:00Z --dry-run", **_BULK)
     delete_many = Runs(bulk.delete_many, example="--until 2026-01-01T00:00:00Z --dry-run", **_BULK)
@@ -149,12 +175,20 @@ class Flows(Resource[Executor]):
     result = Runs(results.wait, local=True)
     outcome = Runs(results.wait_ended, agent=OWN_FLOW, example="0198a7c2-9c1e-7a3b-8d4e-5f6071829304 --timeout-s 60")
     timeline = Reads(
-        timelines.timeline, agent=OWN_FLOW, tool=True, draw="timeline", example="0198a7c2-9c1e-7a3b-8d4e-5f6071829304"
+        timelines.timeline,
+        agent=OWN_FLOW,
+        tool="prove",
+        draw="timeline",
+        example="0198a7c2-9c1e-7a3b-8d4e-5f6071829304",
     )
     pace = Reads(flow_queries.pace)
     orphans = Reads(leases.orphans, columns=("flow_id", "worker", "expires_at", "name", "version"))
     lease = Writes(leases.lease, agent=OWN_FLOW)
-    heartbeat = Writes(leases.heartbeat, agent=OWN_FLOW)
+    heartbeat = Writes(
+        leases.heartbeat,
+        agent=OWN_FLOW,
+        parameters={"waits_for": "What the flow waits for meanwhile, as the console shows it."},
+    )
     release = Writes(leases.release, agent=OWN_FLOW)
     recover = RunsWith(functions.recover, example="--register my_agents:register")
     # Local: it runs the functions that are registered in this process.
@@ -188,7 +222,7 @@ class Flows(Resource[Executor]):
     signal = Writes(
         messages.signal,
         agent=OWN_FLOW,
-        tool=True,
+        tool="ask",
         example="0198a7c2-9c1e-7a3b-8d4e-5f6071829304 payments '{\"paid\": true}' --idempotency-key o-17",
     )
     messages = Reads(
@@ -215,19 +249,20 @@ class Flows(Resource[Executor]):
     )
     export = StreamsWith(exports.flows, reads=True, alias="export flows", draw="lines", example="--out flows.jsonl")
 
-    def __init__(self, executor: Executor, registry: Registry) -> None:
+    def __init__(self, executor: Executor, registry: "Registry") -> None:
         super().__init__(executor)
         self._registry = registry
 
     @property
-    def held(self) -> Registry:
+    def held(self) -> "Registry":
         """The functions that are registered."""
         return self._registry
 
-    def run(self, agent_id: str | None = None, *, resume: str | None = None, **opening: Any) -> FlowBlock[Executor]:
+    def run(self, agent_id: str | None = None, *, resume: str | None = None, **opening: Any) -> "FlowBlock[Executor]":
         """Open a flow of an agent as a block, or resume one; `opening` is what `flows.start` takes, and `lease_s`."""
         # The work is only prepared here: the flow is opened when the block is entered.
-        return FlowBlock(self._executor, runs.enter(agent_id, resume=resume, **with_namespace(self._executor, opening)))
+        work = runs.enter(agent_id, resume=resume, **with_namespace(self._executor, opening))
+        return flow_block.FlowBlock(self._executor, work)
 
 
 class Promises(Resource[Executor]):
@@ -251,9 +286,9 @@ class Contexts(Resource[Executor]):
 
     group = "Run"
 
-    put = Writes(contexts.put, agent=OWN_FLOW_UNASKED, tool=True)
+    put = Writes(contexts.put, agent=OWN_FLOW_UNASKED, tool="decide")
     update = Writes(contexts.update, agent=OWN_FLOW_UNASKED)
-    get = Reads(contexts.get, agent=OWN_FLOW, tool=True, example="0198a7c2-9c1e-7a3b-8d4e-5f6071829304")
+    get = Reads(contexts.get, agent=OWN_FLOW, tool="decide", example="0198a7c2-9c1e-7a3b-8d4e-5f6071829304")
     versions = Reads(
         contexts.versions, columns=("ver", "at", "index", "commitment"), example="0198a7c2-9c1e-7a3b-8d4e-5f6071829304"
     )
@@ -265,9 +300,9 @@ class StateResource(Resource[Executor]):
 
     group = "Run"
 
-    put = Writes(state.put, agent=OWN_AGENT, tool=True)
-    update = Writes(state.update, agent=OWN_AGENT, tool=True)
-    get = Reads(state.get, agent=OWN_AGENT, tool=True, example="trader")
+    put = Writes(state.put, agent=OWN_AGENT)
+    update = Writes(state.update, agent=OWN_AGENT)
+    get = Reads(state.get, agent=OWN_AGENT, example="trader")
     versions = Reads(state.versions, columns=("ver", "at", "index", "commitment"), example="trader")
 
 
@@ -276,27 +311,38 @@ class FeedbackResource(Resource[Executor]):
 
     group = "Inspect"
 
-    record = Writes(feedback.record, tool=True)
+    record = Writes(feedback.record, tool="ask")
     list = Reads(
         feedback.list,
         agent=OWN_AGENT,
-        tool=True,
+        tool="ask",
         columns=("id", "created_at", "status", "score", "source", "flow_id", "reason"),
         example="--agent-id trader --since 2026-01-01T00:00:00Z",
     )
 
 
 class Audit(Resource[Executor]):
-    """What happened in flows."""
+    """What happened: one timeline of everything, and the events that flows record."""
 
     group = "Inspect"
 
-    record = Writes(audit.record, agent=OWN_FLOW_UNASKED, tool=True)
+    trail = Reads(
+        reading.trail,
+        tool="prove",
+        columns=("at", "kind", "what", "agent_id", "flow_id", "person", "note"),
+        parameters={
+            "since": "From this time on, or from so long ago: 30m, 1h, 7d.",
+            "until": "Before this time, or up to so long ago.",
+            "kind": "Only entries of this kind, as decision, step, escalation, key, lockdown or access.",
+            "person": "Only what this person did: who answered, recorded, approved, erased.",
+        },
+        example="--since 1h --agent-id trader",
+    )
+    record = Writes(audit.record, agent=OWN_FLOW_UNASKED, tool="decide")
     get = Reads(audit.get, example="4711")
     list = Reads(
         audit.list,
         agent=OWN_FLOW,
-        tool=True,
         columns=("id", "created_at", "severity", "event_type", "flow_id", "step_id", "state"),
         example="--severity ERROR --since 2026-01-01T00:00:00Z",
     )
@@ -308,8 +354,8 @@ class Ledger(Resource[Executor]):
 
     group = "Run"
 
-    append = Writes(ledger.append, agent=OWN_FLOW_UNASKED, tool=True)
-    get = Reads(ledger.get, agent=OWN_FLOW, tool=True)
+    append = Writes(ledger.append, agent=OWN_FLOW_UNASKED, tool="decide")
+    get = Reads(ledger.get, agent=OWN_FLOW)
     list = Reads(ledger.list, agent=OWN_AGENT)
 
 
@@ -320,12 +366,12 @@ class Locks(Resource[Executor]):
 
     # `acquire` waits between transactions, so that it holds no connection; `try_acquire` is one transaction.
     acquire = Runs(locks.acquire, agent=OWN_FLOW)
-    try_acquire = Writes(locks.try_acquire, agent=OWN_FLOW, tool=True)
+    try_acquire = Writes(locks.try_acquire, agent=OWN_FLOW, tool="decide")
     extend = Writes(locks.extend, agent=OWN_FLOW)
     release = Writes(
         locks.release,
         agent=OWN_FLOW,
-        tool=True,
+        tool="decide",
         example="0198a7c2-9c1e-7a3b-8d4e-5f6071829304 portfolio:BTC",
         exit_code=exit_absent,
     )
@@ -333,7 +379,6 @@ class Locks(Resource[Executor]):
     list = Reads(
         locks.list,
         agent=OWN_FLOW,
-        tool=True,
         columns=("resource_id", "flow_id", "amount", "capacity", "fence", "acquired_at", "expires_at"),
         example="--resource portfolio:BTC",
     )
@@ -374,39 +419,6 @@ class Sagas(Resource[Executor]):
     clear = Writes(sagas.clear, example="0198a7c2-9c1e-7a3b-8d4e-5f6071829304 --by ann", exit_code=exit_absent)
 
 
-class Escalations(Resource[Executor]):
-    """Requests for human decisions."""
-
-    group = "Approve"
-
-    request = Writes(
-        escalations.request,
-        # An agent must not let a request approve itself at the deadline.
-        agent=AgentRule({"flow_id": "flow"}, refused={"on_deadline": "approve"}),
-        tool=True,
-        **_OUTCOME,
-    )
-    resolve = Writes(
-        escalations.resolve,
-        example="17 approve --by ann --comment 'within the limit'",
-        files=("proposal",),
-        **_OUTCOME,
-    )
-    expire = Writes(escalations.expire, **_OUTCOME)
-    get = Reads(inbox.get, agent=OWN_ESCALATION, tool=True, example="17", **_OUTCOME)
-    list = Reads(
-        inbox.list,
-        agent=OWN_AGENT,
-        tool=True,
-        columns=("id", "outcome", "impact", "agent_id", "flow_id", "created_at", "deadline", "on_deadline", "reason"),
-        example="--status PENDING --order due",
-    )
-    count = Reads(inbox.count)
-    budget = Reads(budgets.get, example="trader")
-    # Clients of the Model Context Protocol give up after a minute; the tool answers before that.
-    wait = Runs(inbox.wait, agent=OWN_ESCALATION, tool=True, tool_defaults={"timeout_s": 50.0}, **_OUTCOME)
-
-
 class Sweep(Resource[Executor]):
     """Removal of what has expired."""
 
@@ -429,12 +441,17 @@ class RuntimeResources(Generic[Executor]):
         self.state = StateResource(executor)
         self.feedback = FeedbackResource(executor)
         self.audit = Audit(executor)
+        self.activity = Activity(executor)
         self.ledger = Ledger(executor)
         self.locks = Locks(executor)
         self.idempotency = Idempotency(executor)
         self.retries = Retries(executor)
         self.sagas = Sagas(executor)
         self.escalations = Escalations(executor)
+        self.policies = Policies(executor)
+        self.people = People(executor)
+        self.channels = Channels(executor)
+        self.passkeys = Passkeys(executor)
         self.schedules = Schedules(executor)
         self.sweep = Sweep(executor)
         self.queues = Queues(executor)
@@ -447,9 +464,9 @@ class RuntimeResources(Generic[Executor]):
         version: str = "1.0",
         agent: str | None = None,
         compatible: tuple[str, ...] = (),
-        lease_s: float = leases.LEASE_S,
+        lease_s: float = LEASE_S,
         **opening: Any,
-    ) -> Callable[[Callable[Concatenate[OpenFlow[Executor], P], R]], FlowFunction[P, R]]:
+    ) -> "Callable[[Callable[Concatenate[OpenFlow[Executor], P], R]], FlowFunction[P, R]]":
         """Register a function as a flow, so that `flows.recover` can run it again on any worker.
 
         Its first parameter is the open flow; the others, and what it returns, are recorded: JSON, dataclasses, pydantic
@@ -457,7 +474,7 @@ class RuntimeResources(Generic[Executor]):
         what the function returns. `name` is the function's unless it is given; `compatible` names further versions
         whose flows this code continues; `opening` is what `flows.start` takes.
         """
-        return lambda fn: register(
+        return lambda fn: flow_functions.register(
             self._registry,
             self._executor,
             fn,

@@ -12,7 +12,6 @@ from contextlib import asynccontextmanager, contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Generic, cast
 
-from holdproof.db import Work, call
 from holdproof.errors import MissingExtraError, NamespaceError
 from holdproof.executors import (
     AsyncExecutor,
@@ -24,21 +23,37 @@ from holdproof.executors import (
     StreamsWith,
     SyncExecutor,
 )
-from holdproof.model.storage import StorageStatus
-from holdproof.storage.blobs import Blobs
-from holdproof.storage.dreams import DreamsResource
-from holdproof.storage.executors import AsyncStorageExecutor, SyncStorageExecutor
-from holdproof.storage.instances import Instances
-from holdproof.storage.open_stores import OpenStores
+from holdproof.lazy import lazy_functions, lazy_module
+from holdproof.model.defaults import IDLE_S, TOTAL_S
 from holdproof.storage.projects import project_here
-from holdproof.storage.relational import IDLE_S, TOTAL_S, Relational
-from holdproof.storage.selfgrow import SelfGrow
-from holdproof.storage.sessions import Sessions
-from holdproof.storage.shapes import ShapesResource
-from holdproof.storage.telemetry import Telemetry
 
 if TYPE_CHECKING:
+    from holdproof.storage import (
+        blobs,
+        dreams,
+        executors,
+        instances,
+        open_stores,
+        relational,
+        selfgrow,
+        sessions,
+        shapes,
+        telemetry,
+    )
+    from holdproof.storage.open_stores import OpenStores
     from holdproof.storage.vectors.store import Vectors
+else:
+    # Each is imported when its resource is first used.
+    blobs = lazy_module("holdproof.storage.blobs")
+    dreams = lazy_module("holdproof.storage.dreams")
+    executors = lazy_module("holdproof.storage.executors")
+    instances = lazy_module("holdproof.storage.instances")
+    relational = lazy_module("holdproof.storage.relational")
+    selfgrow = lazy_module("holdproof.storage.selfgrow")
+    sessions = lazy_module("holdproof.storage.sessions")
+    shapes = lazy_module("holdproof.storage.shapes")
+    telemetry = lazy_module("holdproof.storage.telemetry")
+    globals().update(lazy_functions("holdproof.storage", "open_stores"))
 
 
 class LazyResource(Resource[Executor]):
@@ -110,7 +125,7 @@ class LazyRelational(LazyResource[Executor]):
         self._refuse_namespace()
 
         def begin() -> Any:
-            return cast("Relational[Any]", self._open()).transaction(idle_s=idle_s, total_s=total_s)
+            return cast("relational.Relational[Any]", self._open()).transaction(idle_s=idle_s, total_s=total_s)
 
         return _async_block(begin) if isinstance(self._executor, AsyncExecutor) else _sync_block(begin)
 
@@ -127,11 +142,6 @@ def _sync_block(begin: Callable[[], Any]) -> Iterator[Any]:
         yield transaction
 
 
-def _status(stores: Callable[[], OpenStores]) -> Work[StorageStatus]:
-    """What each store runs on and holds, what is running, and what is degraded."""
-    return (yield from call(lambda: stores().measure()))
-
-
 class StorageResource(Resource[Executor]):
     """The four stores together."""
 
@@ -139,24 +149,25 @@ class StorageResource(Resource[Executor]):
     grantable = True
     namespaced = False
 
-    status = RunsWith(_status, reads=True)
+    status = RunsWith(open_stores.status, reads=True)
 
-    def __init__(self, executor: Executor, stores: Callable[[], OpenStores]) -> None:
+    def __init__(self, executor: Executor, stores: "Callable[[], OpenStores]") -> None:
         super().__init__(executor)
         self._stores = stores
 
     @property
-    def held(self) -> Callable[[], OpenStores]:
+    def held(self) -> "Callable[[], OpenStores]":
         """The stores."""
         return self._stores
 
 
 ON_TABLES: Final[Mapping[str, Callable[[Any, Callable[[], Any]], Resource[Any]]]] = {
-    "sessions": lambda executor, _: Sessions(executor, project_here()),
-    "shapes": ShapesResource,
-    "dreams": DreamsResource,
-    "selfgrow": lambda executor, _: SelfGrow(executor),
-    "instances": lambda executor, _: Instances(executor),
+    "sessions": lambda executor, _: sessions.Sessions(executor, project_here()),
+    # Not the classes themselves: they are imported when one is opened.
+    "shapes": lambda *of: shapes.ShapesResource(*of),  # noqa: PLW0108
+    "dreams": lambda *of: dreams.DreamsResource(*of),  # noqa: PLW0108
+    "selfgrow": lambda executor, _: selfgrow.SelfGrow(executor),
+    "instances": lambda executor, _: instances.Instances(executor),
 }
 """The resources on the tables of the relational store, by name: made of its executor, and of what opens the vectors."""
 
@@ -165,10 +176,10 @@ class StorageResources(Generic[Executor]):
     """The resources of application tables, on one executor."""
 
     def __init__(self, executor: Any) -> None:
-        executor_type = SyncStorageExecutor if isinstance(executor, SyncExecutor) else AsyncStorageExecutor
-
         # The core is asked at each call: it refuses once the store is closed.
-        def stores() -> OpenStores:
+        def stores() -> "OpenStores":
+            is_sync = isinstance(executor, SyncExecutor)
+            executor_type = executors.SyncStorageExecutor if is_sync else executors.AsyncStorageExecutor
             return cast("OpenStores", executor.core.services(executor_type))
 
         def open_store(name: str) -> Any:
@@ -177,29 +188,23 @@ class StorageResources(Generic[Executor]):
         def on_tables(name: str) -> Any:
             return ON_TABLES[name](open_store("relational").held, lambda: open_store("vectors"))
 
-        self.blobs = cast("Blobs[Executor]", LazyResource(executor, lambda: Blobs, partial(open_store, "blobs")))
-        self.telemetry = cast(
-            "Telemetry[Executor]", LazyResource(executor, lambda: Telemetry, partial(open_store, "telemetry"))
-        )
-        self.relational = cast(
-            "Relational[Executor]", LazyRelational(executor, lambda: Relational, partial(open_store, "relational"))
-        )
-        self.sessions = cast(
-            "Sessions[Executor]", LazyResource(executor, lambda: Sessions, partial(on_tables, "sessions"))
-        )
-        self.shapes = cast(
-            "ShapesResource[Executor]", LazyResource(executor, lambda: ShapesResource, partial(on_tables, "shapes"))
-        )
-        self.dreams = cast(
-            "DreamsResource[Executor]", LazyResource(executor, lambda: DreamsResource, partial(on_tables, "dreams"))
-        )
-        self.selfgrow = cast(
-            "SelfGrow[Executor]", LazyResource(executor, lambda: SelfGrow, partial(on_tables, "selfgrow"))
-        )
-        self.instances = cast(
-            "Instances[Executor]", LazyResource(executor, lambda: Instances, partial(on_tables, "instances"))
-        )
-        self.vectors = cast("Vectors[Executor]", LazyResource(executor, _vectors, partial(open_store, "vectors")))
+        def service(kind: Callable[[], type[Resource[Any]]], name: str) -> Any:
+            return LazyResource(executor, kind, partial(open_store, name))
+
+        def on_relational(kind: Callable[[], type[Resource[Any]]], name: str) -> Any:
+            return LazyResource(executor, kind, partial(on_tables, name))
+
+        # Annotated here, since `service` cannot say it: which resource comes of it is known once it is used.
+        self.blobs: blobs.Blobs[Executor] = service(lambda: blobs.Blobs, "blobs")
+        self.telemetry: telemetry.Telemetry[Executor] = service(lambda: telemetry.Telemetry, "telemetry")
+        self.vectors: Vectors[Executor] = service(_vectors, "vectors")
+        opening: Any = LazyRelational(executor, lambda: relational.Relational, partial(open_store, "relational"))
+        self.relational: relational.Relational[Executor] = opening
+        self.sessions: sessions.Sessions[Executor] = on_relational(lambda: sessions.Sessions, "sessions")
+        self.shapes: shapes.ShapesResource[Executor] = on_relational(lambda: shapes.ShapesResource, "shapes")
+        self.dreams: dreams.DreamsResource[Executor] = on_relational(lambda: dreams.DreamsResource, "dreams")
+        self.selfgrow: selfgrow.SelfGrow[Executor] = on_relational(lambda: selfgrow.SelfGrow, "selfgrow")
+        self.instances: instances.Instances[Executor] = on_relational(lambda: instances.Instances, "instances")
         self.storage: StorageResource[Executor] = StorageResource(executor, stores)
 
 

@@ -22,16 +22,17 @@ from holdproof import validation
 from holdproof.db import Database
 from holdproof.errors import ClosedError, HoldproofError
 from holdproof.executors import AsyncExecutor, Executor, SyncExecutor
+from holdproof.model.defaults import CONCURRENCY
 from holdproof.model.namespaces import MAIN
 from holdproof.model.times import to_micros
 from holdproof.runtime import flows, workers
 from holdproof.runtime.functions import LeasedCall, RegisteredFunction
 from holdproof.runtime.lease_keeper import keeper_of
-from holdproof.runtime.workers import HEARTBEAT_S, Look, WorkerSpec
+from holdproof.runtime.overview import HEARTBEAT_S
+from holdproof.runtime.workers import Look, WorkerSpec
 
 _log = logging.getLogger("holdproof.worker")
 
-CONCURRENCY: Final = 8
 DRAIN_S: Final = 30.0
 # Seconds between two looks when nothing was notified: a database that notifies across processes is looked at rarely.
 _IDLE_NOTIFIED_S: Final = 5.0

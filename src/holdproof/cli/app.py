@@ -169,7 +169,7 @@ def _root(version: bool, **values: Any) -> None:
     call = merge_options(ctx, values)
     if version:
         # Written without the printer, which imports much more than a version needs.
-        number = importlib.import_module("importlib.metadata").version("holdproof")
+        number = importlib.import_module("holdproof.version").VERSION
         click.echo(f'{{\n  "holdproof": "{number}"\n}}' if call.as_json else f"holdproof  {number}")
         ctx.exit()
     if ctx.invoked_subcommand is None:

@@ -3,9 +3,17 @@
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import TYPE_CHECKING
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
+
+from holdproof.lazy import lazy_module
+
+if TYPE_CHECKING:
+    from rich import progress
+else:
+    # Most calls draw no bar.
+    progress = lazy_module("rich.progress")
 
 
 @contextmanager
@@ -15,16 +23,15 @@ def bar() -> Iterator[Callable[[str, int, int], None] | None]:
         yield None
         return
     # Transient, and on stderr: nothing of it stays on the screen or gets into a pipe.
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    tasks: dict[str, TaskID] = {}
-    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
+    text = progress.TextColumn("{task.description}")
+    columns = (text, progress.BarColumn(), progress.MofNCompleteColumn(), progress.TimeElapsedColumn())
+    tasks: dict[str, progress.TaskID] = {}
+    with progress.Progress(*columns, console=Console(stderr=True), transient=True) as display:
 
         def tell(step: str, done: int, total: int) -> None:
             if step not in tasks:
-                tasks[step] = progress.add_task(step, total=None)
-            progress.update(
-                tasks[step], completed=done, total=total or None
-            )  # without a total the bar moves to and fro
+                tasks[step] = display.add_task(step, total=None)
+            display.update(tasks[step], completed=done, total=total or None)  # without a total the bar moves to and fro
 
         yield tell
 

@@ -12,11 +12,11 @@ from typing import Any, Final
 import click
 from click.shell_completion import CompletionItem
 
-from holdproof.cli.render import visible
 from holdproof.config import Paths, load
 from holdproof.db import Query, sql
 from holdproof.db.sqlite import snapshot
 from holdproof.errors import HoldproofError
+from holdproof.model.visible_text import visible
 
 _MOST: Final = 20
 """How many are offered: more would not fit a screen."""

@@ -16,6 +16,7 @@ from holdproof.cli import render
 from holdproof.cli.call import CommandContext, Option, command
 from holdproof.cli.draw import Facts
 from holdproof.demo import ACTS, Played, StoryEvent, play
+from holdproof.model.visible_text import visible
 
 COMMANDS: dict[str, click.Command] = {}
 
@@ -24,7 +25,7 @@ def _checks(value: Facts) -> Text:
     """What the reader can do now."""
     lines = Text("\nCheck it yourself; everything lies in ", style="bold").append(f"{value['home']}\n")
     for what, words in value["checks"].items():
-        lines.append(f"\n  # {what}\n", style="dim").append(f"  {render.visible(words)}\n")
+        lines.append(f"\n  # {what}\n", style="dim").append(f"  {visible(words)}\n")
     return lines
 
 
@@ -45,7 +46,7 @@ def _program() -> str:
     """Return how this program is called, for commands that the reader can copy."""
     if shutil.which("holdproof") is not None:
         return "holdproof"
-    return sys.argv[0] if Path(sys.argv[0]).name == "holdproof" else f"{sys.executable} -m holdproof.cli"
+    return sys.argv[0] if Path(sys.argv[0]).name == "holdproof" else f"{sys.executable} -m holdproof"
 
 
 class Teller:
@@ -63,7 +64,7 @@ class Teller:
             line.append(f"\n{number}. {event.act.capitalize()}\n", style="bold cyan")
             line.append(f"   {self._acts[event.act]}\n", style="dim")
             self._last = event.act
-        render.say(line.append(f"   - {render.visible(event.text)}\n"))
+        render.say(line.append(f"   - {visible(event.text)}\n"))
 
 
 @contextmanager

@@ -373,20 +373,44 @@ def skills(value: Any) -> Text:
 def verification(value: Any) -> Text:
     """Draw a report on a store: the verdict, each finding with its cure, and what was and was not looked at."""
     if "checked" not in value:  # a report on a bundle
-        return plain_table(value)
+        return _bundle_verification(value)
     head = value["head"]
     counts = [f"{name} {count}" for name, count in value["checked"].items() if count]
+    verdict = f"{value['verdict']} ({value['mode']})"
     report = {
-        "verdict": f"{value['verdict']} ({value['mode']})",
+        "checked": f"{value['place']}: {', '.join(counts) or 'nothing'}".removeprefix(": "),
+        "verdict": verdict,
+        "since": value["since"],
+        "trusted by": value["trusted_by"],
         "findings": [_finding(each) for each in value["findings"]],
         "more findings": value["left_off"],
-        "checked": ", ".join(counts) or "nothing",
         "head": f"size {head['size']}, root {head['root']}, {head['origin']}, {value['level']}" if head else "",
         "not checked": value["not_checked"],
         "not covered": value["not_covered"],
         "lockdown": value["locked"],
     }
-    return plain_table({name: each for name, each in report.items() if each})
+    return _ending_with(verdict, report)
+
+
+def _bundle_verification(value: Any) -> Text:
+    """Draw a report on a bundle in the same order: what it is of, the verdict, under whose keys, the findings."""
+    head = value["head"]
+    report = {
+        "checked": f"bundle of {value['kind']} {value['subject']}",
+        "verdict": value["verdict"],
+        "trusted by": "the root key that you passed" if value["trusted"] else "its own keys: compare them (--root)",
+        "keys": value["keys"],
+        "findings": [_finding(each) for each in value["findings"]],
+        "head": f"size {head['size']}, root {head['root']}, {head['origin']}" if head else "",
+        "notes": value["notes"],
+    }
+    return _ending_with(value["verdict"], report)
+
+
+def _ending_with(verdict: str, report: Facts) -> Text:
+    """Draw the fields that say something, and the verdict once more at the end, where a long list stops."""
+    text = plain_table({name: each for name, each in report.items() if each})
+    return text.append(f"\n{verdict}\n", style="bold")
 
 
 def _finding(facts: Facts) -> str:

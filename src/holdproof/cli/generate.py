@@ -21,7 +21,7 @@ import click
 
 from holdproof import sync
 from holdproof.api import wire
-from holdproof.api.catalogue import MethodSpec, Parameter, resource_methods, without_namespaces
+from holdproof.api.catalogue import MethodSpec, Parameter, method_spec, without_namespaces
 from holdproof.cli import complete, draw
 from holdproof.cli.bar import bar
 from holdproof.cli.call import (
@@ -56,7 +56,7 @@ _MORE: Final = {"cursor": "--cursor", "after": "--after", "before": "--before"}
 
 def command(resource: str, method: str, *, words: str = "") -> click.Command:
     """Make the command of a method; `words` are those it is called by, where they are not the method's own."""
-    spec = resource_methods(resource)[method]
+    spec = method_spec(resource, method)
     words = words or f"{resource} {method}".replace("_", "-")
     own = [each for each in spec.parameters if each.name != _PROGRESS]
     parameters = [

@@ -1,8 +1,9 @@
 """Commands about the store as a whole: making it, checking it, moving it."""
 
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
-from typing import Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import click
 from rich.text import Text
@@ -14,15 +15,22 @@ from holdproof.cli.call import Argument, CommandContext, Option, ask_or_refuse, 
 from holdproof.cli.files import read_bytes
 from holdproof.cli.render import warn_outside, words
 from holdproof.crypto import keys
-from holdproof.errors import NotFoundError
+from holdproof.db.backends import is_url
+from holdproof.errors import MissingPrivilegeError, NotFoundError
+from holdproof.lazy import lazy_module
 from holdproof.model.backup import Restored, StartedOver
 from holdproof.model.doctor import HealthReport
 from holdproof.model.legacy import LegacyReport
-from holdproof.model.status import Check, Migrated, Resealed, Status
+from holdproof.model.status import Check, Migrated, Resealed, Roles, Status
 from holdproof.model.transfer import Copied, Moved
 from holdproof.model.verify import BundleReport, Report
-from holdproof.upkeep.verification import offline
+from holdproof.store.opening import locate
 from holdproof.urls import redact
+
+if TYPE_CHECKING:
+    from holdproof.upkeep.verification import offline
+else:
+    offline = lazy_module("holdproof.upkeep.verification.offline")
 
 COMMANDS: dict[str, click.Command] = {}
 
@@ -98,22 +106,33 @@ def doctor(call: CommandContext) -> HealthReport:
 )
 def verify(
     call: CommandContext,
-    bundle: Annotated[Path | None, Argument(help="A bundle to check, offline; without it the whole store.")] = None,
+    target: Annotated[
+        str | None, Argument(help="A bundle, a store's folder or a database's URL; else the store in use.")
+    ] = None,
     *,
     full: Annotated[bool, Option("--full", help="Recompute the whole tree from its leaves.")] = False,
     lock: Annotated[
-        bool, Option("--lock", help="Lock the store on tampering; write deleted DBOM files again.")
+        bool, Option("--lock", help="Lock the store on tampering; write deleted DBOM files again; leave a report.")
     ] = False,
-    readonly: Annotated[bool, Option("--readonly", help="Write nothing: for evidence on media of its own.")] = False,
     root: Annotated[Path | None, Option("--root", help="The root's public key (PEM) you trust.")] = None,
 ) -> Report | BundleReport:
-    """Verify the store, or a bundle; exits with 0, 10 unsigned, 11 unlogged, 12 revoked, 20 and more tampered with."""
-    if bundle is not None:
+    """Verify a store or a bundle, read-only; exits with 0, 10 unsigned, 11 unlogged, 12 revoked, 20 tampered."""
+    url = target if target is not None and "://" in target else None
+    # A path that leads nowhere is looked for as a store, which says that there is none.
+    if target is not None and url is None and not Path(target).is_dir():
         # No store is opened: a bundle must be checkable by somebody who has none.
         trusted = None if root is None else keys.load_public_pem(read_bytes(root, 1 << 16))
-        return offline.check(read_bytes(bundle, offline.MOST_BYTES + 1), root=trusted)
+        return offline.check(read_bytes(Path(target), offline.MOST_BYTES + 1), root=trusted)
+    home = call.home if target is None or url is not None else target
     with bar() as progress:
-        return sync.verify(call.home, call.url, full=full, lock=lock, readonly=readonly, progress=progress)
+        verify_store = partial(sync.verify, home, url or call.url, full=full, lock=lock, progress=progress)
+        if lock or not is_url(locate(home, url or call.url).target):
+            return verify_store(readonly=not lock)
+        try:
+            # On a server the schema is compared with one that is made there and rolled back.
+            return verify_store()
+        except MissingPrivilegeError:
+            return verify_store(readonly=True)
 
 
 @command(COMMANDS, "restore", example="holdproof restore /mnt/backups --to-index 500 --dry-run", group="Operate")
@@ -233,6 +252,33 @@ def migrate(
     """Apply pending migrations, each in one transaction; opening a store does the same."""
     with spinner("migrating"):
         return sync.migrate(call.home, call.url, dry_run=dry_run)
+
+
+def _statements(value: dict[str, Any]) -> Text:
+    """Draw the statements as a script."""
+    return Text("".join(f"{statement};\n" for statement in value["statements"]))
+
+
+@command(COMMANDS, "db roles", example="holdproof db roles", group="Operate", group_summary=_DATABASE, draw=_statements)
+def roles(
+    call: CommandContext,
+    *,
+    owner: Annotated[str, Option("--owner", help="The login that applies migrations.")] = "holdproof_owner",
+    application: Annotated[str, Option("--application", help="The login of the store.")] = "holdproof_app",
+    services: Annotated[str, Option("--services", help="The login of application tables.")] = "holdproof_services",
+    reader: Annotated[str, Option("--reader", help="The login that only reads.")] = "holdproof_reader",
+    apply: Annotated[bool, Option("--apply", help="Run it, as the login of the URL.")] = False,
+) -> Roles:
+    """Print the SQL of logins with the least rights on PostgreSQL; run it with --apply. Passwords are yours to set."""
+    return sync.roles(
+        call.home,
+        call.url,
+        owner=owner,
+        application=application,
+        services=services,
+        reader=reader,
+        apply=apply,
+    )
 
 
 @command(COMMANDS, "db reseal", example="holdproof db reseal", group="Operate", group_summary=_DATABASE)

@@ -7,17 +7,22 @@ What is printed may come from anybody, so it is never read as markup and its con
 import io
 import json
 import os
-import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any, TextIO
+from typing import TYPE_CHECKING, Any, TextIO
 
 import click
 from rich.console import Console
 from rich.text import Text
 
-from holdproof.importers import kgents
+from holdproof.lazy import lazy_module
 from holdproof.model.status import Status
+from holdproof.model.visible_text import visible
+
+if TYPE_CHECKING:
+    from holdproof.importers import kgents
+else:
+    kgents = lazy_module("holdproof.importers.kgents")
 
 _BROKEN_PIPE = 141  # what a shell reports for a program that SIGPIPE ended
 _CANNOT_WRITE = 74  # EX_IOERR of sysexits.h, like 70 for a defect
@@ -135,14 +140,11 @@ def words(value: Any) -> str:
     """A value on one line, unless its own text has several; no control characters."""
     if isinstance(value, Mapping) and value:
         return ", ".join(f"{words(name)}={words(item)}" for name, item in value.items())
+    if isinstance(value, list | tuple) and value:
+        return ", ".join(words(item) for item in value)
     if value is None or isinstance(value, bool):
         return _WORDS[value]
     return visible(str(value)) if value not in ([], (), {}) else "none"
-
-
-def visible(text: str) -> str:
-    """Text whose control characters are shown, not sent."""
-    return re.sub(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]", lambda match: match[0].encode("unicode_escape").decode(), text)
 
 
 def _print(stream: TextIO, text: Text) -> None:

@@ -144,9 +144,13 @@ async def _played(state: "ServerState", *, once: bool, pace_s: float) -> None:
 def mcp(  # noqa: PLR0917 (options by name)
     call: CommandContext,
     read_only: Annotated[bool, Option("--read-only", help="Offer only what reads.")] = False,
+    tools: Annotated[
+        list[str] | None,
+        Option("--tools", help="Offer this set of tools only: decide, ask, remember or prove; may be repeated."),
+    ] = None,
     resource: Annotated[
         list[str] | None,
-        Option("--resource", help="Offer every method of this resource instead of the usual tools; may be repeated."),
+        Option("--resource", help="Offer every method of this resource instead of the sets; may be repeated."),
     ] = None,
     agent: Annotated[
         str | None, Option("--agent", help="Act as this agent, on its own flows only; without it, as the agent mcp.")
@@ -167,15 +171,17 @@ def mcp(  # noqa: PLR0917 (options by name)
     if agent is not None and operator:
         raise InvalidInputError("--agent and --operator exclude each other: name one caller")
     try:
-        from holdproof.server import mcp as tools  # noqa: PLC0415 (an optional extra)
+        from holdproof.server import mcp as server  # noqa: PLC0415 (an optional extra)
     except ImportError as error:
         raise MissingExtraError("this needs the extra mcp: pip install 'holdproof[mcp]'") from error
-    offer = tools.Offer(tools.resources(resource or ()), read_only)
+    if tools and resource:
+        raise InvalidInputError("--tools and --resource exclude each other: name sets of tools, or whole resources")
+    offer = server.Offer(server.resources(resource or ()), read_only, server.tool_sets(tools or ()))
 
     async def serve() -> None:
         async with holdproof.open(call.home, call.url) as store:
-            caller = await tools.caller_for(store, token, agent, offer, operator=operator)
-            await tools.over_stdio(store, caller, offer)
+            caller = await server.caller_for(store, token, agent, offer, operator=operator)
+            await server.over_stdio(store, caller, offer)
 
     asyncio.run(serve())
     raise click.exceptions.Exit(0)  # stdout is for the protocol, and for nothing else

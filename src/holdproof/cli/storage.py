@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, closing, contextmanager
 from functools import partial
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from holdproof import sync
 from holdproof.api import wire
@@ -21,7 +21,12 @@ from holdproof.cli.files import STDIO, opened_file
 from holdproof.content import disk
 from holdproof.db import MEMORY
 from holdproof.errors import InvalidInputError, UnavailableError
-from holdproof.importers import kgents
+from holdproof.lazy import lazy_module
+
+if TYPE_CHECKING:
+    from holdproof.importers import kgents
+else:
+    kgents = lazy_module("holdproof.importers.kgents")
 
 # A file without line ends must not fill the memory.
 _LONGEST_LINE: Final = 64 << 20

@@ -25,7 +25,7 @@ def watch(
     limit: Annotated[int, Option("--limit", help="How many of each, at most.")] = 20,
     ns: Namespace = "main",
 ) -> Frame | Iterator[Frame]:
-    """Watch flows, questions, the log and what is wrong, until Ctrl-C; with --json one line for each change."""
+    """Watch flows, escalations, the log and what is wrong, until Ctrl-C; with --json one line for each change."""
     if once:
         with call.open(create=False) as store:
             return store.watch.look(limit=limit, ns=ns)

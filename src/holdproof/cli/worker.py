@@ -13,10 +13,11 @@ from typing import Annotated, Any, Final
 import click
 
 from holdproof import client, sync
-from holdproof.api.worker import CONCURRENCY, DRAIN_S, AsyncWorker, SyncWorker
+from holdproof.api.worker import DRAIN_S, AsyncWorker, SyncWorker
 from holdproof.cli import render
 from holdproof.cli.call import Argument, CommandContext, Namespace, Option, command, find_function
 from holdproof.errors import InvalidInputError, WrongClientError
+from holdproof.model.defaults import CONCURRENCY
 from holdproof.store.opening import Store
 
 COMMANDS: dict[str, click.Command] = {}

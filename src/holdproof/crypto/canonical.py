@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from hashlib import sha256 as _sha256
 from json.encoder import encode_basestring as _quote
 from math import isfinite
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 import rfc8785
 
@@ -41,12 +41,7 @@ def dump_text(value: Json) -> str:
 def loads(data: bytes) -> Json:
     """Parse JSON from untrusted bytes; FormatError where they are malformed or ambiguous."""
     try:
-        value: Json = json.loads(
-            data.decode("utf-8", "strict"),
-            object_pairs_hook=_unique,
-            parse_constant=_refuse_constant,
-            parse_float=_finite,
-        )
+        value: Json = _DECODER.decode(data.decode("utf-8", "strict"))
     except ValueError as error:  # JSONDecodeError, UnicodeDecodeError, digits beyond Python's limit
         raise FormatError(f"not JSON: {error}", size=len(data)) from error
     except RecursionError as error:
@@ -129,3 +124,7 @@ def _finite(text: str) -> float:
     if not isfinite(number):
         raise ValueError(f"{text[:40]} is beyond the range of a double")
     return number
+
+
+# One for all: making a decoder costs as much as it takes to parse a small record.
+_DECODER: Final = json.JSONDecoder(object_pairs_hook=_unique, parse_constant=_refuse_constant, parse_float=_finite)

@@ -8,8 +8,10 @@
 - Consistency with the empty tree proves nothing, so it is refused rather than accepted.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from hashlib import sha256
+from itertools import pairwise
 from typing import TypeAlias
 
 from holdproof.errors import InvalidInputError, ProofError
@@ -151,6 +153,59 @@ def verify_consistency(old: int, new: int, old_root: bytes, new_root: bytes, pro
         raise ProofError("consistency: too few hashes", old=old, new=new, count=len(proof))
     if old_digest != old_root or new_digest != new_root:
         raise ProofError("consistency: other roots", old=old, new=new)
+
+
+def prove_many(indexes: Sequence[int], size: int, lookup: Lookup) -> tuple[bytes, ...]:
+    """Return the hashes that, with the leaves at these ascending indexes, give the root: of all parts without one."""
+    return tuple(_hash_range(span, lookup) for span, first, last in _spans(indexes, size) if first == last)
+
+
+def verify_many(
+    leaves: Sequence[bytes], indexes: Sequence[int], size: int, proof: Sequence[bytes], root: bytes
+) -> None:
+    """Return if the leaf hashes are at these ascending indexes under `root`, else raise ProofError."""
+    ascending = all(one < other for one, other in pairwise(indexes))
+    if not indexes or not ascending or indexes[0] < 0 or indexes[-1] >= size or len(leaves) != len(indexes):
+        raise ProofError("inclusion: the indexes are not those of the leaves", count=len(leaves), size=size)
+    _check_hashes(root, *leaves, *proof)
+    hashes = iter(proof)
+    # The parts come from left to right, and a node after its children: so they are joined on a stack.
+    stack: list[bytes] = []
+    for (start, end), first, last in _spans(indexes, size):
+        if first == last:
+            digest = next(hashes, None)
+            if digest is None:
+                raise ProofError("inclusion: too few hashes", size=size, count=len(proof))
+            stack.append(digest)
+        elif end - start == 1:
+            stack.append(leaves[first])
+        else:
+            right = stack.pop()
+            stack.append(node_hash(stack.pop(), right))
+    if next(hashes, None) is not None:
+        raise ProofError("inclusion: too many hashes", size=size, count=len(proof))
+    if stack != [root]:
+        raise ProofError("inclusion: another root", size=size, root=root.hex())
+
+
+def _spans(indexes: Sequence[int], size: int) -> Iterator[tuple[Range, int, int]]:
+    """Yield the parts of the tree in the order in which they are joined, each with which of the indexes are in it.
+
+    A part without any is not divided further; a part with some follows its two halves.
+    """
+    waiting: list[tuple[int, int, int, int, bool]] = [(0, size, 0, len(indexes), False)]
+    while waiting:
+        start, end, first, last, joined = waiting.pop()
+        if joined or first == last or end - start == 1:
+            yield (start, end), first, last
+            continue
+        middle = _split(start, end)
+        between = bisect_left(indexes, middle, first, last)
+        waiting += [
+            (start, end, first, last, True),
+            (middle, end, between, last, False),
+            (start, middle, first, between, False),
+        ]
 
 
 def _check_hashes(*hashes: bytes) -> None:

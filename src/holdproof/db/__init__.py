@@ -1,6 +1,6 @@
 """Transactions on SQLite or PostgreSQL: `open_database`, `Tx`, `sql`, migrations and effects."""
 
-from holdproof.db.advisory_locks import lock_exclusive, lock_shared
+from holdproof.db.advisory_locks import lock_exclusive, lock_shared, try_lock_exclusive
 from holdproof.db.backends import MEMORY, open_database
 from holdproof.db.database import Database
 from holdproof.db.effects import Call, Effect, Give, Read, Stream, Together, Wait, Work, WorkOutcome, Write, ask, call
@@ -36,4 +36,5 @@ __all__ = [
     "lock_shared",
     "open_database",
     "sql",
+    "try_lock_exclusive",
 ]

@@ -18,7 +18,7 @@ MEMORY = ":memory:"
 # The space where applications run SQL of their own, on PostgreSQL under a login with few rights.
 _SERVED = "membrane"
 _SQLITE = frozenset({"busy_s", "read_limit_s", "readers"})
-_POSTGRES = frozenset({"connect_s", "lock_s", "read_limit_s", "readers", "silence_s", "workers"})
+_POSTGRES = frozenset({"connect_s", "direct_url", "lock_s", "read_limit_s", "readers", "silence_s", "workers"})
 
 
 def open_database(
@@ -37,7 +37,8 @@ def open_database(
 
     A `readonly` database must exist and is not changed: every write is refused, and no migration is applied. On
     PostgreSQL the clock defaults to the server's. Further options go to the backend: `readers`, `busy_s`,
-    `read_limit_s` on SQLite; `workers`, `readers`, `connect_s`, `lock_s`, `read_limit_s`, `silence_s` on PostgreSQL.
+    `read_limit_s` on SQLite; `workers`, `readers`, `connect_s`, `lock_s`, `read_limit_s`, `silence_s` and `direct_url`
+    (the server itself, where the target is a pooler before it) on PostgreSQL.
     """
     _refuse_unknown(options, _POSTGRES if is_url(target) else _SQLITE)
     steps = migrations_of.shipped(space) if migrations is None else migrations

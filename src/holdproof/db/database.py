@@ -13,9 +13,9 @@ from holdproof.db.group_commit import Hooks
 from holdproof.db.offline import REFUSAL
 from holdproof.db.sql import Dialect
 from holdproof.db.topics import Topics
-from holdproof.db.tx import NOT_RUN, WAKE, Notes, NotRun, Tx
+from holdproof.db.tx import NOT_RUN, WAKE, Notes, NotRun, Refused, Tx
 from holdproof.db.worker_pool import FUTURES, ONCE, READS, SERIALIZABLE, UNGATED, Job, WorkerPool
-from holdproof.errors import ForkedError
+from holdproof.errors import ClosedError, ForkedError, HoldproofError
 
 T = TypeVar("T")
 
@@ -31,6 +31,19 @@ class Backend(Protocol):
 
     def peek(self, fn: Callable[[Tx], T], budget_s: float) -> "T | NotRun":
         """Run a short read on the calling thread; NOT_RUN if unsupported, no connection is free, or time is up."""
+        ...
+
+    def driver_of(self, connection: Any) -> Any:
+        """Return the driver's connection under one of a caller's; ForeignTransactionError where there is none."""
+        ...
+
+    def write_in(
+        self, connection: Any, fn: "Callable[[Tx], T | Refused]", hooks: Hooks, confirm: Callable[[], None]
+    ) -> T:
+        """Run a function of a transaction in the transaction of a caller, given the driver's connection.
+
+        `confirm` is called when all was written; what it raises rolls that back.
+        """
         ...
 
     def facts(self) -> dict[str, Any]:
@@ -86,6 +99,26 @@ class Database:
         flags = UNGATED * ungated | SERIALIZABLE * (serializable or once) | ONCE * once
         self.backend.writer.submit(Job(fn, FUTURES, future, flags))
         return future
+
+    def driver_of(self, connection: Any) -> Any:
+        """Return the driver's connection under one of a caller's, for `write_in`."""
+        return self.backend.driver_of(connection)
+
+    def write_in(
+        self, connection: Any, fn: "Callable[[Tx], T | Refused]", confirm: Callable[[], None] = lambda: None
+    ) -> T:
+        """Run a function of a transaction in one that the caller owns, given the driver's connection; see Backend."""
+        if (refusal := REFUSAL.get()) is not None:
+            raise refusal()
+        if self._closed or self._forked:
+            raise ClosedError("the store is closed")
+        try:
+            return self.backend.write_in(connection, fn, self.hooks, confirm)
+        except HoldproofError as error:
+            if error.record is not None:
+                # In a transaction of its own: whether or not the caller commits, a refusal stays recorded.
+                self.write(error.record).result()
+            raise
 
     def read(self, fn: Callable[[Tx], T]) -> "Future[T]":
         """Run a reading function on a snapshot that includes everything acknowledged before this call."""

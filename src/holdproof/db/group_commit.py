@@ -19,7 +19,7 @@ from typing import Any, Protocol
 
 from holdproof.db.tx import Notes, Refused, Tx
 from holdproof.db.worker_pool import ONCE, SERIALIZABLE, UNGATED, Job, deliver
-from holdproof.errors import HistoryLostError, OutcomeUnknownError
+from holdproof.errors import HistoryLostError, HoldproofError, OutcomeUnknownError
 
 _log = logging.getLogger("holdproof.db")
 
@@ -47,6 +47,19 @@ class Hooks:
     """Called once a group is durable, before its callers get their results; must not raise."""
     history_lost: list[Callable[[HistoryLostError], None]] = field(default_factory=list)
     """Called once, on any thread, when the database turns out to have lost acknowledged commits; must not raise."""
+    on_borrowed: list[Callable[[Tx], None]] = field(default_factory=list)
+    """Called in place of `after_commit` inside a transaction that its caller commits: to notify others by it."""
+
+    def run_commit_hooks(self, tx: Tx) -> None:
+        """Run the hooks that belong to a transaction; what they note counts like an operation's notes."""
+        for topic, handler in self.on_note.items():
+            if topic in tx.notes:
+                handler(tx, tx.notes[topic])
+                # At once: a handler's notes must be visible to `before_commit`, where the log collects new leaves.
+                tx.accept_notes()
+        for hook in self.before_commit:
+            hook(tx)
+            tx.accept_notes()
 
 
 class WriteConnection(Protocol):
@@ -146,10 +159,14 @@ class GroupWriter:
         self._usual_group += (len(together) + len(serializable) - self._usual_group) / 8
         if together:
             self._run_in_groups(together)
+            for job in together:
+                if job.error is not None:
+                    self._record_refusal(job)
             deliver(together)
         for job in serializable:
             # One of these may be a long transaction fed from outside: each is delivered as soon as it ends.
             self._run_alone(job)
+            self._record_refusal(job)
             deliver([job])
         self.connection.tidy()
         return []
@@ -157,6 +174,18 @@ class GroupWriter:
     def close(self) -> None:
         """Close the connection."""
         self.connection.close()
+
+    def _record_refusal(self, job: Job[Any]) -> None:
+        """Record a refusal (`HoldproofError.record`) before its caller hears of it.
+
+        One that cannot be recorded is delivered as that error: the act was rolled back, whichever it is.
+        """
+        error = job.error
+        if isinstance(error, HoldproofError) and error.record is not None:
+            recording = Job(error.record, job.sink, job.future, job.flags)
+            self._run_alone(recording)
+            if recording.error is not None:
+                job.fail(recording.error)
 
     def _run_in_groups(self, jobs: list[Job[Any]]) -> None:
         """Run jobs in as few transactions as possible; the group limit shrinks while groups meet contention."""
@@ -227,7 +256,7 @@ class GroupWriter:
         try:
             if not self._run_operations(jobs, savepoints=savepoints):
                 return connection.rollback()
-            self._run_commit_hooks(tx)
+            self.hooks.run_commit_hooks(tx)
             began = time.perf_counter()
             connection.commit()
             self._commit_times.append(time.perf_counter() - began)
@@ -240,17 +269,6 @@ class GroupWriter:
             except Exception:  # the work is durable: its callers must not be told otherwise
                 _log.exception("an after_commit hook failed; the commit stands")
         return None
-
-    def _run_commit_hooks(self, tx: Tx) -> None:
-        """Run the hooks that belong to this group's transaction; what they note counts like an operation's notes."""
-        for topic, handler in self.hooks.on_note.items():
-            if topic in tx.notes:
-                handler(tx, tx.notes[topic])
-                # At once: a handler's notes must be visible to `before_commit`, where the log collects new leaves.
-                tx.accept_notes()
-        for hook in self.hooks.before_commit:
-            hook(tx)
-            tx.accept_notes()
 
     def _run_operations(self, jobs: list[Job[Any]], *, savepoints: bool) -> int:
         """Run one operation after the other and return how many succeeded.

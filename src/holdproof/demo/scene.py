@@ -16,6 +16,7 @@ from holdproof.executors import SyncExecutor
 T = TypeVar("T")
 
 _PATIENCE_S = 60.0
+_DEADLINE_S = 7 * 86_400.0
 _LOOK_S = 0.02
 
 
@@ -65,7 +66,7 @@ class Scene:
 
         @store.flow(name="large order", agent="buyer")
         def large_order(flow: OpenFlow[SyncExecutor], order: dict[str, Any]) -> dict[str, Any]:
-            answer = flow.approve("over the limit of 500", proposal=order, impact="HIGH_IMPACT", deadline_s=600)
+            answer = flow.approve("over the limit of 500", proposal=order, impact="HIGH_IMPACT", deadline_s=_DEADLINE_S)
             approved_order: dict[str, Any] = answer.answer or order
             return flow.step("order", self.shop.order, **approved_order)
 

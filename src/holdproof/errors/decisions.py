@@ -180,6 +180,54 @@ class DeadlinePassedError(AlreadyResolvedError):
     code = "escalations.deadline"
 
 
+class NotApproverError(HoldproofError):
+    """Somebody else has to answer: ask one of them, or an operator to reassign it (`escalations reassign`)."""
+
+    code = "escalations.not_approver"
+    status = 403
+    exit_code = 5
+
+
+class TooFewApproversError(InvalidInputError):
+    """Name as many people as have to answer (`people put NAME --groups GROUP`), or ask for fewer."""
+
+    code = "escalations.too_few_approvers"
+
+
+class AlreadyAnsweredError(ConflictError):
+    """This person has answered, or somebody in their place, and counts once; others still have to answer."""
+
+    code = "escalations.answered"
+
+
+class ShownChangedError(ConflictError):
+    """What is asked has changed since it was shown; read it again (`escalations approvals ID`), then answer."""
+
+    code = "escalations.shown_changed"
+
+
+class PasskeyRequiredError(HoldproofError):
+    """Sign the answer with a passkey (`passkeys challenge`, then `passkeys answer`); nothing was recorded."""
+
+    code = "escalations.passkey_required"
+    status = 403
+    exit_code = 5
+
+
+class PasskeyRefusedError(HoldproofError):
+    """The signature is not one of this person for these bytes at this address: begin again with a new challenge."""
+
+    code = "passkeys.refused"
+    status = 403
+    exit_code = 5
+
+
+class AnswersDifferError(ConflictError):
+    """Those who approved before approved something else: approve the same, or reject."""
+
+    code = "escalations.answers_differ"
+
+
 class CompensationFailedError(HoldproofError):
     """The flow is still dirty and keeps its locks: fix the cause, then compensate again."""
 
@@ -195,3 +243,20 @@ class CronError(InvalidInputError):
     """Correct the cron expression at the named character; nothing was changed."""
 
     code = "schedules.cron"
+
+
+# --- policies ----------------------------------------------------------------------------------------------------
+
+
+class PolicyDeniedError(HoldproofError):
+    """A policy denies it, as is recorded: `holdproof policies decisions` says which; an operator changes policies."""
+
+    code = "policy.denied"
+    status = 403
+    exit_code = 5
+
+
+class PolicySyntaxError(InvalidInputError):
+    """Correct the text at the line named in the message; nothing was stored."""
+
+    code = "policy.syntax"

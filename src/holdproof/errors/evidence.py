@@ -55,6 +55,12 @@ class UnknownKeyError(ConflictError):
     exit_code = 12
 
 
+class RetentionHeldError(ConflictError):
+    """A retention floor or a legal hold keeps this: wait, or let root lift the rule (`holdproof retention lift`)."""
+
+    code = "retention.held"
+
+
 # --- the lockdown ------------------------------------------------------------------------------------------------
 
 

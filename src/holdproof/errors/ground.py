@@ -1,6 +1,6 @@
 """Errors of the database, and of other servers."""
 
-from holdproof.errors.root import HoldproofError
+from holdproof.errors.root import HoldproofError, InvalidInputError
 
 # --- the database ------------------------------------------------------------------------------------------------
 
@@ -38,7 +38,7 @@ class UnavailableError(DatabaseError):
 
 
 class MissingPrivilegeError(DatabaseError):
-    """Grant the login `holdproof_kernel` (or `holdproof_membrane`, `holdproof_telemetry`), or use the owner once."""
+    """Run `holdproof db roles --apply` as an administrator, or grant the role that the message names."""
 
     code = "database.privilege"
 
@@ -60,6 +60,12 @@ class DiskFullError(UnavailableError):
 
     code = "database.disk_full"
     status = 507
+
+
+class ForeignTransactionError(InvalidInputError):
+    """Pass a connection to the store's own PostgreSQL database, in a READ COMMITTED transaction; else `store.write`."""
+
+    code = "use.foreign_transaction"
 
 
 class ReadOnlyError(UnavailableError):

@@ -1,5 +1,6 @@
 """The base class, and errors that any part of Holdproof may raise: a wrong call, a wrong setting."""
 
+from collections.abc import Callable
 from typing import Any, ClassVar
 
 
@@ -12,6 +13,9 @@ class HoldproofError(Exception):
     generic: ClassVar[bool] = True
     """Whether the docstring fits any error of this very class, so that beside a message it says nothing; its subclasses
     have docstrings of their own."""
+    record: Callable[[Any], None] | None = None
+    """What the writer does in a transaction of its own before the caller gets the error: a refusal that is recorded,
+    while the act that was refused is rolled back. A function of a transaction."""
 
     def __init__(self, message: str, /, *, remedy: str | None = None, **fields: Any) -> None:
         super().__init__(message)

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 
 from holdproof.db import Call, Read, Wait, Work, Write
 from holdproof.errors import HoldproofError
-from holdproof.evidence import dbom, evaluations, keys
+from holdproof.evidence import dbom_files, keys
 from holdproof.store.context import Context
 
 T = TypeVar("T")
@@ -25,13 +25,13 @@ def at_opening(context: Context) -> None:
     _try(context, keys.finish_rotations(context), "a key rotation could not be finished")
     if not context.log.familiar:
         _log.warning("nothing in this home vouches for the store's log: run `holdproof verify`")
-    _try(context, dbom.repair(context), "DBOM files could not be repaired")
+    _try(context, dbom_files.repair(context), "DBOM files could not be repaired")
 
 
 def at_closing(context: Context) -> None:
     """Note up to where DBOM files are complete; write those that could not be written before."""
-    if evaluations.dbom_folder(context) is not None:
-        _try(context, dbom.repair(context), "DBOM files could not be repaired", level=logging.INFO)
+    if dbom_files.of_store(context) is not None:
+        _try(context, dbom_files.repair(context), "DBOM files could not be repaired", level=logging.INFO)
 
 
 def _try(context: Context, work: Work[Any], what: str, *, level: int = logging.WARNING) -> None:

@@ -23,10 +23,9 @@ from holdproof.errors import FormatError, InvalidInputError, NotFoundError, Proo
 from holdproof.evidence import evaluations, keys, log
 from holdproof.evidence.dbom_files import MAIN
 from holdproof.evidence.evaluations import EVALUATIONS
-from holdproof.model.evaluations import Bom, DbomChecked, Evaluation, Repaired
+from holdproof.model.evaluations import Bom, DbomChecked, Evaluation
 from holdproof.model.keys import Key
 from holdproof.model.verdicts import Verdict
-from holdproof.store.context import Context
 
 _MOST_BYTES: Final = 4 << 20
 
@@ -55,14 +54,6 @@ def envelope(
         raise InvalidInputError(f"no format {format!r}; there are {', '.join(_FORMATS)}", format=format)
     signed = attest.to_envelope(dbom.parse(get(tx, evaluation_id, id=id, ns=ns).text.encode()))
     return _FORMATS[format](signed).decode()
-
-
-def repair(context: Context, *, full: bool = False) -> Work[Repaired]:
-    """Write DBOM files that are missing after a crash; with `full` every one that is missing or differs."""
-    folder = evaluations.dbom_folder(context)
-    if folder is None:
-        return Repaired(0)
-    return (yield from ask(Call(partial(folder.repair, full=full))))
 
 
 def verify(document: DbomSource, *, ns: str = MAIN) -> Work[DbomChecked]:

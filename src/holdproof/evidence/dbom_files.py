@@ -29,11 +29,12 @@ from typing import Any, Final, NamedTuple, TypeVar
 
 from holdproof import folders
 from holdproof.content import disk
-from holdproof.db import Database, Query, Tx, sql
+from holdproof.db import Call, Database, Query, Tx, Work, ask, sql
 from holdproof.db.tx import NOT_RUN
 from holdproof.errors import DiskFullError, HoldproofError, InvalidInputError, UnavailableError
 from holdproof.evidence import tree
 from holdproof.model.evaluations import Repaired
+from holdproof.store.context import Context
 
 T = TypeVar("T")
 
@@ -430,3 +431,18 @@ class _Syncing:
 
 
 _syncing = lru_cache(maxsize=64)(_Syncing)
+
+
+def of_store(context: Context) -> DbomFolder | None:
+    """Return the folder of DBOM files; None for a store in memory."""
+    if context.head_file is None:
+        return None
+    return DbomFolder(context.database, context.paths.dboms, context.paths.state / "dboms")
+
+
+def repair(context: Context, *, full: bool = False) -> Work[Repaired]:
+    """Write DBOM files that are missing after a crash; with `full` every one that is missing or differs."""
+    folder = of_store(context)
+    if folder is None:
+        return Repaired(0)
+    return (yield from ask(Call(partial(folder.repair, full=full))))

@@ -26,8 +26,8 @@ from holdproof.crypto.dbom import Fields
 from holdproof.crypto.keys import Signer
 from holdproof.db import Call, Tx, Work, Write, ask, sql
 from holdproof.errors import AlreadyExistsError, InvalidInputError, NotFoundError, UnavailableError
-from holdproof.evidence import dbom_files, erasable, keys, submissions
-from holdproof.evidence.dbom_files import MAIN, DbomFolder
+from holdproof.evidence import dbom_files, erasable, key_use, keys, submissions
+from holdproof.evidence.dbom_files import MAIN
 from holdproof.evidence.erasable import Erasable, Removed
 from holdproof.evidence.submissions import SEALED, Draft
 from holdproof.evidence.tables import Table
@@ -83,19 +83,14 @@ def submit(
     # Signing happens outside the transaction. If the key turns out not to be registered, it is introduced and the
     # DBOM signed again: with another key, where another process introduced one meanwhile.
     while True:
-        signature: tuple[Signer, str] = yield from ask(Call(partial(_sign, context, draft)))
-        signer, signed = signature
+        signer = yield from key_use.current(context, "judge")
+        signed: str = yield from ask(Call(partial(sign, draft.fields, signer)))
         evaluation = yield from ask(Write(partial(_record, draft=draft, signed=signed, keyid=signer.keyid)))
         if evaluation is not None:
             break
-        yield from keys.introduce(context, "judge", signer)
+        yield from key_use.introduce_first(context, "judge", signer)
     yield from ask(Call(partial(write_files, context, ns, evaluation_id, evaluation.id)))
     return evaluation
-
-
-def _sign(context: Context, draft: Draft) -> tuple[Signer, str]:
-    signer = context.keys.ensure("judge")
-    return signer, sign(draft.fields, signer)
 
 
 def sign(fields: Fields, signer: Signer) -> str:
@@ -105,19 +100,12 @@ def sign(fields: Fields, signer: Signer) -> str:
 
 def write_files(context: Context, ns: str, evaluation_id: str, row_id: int | None = None) -> None:
     """Write an evaluation's DBOM files; one that cannot be written now is logged, and written at the next opening."""
-    if (folder := dbom_folder(context)) is None:
+    if (folder := dbom_files.of_store(context)) is None:
         return
     try:
         folder.publish(ns, evaluation_id, row_id)
     except UnavailableError as error:
         _log.warning("the DBOM of %s is in the database but not in its file yet: %s", evaluation_id, error)
-
-
-def dbom_folder(context: Context) -> DbomFolder | None:
-    """Return the folder of DBOM files; None for a store in memory."""
-    if context.head_file is None:
-        return None
-    return DbomFolder(context.database, context.paths.dboms, context.paths.state / "dboms")
 
 
 # --- the transaction ---------------------------------------------------------------------------------------------

@@ -9,6 +9,7 @@ Rules:
   and a revocation can be moved earlier, never later or taken back.
 - No revocation leaves a key without a valid admission, such as the successor that the revoked key admitted after that
   leaf: root first re-admits it, or revokes it from its own leaf on.
+- Only the first key of a role comes in at its first use (`key_use`); `rotate` or `join` bring in further ones.
 - A lost log key is replaced by one that root admits, and that signs the head above its own leaf: nothing else could.
 - A key belongs to one role.
 - A revoked key signs nothing new.
@@ -149,14 +150,6 @@ def _places(tx: Tx) -> LeafIndexes:
 # --- coming in ---------------------------------------------------------------------------------------------------
 
 
-def use(context: Context, role: Role) -> Work[Signer]:
-    """Return the current signer of a role: generated at its first use, and in the keyring when this returns."""
-    signer: Signer = yield from ask(Call(partial(context.keys.ensure, role)))
-    if not (yield from ask(Read(partial(is_registered, keyid=signer.keyid, role=role)))):
-        yield from introduce(context, role, signer)
-    return signer
-
-
 def introduce(context: Context, role: Role, signer: Signer) -> Work[Key]:
     """Admit a key to the keyring: it introduces itself, or root admits it where there is a root key."""
     rooted: bool = yield from ask(Read(lambda tx: bool(keyring(tx, role="root"))))
@@ -218,32 +211,37 @@ def _admit_by_root(
     return key
 
 
-def _replace_lost(context: Context, signer: Signer) -> Work[Key]:
-    """Let root admit a new log key in place of the one that this home has lost; the statement names that one."""
-    ring: builtins.list[Key] = yield from ask(Read(partial(keyring, role="log")))
+def _replace_lost(context: Context, role: Role, signer: Signer, ring: builtins.list[Key]) -> Work[Key]:
+    """Let root admit a new key in place of the one that this home has lost; the statement names that one."""
     keyids = [each.keyid for each in ring if each.revoked_from is None]
-    yield from _admit_by_root(context, "log", signer, None, previous=keyids[-1] if keyids else None)
+    previous = keyids[-1] if keyids else None
+    has_root: bool = yield from ask(Read(lambda tx: bool(keyring(tx, role="root"))))
+    if has_root or role == "log":
+        yield from _admit_by_root(context, role, signer, None, previous=previous)
+    else:
+        yield from introduce(context, role, signer)
     return (yield from ask(Read(partial(get, keyid=signer.keyid))))
 
 
 def rotate(context: Context, role: Role) -> Work[Key]:
     """Replace the key of a role: the old one admits the new one and is kept aside; if it is revoked, root admits.
 
-    Where the log key of this home is lost, root admits a new one in its place.
+    Where the key of this home is lost, root admits a new one in its place.
     """
     _check_role(role)
     # A role that has signed nothing yet has no key: it gets its first one, and that is replaced.
     first_use = context.keys.load if role == "root" else context.keys.ensure
     old: Signer = yield from ask(Call(partial(first_use, role)))
-    current = yield from ask(Read(partial(find, keyid=old.keyid)))
-    if current is None and role == "log":
-        return (yield from _replace_lost(context, old))
-    if current is None:
-        current = yield from introduce(context, role, old)
+    row = yield from ask(Read(partial(find, keyid=old.keyid)))
+    if row is None:
+        ring = yield from ask(Read(partial(keyring, role=role)))
+        if ring:
+            return (yield from _replace_lost(context, role, old, ring))
+        row = yield from introduce(context, role, old)
     new: Signer = yield from ask(Call(partial(context.keys.prepare, role)))
     successor = yield from ask(Read(partial(find, keyid=new.keyid)))
     if successor is None:  # else a crash came between the leaf and the file
-        action: Action = "rotate" if current.revoked_from is None else "admit"
+        action: Action = "rotate" if row.revoked_from is None else "admit"
         # A revoked key cannot admit its successor.
         by = old if action == "rotate" else (yield from _root(context, new.keyid))
         stated = yield from ask(Read(partial(_say, action=action, role=role, key=new.public, previous=old.keyid)))

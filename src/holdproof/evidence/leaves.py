@@ -25,9 +25,10 @@ from holdproof.errors import InvalidInputError
 
 TOPIC: Final = "leaf"
 TYPES: Final = frozenset(
-    {"agent", "audit", "call", "context", "dbom", "decision", "erasure", "escalation", "feedback", "file", "key"}
-    | {"ledger", "legacy_import", "lockdown", "message", "promise", "published", "queue", "restore", "schedule"}
-    | {"schema", "skill", "snapshot", "state", "step", "stream", "token", "transition"}
+    {"agent", "answer", "audit", "call", "context", "dbom", "decision", "delegation", "erasure", "escalation"}
+    | {"feedback", "file", "key", "ledger", "legacy_import", "lockdown", "message", "notification", "passkey", "person"}
+    | {"policy", "promise", "published", "queue", "restore", "schedule", "schema", "skill", "snapshot", "state", "step"}
+    | {"stream", "token", "transition"}
 )
 _SALT_BYTES = 16
 _MOST_BYTES = 1024
@@ -90,6 +91,21 @@ Leaf = tuple[str, int, str]
 """A leaf on its way into the log: handle, version, text; a plain tuple, there are many."""
 
 
+class Source(NamedTuple):
+    """Whose entry it is: the agent's, or that of the agent of a flow; nobody's where both are None."""
+
+    kind: str
+    ns: str
+    agent_id: str | None
+    flow_id: str | None
+
+
+class SourcedLeaf(tuple[str, int, str]):
+    """A leaf that knows whose entry it is, and so gets a number (numbering.py)."""
+
+    source: Source
+
+
 def stamp(
     tx: Tx,
     kind: str,
@@ -109,8 +125,19 @@ def stamp(
     # Projection.commit, without the call: this runs for every row that is written.
     digest = sha256(salt + projection.content(row)).hexdigest()
     text = f'{{"h":"{digest}","id":"{handle}{_middle(ns, projection.name, kind)}{tx.now}","v":1,"ver":{leaf_ver}}}'
-    append(tx, (handle, leaf_ver, text))
+    leaf = SourcedLeaf((handle, leaf_ver, text))
+    leaf.source = source_of(kind, ns, row)
+    if tx.dialect == "sqlite" and text.isascii() and len(text) <= _MOST_BYTES:
+        tx.note(TOPIC, leaf)  # `append`, without the call
+    else:
+        append(tx, leaf)
     return Stamp(handle, leaf_ver, salt)
+
+
+def source_of(kind: str, ns: str, row: Mapping[str, Any]) -> Source:
+    """Return whose the entry of a row is."""
+    # Of a call the agent is whoever asked for it, which may be nobody: it is counted with its flow.
+    return Source(kind, ns, None if kind == "call" else row.get("agent_id"), row.get("dfid"))
 
 
 @lru_cache(maxsize=1024)
@@ -130,19 +157,26 @@ def is_filed(text: object, handle: object, ver: object) -> bool:
 
 # A version that is in the tree already is refused here, where its operation can still fail, as by the tree on SQLite.
 _PENDING = sql_postgres(
-    "INSERT INTO log_pending (id, ver, leaf) SELECT CAST(:id AS TEXT), CAST(:ver AS BIGINT), CAST(:leaf AS TEXT)"
+    "INSERT INTO log_pending (id, ver, leaf, agent_id, dfid, sourced)"
+    " SELECT CAST(:id AS TEXT), CAST(:ver AS BIGINT), CAST(:leaf AS TEXT), CAST(:agent_id AS TEXT),"
+    " CAST(:dfid AS TEXT), CAST(:sourced AS BOOLEAN)"
     " WHERE NOT EXISTS (SELECT 1 FROM log_leaves WHERE id = :id AND ver = :ver)"
 )
 
 
 def append(tx: Tx, leaf: Leaf) -> None:
-    """Add a leaf inside the caller's transaction: integrated at its commit, or on PostgreSQL by the sequencer."""
+    """Add a leaf inside the caller's transaction: integrated at its commit, or on PostgreSQL by the sequencer.
+
+    One that is no `SourcedLeaf` gets no number.
+    """
     handle, ver, text = leaf
     # Counted in bytes only where it may matter: ASCII has as many characters as bytes.
     if len(text) > _MOST_BYTES or (not text.isascii() and len(text.encode()) > _MOST_BYTES):
         raise InvalidInputError("a leaf has at most 1 KiB", length=len(text))
     if tx.dialect == "postgres":
-        tx.execute(_PENDING, id=handle, ver=ver, leaf=text, expect=1)
+        source = leaf.source if isinstance(leaf, SourcedLeaf) else None
+        whose = {"agent_id": None, "dfid": None} if source is None else {"agent_id": source[2], "dfid": source[3]}
+        tx.execute(_PENDING, id=handle, ver=ver, leaf=text, sourced=source is not None, **whose, expect=1)
     # On PostgreSQL too: the note wakes the sequencer after the commit.
     tx.note(TOPIC, leaf)
 

@@ -26,7 +26,7 @@ from holdproof.crypto.vkey import ED25519, VerifierKey
 from holdproof.db import Notes, Tx, sql
 from holdproof.db.sql import sql_postgres, sql_sqlite
 from holdproof.errors import BadKeyError, FormatError, HistoryLostError, NotFoundError
-from holdproof.evidence import leaves, restores
+from holdproof.evidence import leaves, numbering, restores
 from holdproof.evidence import tree as trees
 from holdproof.evidence.key_files import Keys
 from holdproof.evidence.restores import Reach
@@ -141,11 +141,12 @@ class Log:
             assert row is not None, "a log is begun when its store is opened"
             *state, keyring = row
             before = trees.LogState(*state)
-            self.refuse_lost(tx, before)
+            if before.head != self._seen:
+                self.refuse_lost(tx, before)
             if keyring != self._keyring_text:
                 self.look(tx)
                 self._keyring_text = keyring if self._keyring else ""
-            tx.note(HEAD, self._tree_writer.integrate(tx, before, fresh, self.sign))
+            tx.note(HEAD, self._tree_writer.integrate(tx, before, numbering.number(tx, fresh), self.sign))
 
     def publish(self, notes: Notes) -> None:
         """After commit: publish the head, which is durable now."""

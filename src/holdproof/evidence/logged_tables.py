@@ -13,7 +13,7 @@ Rules:
 - Columns that no projection holds are declared (`further`), with what covers them or why nothing does.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
@@ -115,6 +115,8 @@ class LoggedTable:
     """How every column of the table is covered."""
     per_namespace: bool = False
     """Whether two namespaces may each have a row of one key."""
+    key: str = ""
+    """The column that names a row."""
 
     @property
     def start(self) -> Place:
@@ -177,6 +179,7 @@ def describe(
         sql(f"SELECT CAST({key} AS TEXT) FROM {projection.table} WHERE leaf_id = :handle LIMIT 1"),  # noqa: S608
         _coverage(projection, kinds, columns, further or {}),
         per_namespace,
+        key,
     )
 
 
@@ -207,7 +210,17 @@ def selecting(table: LoggedTable, key: str, where: str) -> Query:
 
 def confirm(tx: Tx, table: LoggedTable, query: Query, **params: Any) -> list[Mapping[str, Any]]:
     """Return rows by column, each compared with its entry in the log; TamperedError for the first that differs."""
-    rows = [_with_noted_leaf(tx, row) for row in tx.all(query, **params)]
+    return confirm_rows(table, read(tx, query, **params))
+
+
+def read(tx: Tx, query: Query, **params: Any) -> tuple[Row, ...]:
+    """Return the rows of a query of `selecting`, each beside its entry, for `confirm_rows`."""
+    return tuple(_with_noted_leaf(tx, row) for row in tx.all(query, **params))
+
+
+def confirm_rows(table: LoggedTable, rows: Iterable[Row]) -> list[Mapping[str, Any]]:
+    """Do what `confirm` does with rows that were read before; equal rows always have the same outcome."""
+    rows = tuple(rows)
     for row in rows:
         logged = logged_row(row)
         problem = mismatch(table, row) if logged.leaf is not None else "the row names a leaf that the log does not have"

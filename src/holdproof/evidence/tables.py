@@ -63,13 +63,15 @@ class Table(Generic[T]):
         columns: Mapping[str, str] | None = None,
         loads: Mapping[str, Callable[[Any], Any]] | None = None,
         version: int = 1,
+        older: tuple[tuple[str, ...], ...] = (),
         further: Columns | None = None,
         per_namespace: bool = False,
     ) -> None:
         """Describe a table.
 
         `columns` names the columns of fields that are called otherwise; `loads` says how columns are read that are not
-        stored as they are shown, such as JSON. `further` declares how columns are covered that are not logged;
+        stored as they are shown, such as JSON. `older` are the lists of columns of versions 1, 2 … of the projection
+        that entries written earlier have. `further` declares how columns are covered that are not logged;
         `per_namespace` says that two namespaces may each have a row of one key.
         """
         self.name = name
@@ -92,6 +94,7 @@ class Table(Generic[T]):
             kinds=(kind, IMPORTED),
             key=key,
             first=self.first,
+            older=tuple(Projection(name, n, columns) for n, columns in enumerate(older, 1)),
             further=further,
             per_namespace=per_namespace,
         )
@@ -168,9 +171,14 @@ class Table(Generic[T]):
 
     # --- writing ---
 
-    def add(self, tx: Tx, query: Query, row: Mapping[str, Any], *, kind: str | None = None) -> Stamp:
-        """Write the first version of a record, with its leaf; `row` holds every logged column."""
-        mark = leaves.stamp(tx, kind or self.kind, self.projection, row, ns=row["ns"])
+    def add(
+        self, tx: Tx, query: Query, row: Mapping[str, Any], *, kind: str | None = None, handle: str | None = None
+    ) -> Stamp:
+        """Write the first version of a record, with its leaf; `row` holds every logged column.
+
+        With `handle` the log has the record under that one, by which it is found even without its row.
+        """
+        mark = leaves.stamp(tx, kind or self.kind, self.projection, row, leaf_id=handle, ns=row["ns"])
         tx.execute(query, **row, leaf_id=mark.leaf_id, leaf_ver=mark.leaf_ver, leaf_salt=mark.leaf_salt, expect=1)
         return mark
 

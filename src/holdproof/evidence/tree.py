@@ -249,6 +249,11 @@ def prove_inclusion(tx: Tx, index: int, size: int) -> tuple[bytes, ...]:
     return merkle.prove_inclusion(index, size, _lookup(tx, size))
 
 
+def prove_many(tx: Tx, indexes: Sequence[int], size: int) -> tuple[bytes, ...]:
+    """Return the hashes that, with the leaves at these indexes, give the root of the tree of that size."""
+    return merkle.prove_many(indexes, size, _lookup(tx, size))
+
+
 def prove_consistency(tx: Tx, old: int, new: int) -> tuple[bytes, ...]:
     """Return the proof that the tree of size `new` continues the one of size `old`."""
     size = state(tx).size

@@ -28,8 +28,8 @@ from holdproof.errors import (
     ReadOnlyError,
     UnknownKeyError,
 )
+from holdproof.evidence import key_use, statements, tree
 from holdproof.evidence import keys as ring
-from holdproof.evidence import statements, tree
 from holdproof.evidence.key_files import KeyFolder, MemoryKeys
 from holdproof.model.keys import Key, Role, Root, Signed
 from holdproof.store.context import Context
@@ -73,7 +73,7 @@ def _admit_before_root_leaves(context: Context) -> Work[None]:
     """Admit the keys that sign decisions and memory now: at their first use root would be needed for it."""
     roles: tuple[Role, ...] = ("judge", "memory")
     for role in roles:
-        yield from ring.use(context, role)
+        yield from key_use.use(context, role)
 
 
 def _stored_elsewhere(folder: KeyFolder | MemoryKeys, offline: bool) -> None:

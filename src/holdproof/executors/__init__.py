@@ -18,6 +18,7 @@ from holdproof.executors.exposure import (
 )
 from holdproof.executors.methods import (
     Awaits,
+    AwaitsUngated,
     BoundMethod,
     Executor,
     Method,
@@ -50,6 +51,7 @@ __all__ = [
     "BoundMethod",
     "Executor",
     "Awaits",
+    "AwaitsUngated",
     "Resource",
     "Reads",
     "Runs",

@@ -4,7 +4,7 @@ import asyncio
 from asyncio import get_running_loop
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from concurrent.futures import Future
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from typing import Any, TypeVar
 
 from holdproof import validation
@@ -22,6 +22,36 @@ S = TypeVar("S")
 T = TypeVar("T")
 
 
+class _AbandonedError(Exception):
+    """The caller of a write was cancelled before the write was confirmed."""
+
+
+class _BorrowedWrite:
+    """A write on the connection of a caller, who may be cancelled while a thread uses it."""
+
+    def __init__(self) -> None:
+        self._is_abandoned = False
+
+    def confirm(self) -> None:
+        """Let the write stand; called by its thread when all was written."""
+        if self._is_abandoned:
+            raise _AbandonedError
+
+    async def end(self, write: "asyncio.Future[T]") -> T:
+        """Wait for the thread, also where the caller is cancelled: the connection is its own again only then."""
+        try:
+            return await asyncio.shield(write)
+        except asyncio.CancelledError:
+            self._is_abandoned = True
+            # The caller may be cancelled again while it waits.
+            while not write.done():
+                with suppress(asyncio.CancelledError):
+                    await asyncio.wait([write])
+            if not write.cancelled():
+                write.exception()  # else it would be reported as never looked at
+            raise
+
+
 class AsyncExecutor(AsyncRunner):
     """Runs operations for coroutines; one per database serves any number of event loops."""
 
@@ -33,6 +63,28 @@ class AsyncExecutor(AsyncRunner):
     def write(self, fn: Callable[[Tx], T | Refused], *, serializable: bool = False) -> "asyncio.Future[T]":
         """Run a function of a transaction; the future is done once its work is durable."""
         return self._delivery().write(fn, SERIALIZABLE if serializable else 0)
+
+    async def write_in(self, connection: Any, fn: Callable[[Tx], T | Refused]) -> T:
+        """Run a function of a transaction in the caller's own, which commits it or rolls it back.
+
+        `connection` is an async or sync one of psycopg, or a sync connection or session of SQLAlchemy over it, to the
+        store's own PostgreSQL database; else ForeignTransactionError.
+
+        A caller that is cancelled gets its connection back before CancelledError: what was written here is rolled back,
+        and the caller's transaction is as it was.
+        """
+        driver = self.database.driver_of(connection)
+        borrowed = _BorrowedWrite()
+        if isinstance(driver.lock, asyncio.Lock):
+            async with driver.lock:
+                return await borrowed.end(
+                    self.call_in_thread(lambda: self.database.write_in(driver, fn, borrowed.confirm))
+                )
+        return await borrowed.end(self.call_in_thread(lambda: self._write_in_locked(driver, fn, borrowed)))
+
+    def _write_in_locked(self, driver: Any, fn: Callable[[Tx], T | Refused], borrowed: "_BorrowedWrite") -> T:
+        with driver.lock:
+            return self.database.write_in(driver, fn, borrowed.confirm)
 
     def read(self, fn: Callable[[Tx], T]) -> "asyncio.Future[T]":
         """Run a reading function on a snapshot that includes everything acknowledged before this call."""
@@ -95,21 +147,24 @@ class AsyncExecutor(AsyncRunner):
     async def wait(self, topic: str, since: int, seconds: float) -> bool:
         """Sleep until the topic is signalled, if it was not since the epoch `since`; return whether it was."""
         loop = get_running_loop()
-        woken = asyncio.Event()
+        ended: asyncio.Future[bool] = loop.create_future()
+
+        def end(signalled: bool) -> None:
+            if not ended.done():
+                ended.set_result(signalled)
 
         def wake() -> None:
-            loop.call_soon_threadsafe(woken.set)
+            loop.call_soon_threadsafe(end, True)
 
         # False: the topic was signalled since the last look, so there is nothing to wait for.
         if not self.database.topics.subscribe(topic, since, wake):
             return True
+        timer = loop.call_later(seconds, end, False)
         try:
-            await asyncio.wait_for(woken.wait(), seconds)
-        except TimeoutError:
-            return False
+            return await ended
         finally:
+            timer.cancel()
             self.database.topics.unsubscribe(topic, wake)
-        return True
 
 
 class _AsyncPerformer(DatabasePerformer):

@@ -1,10 +1,15 @@
 """The exit codes of commands, read off the answers of their methods; a declaration names one as `exit_code`."""
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from holdproof.errors import NotFoundError, SkillLockedError, UnavailableError
-from holdproof.model.skills import SkillState
+from holdproof.lazy import lazy_module
 from holdproof.model.verdicts import Verdict
+
+if TYPE_CHECKING:
+    from holdproof.model import skills
+else:
+    skills = lazy_module("holdproof.model.skills")
 
 
 def exit_absent(answer: Any) -> int:
@@ -32,5 +37,5 @@ def exit_findings(answer: Any) -> int:
 
 def exit_skills(answer: Any) -> int:
     """Return 5, as for a refused load, unless every skill is the approved one."""
-    approved = all(skill.state is SkillState.APPROVED for skill in answer.items)
+    approved = all(skill.state is skills.SkillState.APPROVED for skill in answer.items)
     return 0 if approved else SkillLockedError.exit_code

@@ -13,6 +13,10 @@ Owned = Literal["agent", "flow", "escalation", "flow?"]
 """What an argument has to name for an agent to pass it; with `?` the argument may be left out."""
 
 
+ToolSet = Literal["decide", "ask", "remember", "prove"]
+"""What a model does with a tool. A set has nine tools or fewer: a model chooses worse among more, and pays for each."""
+
+
 @dataclass(frozen=True, slots=True)
 class AgentRule:
     """On what an agent may call a method."""
@@ -72,8 +76,10 @@ class Exposure:
     # --- where it is offered ---
     local: bool = False
     """Whether it needs or gives what cannot leave the process or the machine: it is offered to Python only."""
-    tool: bool | str = False
-    """Whether it is among the MCP tools that are offered by default; a text is the tool's name."""
+    tool: ToolSet | None = None
+    """The set of MCP tools that it is in; None: it is offered only where its whole resource is."""
+    tool_alias: str = ""
+    """The tool's name, where it is not the resource's and the method's."""
     tool_defaults: Mapping[str, Any] = field(default_factory=dict)
     """Arguments of the tool where its defaults differ: clients of tools give up after a minute or so."""
     command: bool = True
@@ -113,4 +119,4 @@ class Exposure:
 
     def tool_name(self, resource: str, method: str) -> str:
         """The name of the method as a tool."""
-        return self.tool if isinstance(self.tool, str) else f"{resource}_{method}"
+        return self.tool_alias or f"{resource}_{method}"

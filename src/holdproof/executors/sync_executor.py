@@ -13,7 +13,7 @@ from holdproof.db.effects import Call, Effect, Read, Together, Wait, Write
 from holdproof.db.sql import Query
 from holdproof.db.tx import NOT_RUN, Refused, Row, Tx
 from holdproof.db.worker_pool import WorkerPool
-from holdproof.errors import HoldproofError, NestedCallError
+from holdproof.errors import HoldproofError, NestedCallError, WrongClientError
 from holdproof.executors.database_performer import DatabasePerformer, scan_rows
 from holdproof.executors.driver import SyncRunner
 
@@ -41,6 +41,19 @@ class SyncExecutor(SyncRunner):
         _refuse_nested(self.database.backend.writer)
         future: Future[Any] = self.database.write(fn, serializable=serializable)
         return future.result()  # type: ignore[no-any-return]
+
+    def write_in(self, connection: Any, fn: Callable[[Tx], T | Refused]) -> T:
+        """Run a function of a transaction in the caller's own, which commits it or rolls it back.
+
+        `connection` is one of psycopg, or a connection or session of SQLAlchemy over it, to the store's own PostgreSQL
+        database; else ForeignTransactionError. Locks that the function takes are held until the caller commits.
+        """
+        driver = self.database.driver_of(connection)
+        if isinstance(driver.lock, asyncio.Lock):
+            raise WrongClientError("an async connection is for the async client")
+        # The driver's own lock: no other thread uses the connection meanwhile.
+        with driver.lock:
+            return self.database.write_in(driver, fn)
 
     def read(self, fn: Callable[[Tx], T]) -> T:
         """Run a reading function on a snapshot that includes everything acknowledged before this call."""

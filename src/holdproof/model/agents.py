@@ -71,3 +71,29 @@ class Registration(Value):
 
     agent: Agent
     token: str = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class AgentCounts(Value):
+    """What an agent did within a stretch of time."""
+
+    agent_id: str
+    flows: int
+    failed: int
+    """How many of them failed, undone or not."""
+    open: int
+    escalations: int
+    last_at: str
+    """When it opened its last flow."""
+    buckets: tuple[int, ...]
+    """Flows over that time, in equal parts, the oldest first."""
+
+
+@dataclass(frozen=True, slots=True)
+class AgentActivity(Value):
+    """What agents did since a moment, the busiest first."""
+
+    agents: tuple[AgentCounts, ...]
+    since: str
+    exact: bool
+    """Whether every flow since then was counted; if not, the newest were."""

@@ -106,6 +106,8 @@ class Escalation(Value):
     comment: str | None
     answer: Any
     ns: str
+    approvers: str | None = None
+    """Who has to answer, such as `2 of finance`; None where anybody who may answer may."""
 
     @property
     def approved(self) -> bool:
@@ -128,6 +130,19 @@ class Escalation(Value):
         if self.status == "APPROVED":
             return "approved with changes" if self.human_decision == "MODIFY" else "approved as proposed"
         return self.status.lower()
+
+
+@dataclass(frozen=True, slots=True)
+class EscalationFacet(Value):
+    """How many pending escalations have these in common, and how many of them are due soon."""
+
+    agent_id: str
+    flow_type: str
+    impact: str
+    approvers: str
+    """Who has to answer; empty where anybody may."""
+    count: int
+    due: int
 
 
 @dataclass(frozen=True, slots=True)

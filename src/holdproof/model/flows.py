@@ -32,6 +32,11 @@ UNDOABLE: Final = frozenset({"FAILED", "CANCELLED"})
 """Ends after which steps may still be undone."""
 WORKED_ON: Final = frozenset({"RUNNING", "COMPENSATING"})
 """The statuses in which a flow needs a worker, else it is an orphan."""
+TAKEN_OVER: Final = "flow.taken_over"
+"""The type of the audit event of a flow whose worker was lost and whose next worker goes on with it."""
+LOCK: Final = "the lock "
+ESCALATION: Final = "escalation "
+"""What a flow says that it waits for begins with these, where it is a resource or a person's answer."""
 
 
 # Several words of DIR stand for one status: it tells phases of work apart that have the same rules here.
@@ -305,6 +310,82 @@ class Lease(Value):
     heartbeat_at: str
     expires_at: str
     ns: str
+
+
+@dataclass(frozen=True, slots=True)
+class LeaseTakeover(Value):
+    """That a worker went on with a flow whose worker was lost."""
+
+    at: str
+    lost_worker: str
+    last_heartbeat_at: str
+    """When the lost worker was last heard of."""
+    worker: str
+    replayed: int
+    """How many steps had ended by then: their results were read from the record, and none of them ran again."""
+
+
+@dataclass(frozen=True, slots=True)
+class FlowWait(Value):
+    """Something that a flow waits for."""
+
+    kind: str
+    """escalation, lock, promise, flow, retry, worker, or other."""
+    what: str
+    until: str | None
+    """When it stops waiting, or is due; None where only what it waits for ends the wait."""
+    ref: str
+    """The escalation, the holding flow, the child flow or the promise; empty where there is none."""
+
+
+@dataclass(frozen=True, slots=True)
+class FlowExecution(Value):
+    """Who works on a flow, what it waits for, and which workers were lost on it."""
+
+    flow_id: str
+    status: str
+    worker: str | None
+    """The worker that holds the lease; None while nobody does."""
+    token: int
+    heartbeat_at: str | None
+    expires_at: str | None
+    orphaned: bool
+    """Whether the lease has expired, so that any worker may take the flow over."""
+    queue: str | None
+    partition_key: str | None
+    waits: tuple[FlowWait, ...]
+    takeovers: tuple[LeaseTakeover, ...]
+    workers: dict[str, str]
+    """The processes behind workers that register themselves, as `name (host, pid 4711)`, by worker id."""
+
+
+@dataclass(frozen=True, slots=True)
+class FlowFacets(Value):
+    """How many flows match, by when they were opened, by status, type and agent; what a page of filters shows."""
+
+    total: int
+    exact: bool
+    """Whether all that match were counted; if not, `total` is how many of the newest were."""
+    statuses: dict[str, int]
+    types: dict[str, int]
+    agents: dict[str, int]
+    counted: int
+    """How many of the newest flows `types` and `agents` are of."""
+    bucket_s: int
+    buckets: tuple["FlowBucket", ...]
+
+
+@dataclass(frozen=True, slots=True)
+class FlowBucket(Value):
+    """The flows that were opened from a moment on, for `bucket_s` seconds, by status."""
+
+    since: str
+    statuses: dict[str, int]
+
+    @property
+    def count(self) -> int:
+        """How many there are."""
+        return sum(self.statuses.values())
 
 
 @dataclass(frozen=True, slots=True)

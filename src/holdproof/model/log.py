@@ -1,8 +1,10 @@
 """What the log says of itself: its level, and the outcome of an audit."""
 
+import json
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from holdproof.model.value import Value
 from holdproof.model.verdicts import Verdict
 
 
@@ -74,3 +76,36 @@ class Level:
     def to_dict(self) -> dict[str, Any]:
         """The level as every client prints it."""
         return {"level": self.text, **asdict(self)}
+
+
+@dataclass(frozen=True, slots=True)
+class RangeProof(Value):
+    """That these entries of a stream are all from one number to another (evidence/range_proof.py)."""
+
+    proof: str
+    """The proof, a JSON document: whose stream, which numbers, where in the log, under which signed head."""
+    entries: list[str]
+    """The entries, as they stand in the log."""
+
+    @property
+    def text(self) -> str:
+        """Both in one document, for a file."""
+        return json.dumps({"proof": self.proof, "entries": self.entries})
+
+
+@dataclass(frozen=True, slots=True)
+class VerifiedRange(Value):
+    """What a range proof proves: all entries of a kind by an agent, from one number to another."""
+
+    agent_id: str
+    kind: str
+    ns: str
+    first: int
+    last: int
+    since: str
+    """The time of the first of them."""
+    until: str
+    """The time of the last of them."""
+    origin: str
+    size: int
+    """How many entries the log had, under whose signed head they stand."""

@@ -63,3 +63,23 @@ class Compacted(Value):
 
     bytes_before: int | None
     bytes_after: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class RetentionRule(Value):
+    """A floor (records stay so many days at least) or a legal hold (records stay until root lifts it).
+
+    The scope of a floor is what it is of ("flows", "audit", … or "everything"); that of a hold is "everything", "flow"
+    or "subject", and `target` the flow's id or the subject's handle.
+    """
+
+    id: str
+    kind: str
+    scope: str
+    target: str
+    days: int | None
+    reason: str
+    set_at: str
+    lifted_at: str | None
+    lift_reason: str | None
+    ns: str

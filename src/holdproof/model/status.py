@@ -50,6 +50,18 @@ class Check:
 
 
 @dataclass(frozen=True, slots=True)
+class Roles:
+    """The statements that set up logins of a server, and whether they were run."""
+
+    statements: list[str]
+    applied: bool
+
+    def to_dict(self) -> dict[str, Any]:
+        """The outcome as every client prints it."""
+        return asdict(self)
+
+
+@dataclass(frozen=True, slots=True)
 class Migrated:
     """Which migrations a call applied, and which are still to come."""
 

@@ -45,6 +45,12 @@ class Report:
     not_checked: list[str] = field(default_factory=list)
     not_covered: list[str] = field(default_factory=list)
     locked: str | None = None
+    place: str = ""
+    """What was verified: a file, a folder, or a database without its password."""
+    since: str = ""
+    """The time of the log's first entry: the verdict is about everything since then."""
+    trusted_by: list[str] = field(default_factory=list)
+    """Whose signatures it rests on: the log keys under the newest head, root, and the witnesses that cosigned it."""
 
     @property
     def ok(self) -> bool:
@@ -94,3 +100,32 @@ class BundleReport:
         """The outcome as every client prints it."""
         plain = {name: getattr(self, name) for name in self.__slots__}
         return {**plain, "verdict": self.verdict.word, "findings": [each.to_dict() for each in self.findings]}
+
+
+@dataclass(frozen=True, slots=True)
+class BundleEvent:
+    """Something that a record of a bundle says happened; `index` is its place in the log."""
+
+    at: str
+    kind: str
+    what: str
+    note: str | None
+    person: str | None
+    index: int
+
+
+@dataclass(frozen=True, slots=True)
+class BundleStory:
+    """What a bundle is about, from its proven records: what was decided, by whom, on what, approved by whom, when."""
+
+    decided: str
+    by: str
+    inputs: tuple[str, ...]
+    approvals: tuple[str, ...]
+    begun_at: str
+    ended_at: str
+    events: tuple[BundleEvent, ...]
+
+    def to_dict(self) -> dict[str, Any]:
+        """The story as every client prints it."""
+        return asdict(self)

@@ -19,6 +19,7 @@ T = TypeVar("T")
 Functions = Mapping[str, Callable[..., Any]]
 """Functions of the caller, by the name the server calls them."""
 Loads = Callable[[Any], Any]
+RetryOn = type[BaseException] | tuple[type[BaseException], ...]
 Check = Callable[..., None]
 LAST: Final = frozenset({"done", "raised", "failed"})
 """What the last line of an answer says."""
@@ -85,8 +86,8 @@ def _body(entry: MethodSpec, arguments: Mapping[str, Any]) -> tuple[dict[str, An
     return body, functions
 
 
-def converse(functions: Functions, load: Loads, *, reads: bool = False) -> Exchange[Any]:
-    """Listen until the answer has come; call what the server asks for."""
+def converse(functions: Functions, load: Loads, *, reads: bool = False, retry_on: RetryOn = Exception) -> Exchange[Any]:
+    """Listen until the answer has come; call what the server asks for. Only what is `retry_on` is tried again there."""
     raised: dict[str, Exception] = {}
     while True:
         line = yield ReadLine()
@@ -98,7 +99,7 @@ def converse(functions: Functions, load: Loads, *, reads: bool = False) -> Excha
         elif "give" in line:
             yield Give(load(line["give"]))
         elif "call" in line:
-            yield from _called(functions, line["call"], raised)
+            yield from _called(functions, line["call"], raised, retry_on)
         elif "done" in line:
             return load(line["done"])
         elif "raised" in line:
@@ -108,7 +109,9 @@ def converse(functions: Functions, load: Loads, *, reads: bool = False) -> Excha
             raise problems.error(line["failed"])
 
 
-def _called(functions: Functions, request: Mapping[str, Any], raised: dict[str, Exception]) -> Exchange[None]:
+def _called(
+    functions: Functions, request: Mapping[str, Any], raised: dict[str, Exception], retry_on: RetryOn
+) -> Exchange[None]:
     """Call a function of the caller, and say how it ended."""
     anything = wire.shape(Any)
     args = anything.load(request["args"], "args")
@@ -119,6 +122,9 @@ def _called(functions: Functions, request: Mapping[str, Any], raised: dict[str, 
         # Kept until the server says which failure ended the call: it may have handled this one.
         raised[request["id"]] = error
         how: dict[str, Any] = {"error": validation.error_text(error)}
+        # Decided here: the server does not know the classes of this process.
+        if not isinstance(error, retry_on):
+            how["final"] = True
     else:
         how = _sayable(value)
     yield Send(f"/v1/exchanges/{request['exchange']}/{request['id']}", how)

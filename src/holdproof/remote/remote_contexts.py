@@ -6,27 +6,26 @@ as in one process, the functions that undo being called here too.
 
 import inspect
 from collections.abc import Callable
-from contextvars import ContextVar
+from dataclasses import dataclass
+from functools import partial
 from inspect import Signature
-from typing import Any, Final, Generic, TypeVar
+from typing import Any, Generic
 
 from holdproof import validation
 from holdproof.api import problems, wire
 from holdproof.api.catalogue import BlockName, MethodSpec, block_methods
 from holdproof.api.flow_messages import shown_token
-from holdproof.errors import HoldproofError, InvalidInputError, RemoteError
+from holdproof.db.effects import Call
+from holdproof.errors import HoldproofError, InvalidInputError
 from holdproof.executors import ContextBlock
 from holdproof.model import typed_json
 from holdproof.model.messages import PromiseTicket
 from holdproof.remote.exchange import Exchange, Send, call, converse
-from holdproof.remote.transport import AsyncTransport, SyncTransport
-from holdproof.runtime import flow_steps, promises
+from holdproof.remote.flow_handles import Wire
+from holdproof.remote.remote_gathers import IN_STEPS_OF_BLOCKS, FlowChildren
+from holdproof.runtime import flow_steps, promises, recorded
 from holdproof.runtime.flow_steps import StepCall, StepOptions
-
-Wire = TypeVar("Wire", bound=AsyncTransport | SyncTransport, covariant=True)  # noqa: PLC0105
-
-_INSIDE: Final[ContextVar[frozenset[str]]] = ContextVar("holdproof_remote_steps", default=frozenset())
-"""The blocks in one of whose steps the caller is."""
+from holdproof.runtime.functions import FunctionSpec
 
 
 def _anything(value: Any) -> Any:
@@ -82,7 +81,7 @@ class RemoteMethod(Generic[Wire]):
     def exchange(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Exchange[Any]:
         """Run the method on the server, as part of another exchange."""
         # Refused here: the server does not know which code calls it.
-        if self._entry.exposure.outside_steps and self._block in _INSIDE.get():
+        if self._entry.exposure.outside_steps and self._block in IN_STEPS_OF_BLOCKS.get():
             raise InvalidInputError(f"{self._entry.method} is inside a step, which is replayed whole: take it out")
         return (yield from call(self._entry, args, kwargs, self._wire.check_functions, block=self._block))
 
@@ -95,7 +94,14 @@ class RemoteMethod(Generic[Wire]):
         return self._entry.summary
 
 
-class Inside(Generic[Wire]):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RemoteFunction(FunctionSpec):
+    """A function that flows run, here."""
+
+    fn: Callable[..., Any]
+
+
+class Inside(FlowChildren[Wire]):
     """What a block offers while it is open: its methods, and for a flow its id."""
 
     def __init__(self, wired: Wire, opened: dict[str, Any], block: BlockName) -> None:
@@ -108,17 +114,15 @@ class Inside(Generic[Wire]):
     def step(self, first: Any, /, *args: Any, **kwargs: Any) -> Any:
         """Run a step once, whatever happens, and give its result; see `flows.run` of an embedded store."""
         options = StepOptions(**{name: kwargs.pop(name) for name in flow_steps.OPTIONS & kwargs.keys()})
-        if options.retry_on is not Exception:
-            raise RemoteError("retry_on names classes of this process: over the wire every error is tried again")
         return self._wire.run(self._step(flow_steps.prepare(first, args, kwargs, options)))
 
-    def _step(self, step: StepCall) -> Exchange[Any]:
+    def _step(self, step: StepCall, reached: int | None = None) -> Exchange[Any]:
         options = step.options
         name = step.name
         compensate = options.compensate
         self._wire.check_functions(step.fn, compensate)
         # A context variable and not a flag: other tasks may use the same block at the same time.
-        outside = _INSIDE.get()
+        outside = IN_STEPS_OF_BLOCKS.get()
         if self._block in outside:
             raise InvalidInputError(f"step {name} is inside a step, which is replayed whole: take it out")
         body: dict[str, Any] = {
@@ -129,17 +133,19 @@ class Inside(Generic[Wire]):
             "retries": options.retries,
             "backoff_s": options.backoff_s,
             "timeout_s": options.timeout_s,
+            "reached": reached,
         }
         if compensate is not None:
             # The function stays here; the server calls it back by its key when an exception leaves the block.
             body["compensate"] = key = f"undo {len(self.undoing)}"
             self.undoing[key] = _taking_decoded(compensate)
-        _INSIDE.set(outside | {self._block})
+        IN_STEPS_OF_BLOCKS.set(outside | {self._block})
         try:
             yield Send(f"/v1/blocks/{self._block}/step", body, lines=True)
-            return typed_json.decode((yield from converse({"fn": _giving_encoded(step.fn)}, _anything)))
+            functions = {"fn": _giving_encoded(step.fn)}
+            return typed_json.decode((yield from converse(functions, _anything, retry_on=options.retry_on)))
         finally:
-            _INSIDE.set(outside)
+            IN_STEPS_OF_BLOCKS.set(outside)
 
     def promise(self, name: str) -> Any:
         """Create a promise; see `flow.promise` of an embedded store."""
@@ -172,7 +178,7 @@ class Inside(Generic[Wire]):
 
     def _told(self, method: str, *args: Any) -> Any:
         """Call a method that is recorded unless a step calls it: only this end knows which code calls."""
-        in_step = self._block in _INSIDE.get()
+        in_step = self._block in IN_STEPS_OF_BLOCKS.get()
         return RemoteMethod(self._wire, self._methods[method], self._block)(*args, in_step=in_step)
 
     def __getattr__(self, method: str) -> RemoteMethod[Wire]:
@@ -182,6 +188,18 @@ class Inside(Generic[Wire]):
         if entry is None:
             raise AttributeError(method)
         return RemoteMethod(self._wire, entry, self._block)
+
+    def conduct(self, of: Any, arguments: tuple[list[Any], dict[str, Any]]) -> Exchange[Any]:
+        """Run a function in the flow, and end the flow as it ends."""
+        args, kwargs = arguments
+        try:
+            result = yield Call(partial(of.fn, self, *args, **kwargs))
+            text = recorded.dump(typed_json.encode(result, f"the result of {of.name}"))
+        except Exception as error:
+            yield from self.leave(error)
+            raise
+        yield from self.leave(None, result=text)
+        return typed_json.decode(recorded.parse(text))
 
     def leave(self, error: BaseException | None, *, result: str | None = None) -> Exchange[None]:
         """Leave the block, as it should be left or by an exception; `result` is the text of what its function gave."""

@@ -13,13 +13,14 @@ from holdproof.api.catalogue import entries
 from holdproof.api.flow_functions import FlowFunction
 from holdproof.errors import RemoteError
 from holdproof.executors import AsyncClosing, AsyncExecutor, SyncClosing, SyncExecutor
+from holdproof.model.defaults import LEASE_S
 from holdproof.model.namespaces import MAIN
 from holdproof.model.status import Check, Status
 from holdproof.remote.exchange import Exchange, Send
-from holdproof.remote.flow_functions import Registry, RemoteFunction, outcome
-from holdproof.remote.remote_contexts import RemoteBlock, RemoteMethod, Wire
+from holdproof.remote.flow_functions import Registry
+from holdproof.remote.flow_handles import Wire, outcome
+from holdproof.remote.remote_contexts import RemoteBlock, RemoteFunction, RemoteMethod
 from holdproof.remote.transport import AsyncTransport, SyncTransport
-from holdproof.runtime.leases import LEASE_S
 
 
 class RemoteResource(Generic[Wire]):
@@ -90,7 +91,14 @@ class RemoteResources(Generic[Wire]):
         raise RemoteError("a function of a transaction runs where the store is; call its methods instead")
 
     # Every entry point that takes a function of a transaction is refused the same way.
-    read = scan = begin = hear = run = stream = write
+    read = scan = begin = hear = run = stream = write_in = write
+
+    def worker(self, *_: Any, **__: Any) -> Any:
+        """Refused: a worker takes due flows in transactions of its own, and so runs beside the database."""
+        raise RemoteError(
+            "a worker runs where it can open the store: `holdproof worker`, or store.worker() of an embedded store on"
+            " the server's database; here `flows.recover()` runs flows again whose functions are registered here"
+        )
 
     def flow(
         self,
@@ -111,7 +119,7 @@ class RemoteResources(Generic[Wire]):
 
 
 if TYPE_CHECKING:
-    from holdproof.api import Resources as Embedded
+    from holdproof.api.resources import Resources as Embedded
 
     class _Async(RemoteResources[AsyncTransport], Embedded[AsyncExecutor], AsyncClosing): ...  # type: ignore[misc]
 

@@ -11,13 +11,13 @@ import asyncio
 import json
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Final, Generic, TypeVar
 
 import httpx
 
 from holdproof.api import problems
-from holdproof.db.effects import Call
+from holdproof.db.effects import Call, Together, WorkOutcome
 from holdproof.errors import ConnectionLostError, HoldproofError, OutcomeUnknownError, UnreachableError
 from holdproof.executors.driver import AsyncRunner, CallThreads, Performer, SyncRunner, complete
 from holdproof.remote.connection_pool import TIMEOUT, C, ConnectionPool
@@ -99,6 +99,10 @@ class Transport(ABC, Generic[C]):
         """Call a function of the caller."""
 
     @abstractmethod
+    async def run_together(self, works: Sequence[Any], limit: int | None) -> list[WorkOutcome]:
+        """Run several exchanges at once."""
+
+    @abstractmethod
     async def send(self, connection: C, request: httpx.Request, *, stream: bool) -> httpx.Response:
         """Send a request; the answer's body is read too unless it comes line by line and is no error."""
 
@@ -130,6 +134,8 @@ class ExchangePerformer(Performer, Generic[C]):
         match effect:
             case Call(fn):
                 return await self._transport.call(fn)
+            case Together(works, limit):
+                return await self._transport.run_together(works, limit)
             case ReadLine():
                 return await self._read_line()
             case Send():
@@ -212,6 +218,10 @@ class AsyncTransport(AsyncRunner, Transport[httpx.AsyncClient]):
         except TimeoutError:
             return False
 
+    async def run_together(self, works: Sequence[Any], limit: int | None) -> list[WorkOutcome]:
+        """See Transport."""
+        return await self.together(works, limit)
+
     async def send(self, connection: httpx.AsyncClient, request: httpx.Request, *, stream: bool) -> httpx.Response:
         """See Transport."""
         response = await connection.send(request, stream=stream)
@@ -257,6 +267,10 @@ class SyncTransport(SyncRunner, Transport[httpx.Client]):
     async def wait_for_room(self) -> bool:
         """See Transport."""
         return self._room.acquire(timeout=TIMEOUT.pool)
+
+    async def run_together(self, works: Sequence[Any], limit: int | None) -> list[WorkOutcome]:
+        """See Transport."""
+        return self.together(works, limit)
 
     async def send(self, connection: httpx.Client, request: httpx.Request, *, stream: bool) -> httpx.Response:
         """See Transport."""

@@ -180,7 +180,7 @@ def _delete(tx: Tx, flow: Flow, filters: Filters, who: str) -> None:
         raise ConflictError(f"it is part of the flow {flow.root_flow_id}, and deleted with it", flow_id=flow.flow_id)
     handles = retention.remove_tree(tx, flow.flow_id, ns=flow.ns)
     if not handles:
-        raise ConflictError("it, or a flow below it, is open, dirty, asked about or forked", flow_id=flow.flow_id)
+        raise ConflictError("it, or a flow below it, is open, dirty, asked about, forked or held", flow_id=flow.flow_id)
     rule: dict[str, Any] = {name: value for name, value in filters.params().items() if value not in {None, ""}}
     named = {table: tuple(each) for table, each in handles.items()}
     prunings.record(tx, "flows", named, rule=canonical.dump_text(rule), who=who, count=1, ns=flow.ns)

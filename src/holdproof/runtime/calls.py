@@ -7,7 +7,7 @@ Rules:
 - A call that an agent made at the server records that agent: only a function registered for it runs the call again.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
@@ -50,6 +50,8 @@ class CallSpec:
     effects: str | None = None
     answers: str | None = None
     """The text of the results that a fork is given, by step."""
+    function: Callable[..., Any] | None = None
+    """The function, where it is known here: policies see inputs by the names of its parameters. Not recorded."""
 
 
 def call_of(name: str, version: str, args: Sequence[Any], kwargs: Mapping[str, Any], **queued: Any) -> CallSpec:

@@ -14,7 +14,7 @@ from typing import Any, Final, NamedTuple
 from holdproof.db import Query, Row, Tx, sql
 from holdproof.errors import InvalidInputError
 from holdproof.model.change_feed import Change, Cursor
-from holdproof.model.times import BEGINNING, later
+from holdproof.model.times import BEGINNING, END, later
 from holdproof.runtime import recorded
 
 SETTLED_S: Final = 2.0
@@ -147,28 +147,38 @@ def _all_resolved_up_to(tx: Tx) -> int:
     return int(number)
 
 
+_MOST_BACK_S: Final = 60.0
+"""How far back a follower may begin: a page that was just made, not one that slept."""
+
 _NOW = sql(
     "SELECT coalesce((SELECT id FROM flow_transitions WHERE created_at <= :settled ORDER BY id DESC LIMIT 1), 0),"
     " coalesce((SELECT id FROM escalation_requests WHERE created_at <= :settled ORDER BY id DESC LIMIT 1), 0)"
 )
 
 
-def now(tx: Tx) -> Cursor:
-    """Return the cursor after everything that is settled; what is younger is delivered again (see `begin`)."""
-    row = tx.one(_NOW, settled=_settled_by_id(tx))
+def now(tx: Tx, *, moment: str = END) -> Cursor:
+    """Return the cursor after everything that is settled; what is younger is delivered again (see `begin`).
+
+    With `moment`, one within the last minute, it stands no later than that.
+    """
+    moment = max(min(moment, tx.now), later(tx.now, -_MOST_BACK_S))
+    row = tx.one(_NOW, settled=min(moment, _settled_by_id(tx)))
     assert row is not None, "an aggregate has one row"
     transition, escalation = row
-    return Cursor(transition, escalation, later(tx.now, -SETTLED_S), 0, _all_resolved_up_to(tx))
+    # With the number 0 nothing of the past counts as resolved: what was resolved since `moment` is told too.
+    resolved_up_to = _all_resolved_up_to(tx) if moment >= tx.now else 0
+    return Cursor(transition, escalation, later(moment, -SETTLED_S), 0, resolved_up_to)
 
 
-def begin(tx: Tx) -> tuple[Cursor, frozenset[tuple[str, int]]]:
-    """Return where to follow from, and the changes after it that happened already, by kind and id.
+def begin(tx: Tx, *, moment: str = END) -> tuple[Cursor, frozenset[tuple[str, int]]]:
+    """Return where to follow from, and the changes after it that are known already, by kind and id.
 
-    Whatever is committed from now on is not among them, however it is dated.
+    Whatever is committed from now on is not among them, however it is dated. With `moment`, when a page was
+    made, neither is what happened since.
     """
-    cursor = now(tx)
+    cursor = now(tx, moment=moment)
     old, _ = since(tx, cursor)
-    return cursor, frozenset((each.kind, each.id) for each in old)
+    return cursor, frozenset((each.kind, each.id) for each in old if each.at <= moment)
 
 
 def parse(text: str) -> Cursor:

@@ -137,9 +137,14 @@ def is_due(tx: Tx, specs: Mapping[str, FunctionSpec], names: Iterable[str], *, n
 
 # --- room --------------------------------------------------------------------------------------------------------
 
-_LIVE = sql(
-    "SELECT worker, partition_key, count(*) FROM flow_leases"
+# SQLite would rather walk over everything that is due later: all flows that sleep. PostgreSQL counts rows first.
+_LIVE_OF: Final = (
+    "SELECT worker, partition_key, count(*) FROM {leases}"
     " WHERE ns = :ns AND queue = :queue AND worker <> '' AND expires_at > :now GROUP BY worker, partition_key"
+)
+_LIVE = sql(
+    _LIVE_OF.format(leases="flow_leases INDEXED BY idx_flow_leases_worker"),
+    postgres=_LIVE_OF.format(leases="flow_leases"),
 )
 _FORGET = sql("DELETE FROM queue_starts WHERE ns = :ns AND queue = :queue AND started_at <= :since")
 _STARTS = sql("SELECT count(*), min(started_at) FROM queue_starts WHERE ns = :ns AND queue = :queue")
@@ -173,22 +178,26 @@ def _room(tx: Tx, name: str, limits: Queue | None, *, worker: str, free: int, ns
 # --- candidates --------------------------------------------------------------------------------------------------
 
 _HIGHEST = sql("SELECT max(priority) FROM flow_leases WHERE ns = :ns AND queue = :queue AND priority < :below")
+# Of a million flows that wake at the same moment only so many are read: SQLite goes by its index, whose entries of one
+# moment are in the order of their rows, and PostgreSQL sorts within that moment.
 _DUE: Final = (
     "SELECT l.dfid, l.partition_key, c.name, CASE WHEN f.status = 'CREATED' THEN 1 ELSE 0 END FROM flow_leases l"
     " JOIN flow_calls c ON c.dfid = l.dfid AND c.ns = l.ns JOIN decision_flows f ON f.dfid = l.dfid AND f.ns = l.ns"
     " WHERE l.ns = :ns AND l.queue = :queue AND l.priority = :priority AND l.expires_at <= :now"
     " AND f.status IN ('RUNNING', 'COMPENSATING', :created)"
     " AND (l.partition_key IS NULL OR l.partition_key NOT IN ({full})) AND {runnable}"
-    " ORDER BY l.expires_at, l.dfid LIMIT :limit"
+    " ORDER BY l.expires_at{ties} LIMIT :limit"
 )
 # A flow is told to be runnable by one text: name, version and agent, which holds for both databases.
 _CANDIDATES = sql(
     _DUE.format(
+        ties="",
         full="SELECT value FROM json_each(:full)",
         runnable="c.name || char(31) || c.version || char(31) || coalesce(c.agent_id, '')"
         " IN (SELECT value FROM json_each(:runnable))",
     ),
     postgres=_DUE.format(
+        ties=", l.dfid",
         full="SELECT pg_catalog.jsonb_array_elements_text(CAST(:full AS JSONB))",
         runnable="c.name || chr(31) || c.version || chr(31) || coalesce(c.agent_id, '')"
         " IN (SELECT pg_catalog.jsonb_array_elements_text(CAST(:runnable AS JSONB)))",

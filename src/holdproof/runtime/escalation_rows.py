@@ -12,21 +12,26 @@ from dataclasses import replace
 from typing import Any, Final
 
 from holdproof.db import Tx, sql
-from holdproof.evidence.tables import StoredRecord, Table
+from holdproof.evidence.tables import StoredRecord, Table, numbered
 from holdproof.model import jsontext
 from holdproof.model.coordination import Escalation
+from holdproof.model.flows import Flow
 from holdproof.runtime import recorded
 
+_FIRST_LOGGED: Final = (
+    *("id", "dfid", "root_dfid", "agent_id", "kind", "reason", "context_json", "proposal_json", "impact", "status"),
+    *("human_decision", "created_at", "resolved_at", "deadline", "on_deadline", "opened_by", "resolved_by"),
+    *("comment", "answer_json", "ns"),
+)
 ESCALATIONS: Final = Table(
     "escalation_requests",
     Escalation,
     kind="escalation",
     key="id",
-    logged=(
-        *("id", "dfid", "root_dfid", "agent_id", "kind", "reason", "context_json", "proposal_json", "impact", "status"),
-        *("human_decision", "created_at", "resolved_at", "deadline", "on_deadline", "opened_by", "resolved_by"),
-        *("comment", "answer_json", "ns"),
-    ),
+    logged=(*_FIRST_LOGGED, "approvers"),
+    version=2,
+    # Entries that were written before escalations named their approvers.
+    older=(_FIRST_LOGGED,),
     columns={"context": "context_json", "proposal": "proposal_json", "answer": "answer_json"},
     loads=dict.fromkeys(("context_json", "proposal_json", "answer_json"), jsontext.load),
 )
@@ -39,6 +44,33 @@ def write(tx: Tx, columns: Mapping[str, Any], subject: str | None) -> Escalation
     row = {**dict.fromkeys(ESCALATIONS.columns), **_sealed(tx, columns, subject)}
     ESCALATIONS.add(tx, _ADD, row)
     return shown(tx, ESCALATIONS.from_columns(row))
+
+
+_NEXT = numbered("SELECT {id}", "escalation_requests")
+
+
+def open_request(tx: Tx, flow: Flow, columns: Mapping[str, Any]) -> Escalation:
+    """Open an escalation, PENDING unless `columns` says otherwise; it may name another agent than the flow's."""
+    numbers = tx.one(_NEXT)
+    assert numbers is not None, "a SELECT without FROM has one row"
+    (number,) = numbers
+    row = {
+        "id": number,
+        "dfid": flow.flow_id,
+        "root_dfid": flow.root_flow_id,
+        "agent_id": flow.agent_id,
+        "kind": "approval",
+        "status": "PENDING",
+        "created_at": tx.now,
+        "on_deadline": "reject",
+        "opened_by": "agent",
+        **columns,
+        "ns": flow.ns,
+    }
+    escalation = write(tx, row, flow.subject)
+    # Wakes consoles and notifiers that show what is pending.
+    tx.notify(f"escalations:{flow.ns}")
+    return escalation
 
 
 def _sealed(tx: Tx, columns: Mapping[str, Any], subject: str | None) -> dict[str, Any]:
@@ -86,6 +118,14 @@ def settle(tx: Tx, record: StoredRecord[Escalation], answer: Mapping[str, Any]) 
     # Wakes whoever waits for this decision, once the transaction is committed.
     tx.notify(f"escalation:{escalation.id}")
     return escalation
+
+
+_ASSIGN = sql(ESCALATIONS.update("approvers", where="id = :id AND status = 'PENDING'"))
+
+
+def assign(tx: Tx, record: StoredRecord[Escalation], approvers: str) -> Escalation:
+    """Write who has to answer a pending escalation from now on; its flow is locked by the caller."""
+    return shown(tx, ESCALATIONS.change(tx, _ASSIGN, record, {"approvers": approvers}))
 
 
 _PENDING = sql(ESCALATIONS.select("WHERE dfid = :dfid AND ns = :ns AND status = 'PENDING'", leaf=True))

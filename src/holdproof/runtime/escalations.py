@@ -12,6 +12,8 @@ Rules:
 - An escalation is resolved once; the second resolver gets AlreadyResolvedError.
 - A deadline that passes applies its default and records that; a later answer is DeadlinePassedError.
 - Who resolved it, the comment, and the proposal as it was shown are in the record's leaf.
+- One that names its approvers is resolved when as many of them have approved, or one has rejected (approvals.py); until
+  then it is PENDING, and no deadline approves it.
 """
 
 from collections.abc import Mapping
@@ -30,20 +32,19 @@ from holdproof.errors import (
     NotFoundError,
     WrongAnswerError,
 )
-from holdproof.evidence.tables import StoredRecord, numbered
+from holdproof.evidence.tables import StoredRecord
 from holdproof.model import typed_json
 from holdproof.model.agents import ESCALATES, EscalationBudget
 from holdproof.model.coordination import ANSWERS, IMPACTS, Escalation
 from holdproof.model.flows import Flow
 from holdproof.model.namespaces import MAIN
 from holdproof.model.times import later
-from holdproof.runtime import agents, audit, escalation_rows, flows
+from holdproof.runtime import agents, approvals, audit, escalation_rows, flows, undoable
 from holdproof.runtime.escalation_rows import ESCALATIONS
+from holdproof.runtime.overview import EXPIRED
 
 WINDOW_S: Final = 3600.0
 EXHAUSTED: Final = "ESCALATION_BUDGET_EXHAUSTED"
-EXPIRED: Final = "escalation expired"
-"""The topic of the notes that hand each escalation that nobody answered to the hooks of its commit."""
 # The words that people and callers use, as the statuses of DIR's schema.
 _STATUS_OF: Final = {"approve": "APPROVED", "reject": "REJECTED", "cancel": "CANCELLED"}
 _STATUS_IN_DOUBT: Final = {"happened": "APPROVED", "did_not_happen": "APPROVED", "undo": "REJECTED"}
@@ -75,15 +76,22 @@ def request(
     deadline: str | None = None,
     deadline_s: float | None = None,
     on_deadline: str = "reject",
+    approvers: str | None = None,
     ns: str = MAIN,
 ) -> Escalation | Refused:
     """Request a human decision about a running flow; without an answer by the deadline the default applies.
+
+    `approvers` says who has to answer: `finance`, `2 of finance`, `2 of ann, bob with passkey`; without it anybody who
+    may answer may.
 
     Raises BudgetExhaustedError where the agent has a budget and has spent it, and AgentInactiveError where it may not
     escalate.
     """
     columns = _columns(reason, context, proposal, impact=impact, on_deadline=on_deadline)
     columns["deadline"] = _deadline(tx, deadline, deadline_s)
+    columns["approvers"] = approvals.named(tx, approvers, ns=ns)
+    if approvers is not None and on_deadline == "approve":
+        raise InvalidInputError("what names its approvers is not approved by a deadline", field="on_deadline")
     # The flow before its agent: everybody locks in that order.
     flow = flows.lock(tx, flow_id, ns=ns)
     if flow.status != "RUNNING":
@@ -104,7 +112,7 @@ def request(
         raise AgentInactiveError(
             f"agent {agent.agent_id} is {agent.status} and may not escalate", agent_id=agent.agent_id
         )
-    escalation = _write(tx, flow, columns)
+    escalation = escalation_rows.open_request(tx, flow, columns)
     _await_answer(tx, escalation)
     return escalation
 
@@ -122,7 +130,7 @@ def alert(
     """Escalate for the kernel: that costs the agent nothing, and moves the flow only if it is running."""
     columns = _columns(reason, context, proposal)
     flow = flows.lock(tx, flow_id, ns=ns)
-    escalation = _write(tx, flow, {**columns, "kind": kind, "opened_by": "kernel"})
+    escalation = escalation_rows.open_request(tx, flow, {**columns, "kind": kind, "opened_by": "kernel"})
     if flow.status == "RUNNING":
         _await_answer(tx, escalation)
     return escalation
@@ -159,36 +167,9 @@ def _deadline(tx: Tx, deadline: str | None, deadline_s: float | None) -> str | N
     return None if deadline is None else validation.moment("deadline", deadline)
 
 
-_NEXT = numbered("SELECT {id}", "escalation_requests")
-
-
 def write(tx: Tx, flow_id: str, columns: Mapping[str, Any], *, ns: str) -> Escalation:
     """Write an escalation, given by column, for another kernel; it spends nothing, and its flow stays where it is."""
-    return _write(tx, flows.lock(tx, flow_id, ns=ns), columns)
-
-
-def _write(tx: Tx, flow: Flow, columns: Mapping[str, Any]) -> Escalation:
-    """Write an escalation, PENDING unless `columns` says otherwise; it may name another agent than the flow's."""
-    numbers = tx.one(_NEXT)
-    assert numbers is not None, "a SELECT without FROM has one row"
-    (number,) = numbers
-    row = {
-        "id": number,
-        "dfid": flow.flow_id,
-        "root_dfid": flow.root_flow_id,
-        "agent_id": flow.agent_id,
-        "kind": "approval",
-        "status": "PENDING",
-        "created_at": tx.now,
-        "on_deadline": "reject",
-        "opened_by": "agent",
-        **columns,
-        "ns": flow.ns,
-    }
-    escalation = escalation_rows.write(tx, row, flow.subject)
-    # Wakes consoles and notifiers that show what is pending.
-    tx.notify(f"escalations:{flow.ns}")
-    return escalation
+    return escalation_rows.open_request(tx, flows.lock(tx, flow_id, ns=ns), columns)
 
 
 def _postpone(tx: Tx, flow: Flow, budget: EscalationBudget) -> Refused:
@@ -212,7 +193,7 @@ def _postpone(tx: Tx, flow: Flow, budget: EscalationBudget) -> Refused:
 def _refuse(tx: Tx, flow: Flow, columns: Mapping[str, Any]) -> Refused:
     """Record a request beyond the budget, suspend the agent and cancel the flow."""
     answer = {"status": "CANCELLED", "resolved_at": tx.now, "resolved_by": "kernel", "comment": EXHAUSTED}
-    escalation = _write(tx, flow, {**columns, **answer})
+    escalation = escalation_rows.open_request(tx, flow, {**columns, **answer})
     audit.record(tx, flow.flow_id, EXHAUSTED, severity="ERROR", detail={"escalation": escalation.id}, ns=flow.ns)
     agents.set_status(tx, flow.agent_id, "SUSPENDED", reason=EXHAUSTED, ns=flow.ns)
     _move_flow(tx, escalation, "CANCELLED", EXHAUSTED)
@@ -240,19 +221,60 @@ def resolve(
     proposal: Any = None,
     result: Any = None,
     comment: str | None = None,
+    shown_hash: str | None = None,
     ns: str = MAIN,
 ) -> Escalation | Refused:
     """Resolve an escalation, once: `approve`, `reject` or `cancel`; a proposal approves with changes.
 
     One about a step in doubt is answered by `happened`, with the result of the step as JSON, `did_not_happen`, which
-    runs it, or `undo`, which undoes the flow. Raises WrongAnswerError for an answer of the other kind,
-    AlreadyResolvedError for a second answer, and DeadlinePassedError for one that comes too late.
+    runs it, or `undo`, which undoes the flow. Where several have to approve it stays PENDING until they have.
+    `shown_hash` is that of what was read (`approvals`): an answer to anything else is refused.
+
+    Raises WrongAnswerError for an answer of the other kind, AlreadyResolvedError for a second answer,
+    DeadlinePassedError for one that comes too late, NotApproverError and AlreadyAnsweredError for one that does not
+    count, and ShownChangedError where something else was read.
     """
-    word = validation.one_of("decision", str(decision).lower(), [each for words in ANSWERS.values() for each in words])
-    answer = {**_answer(word, proposal, result), "resolved_by": validation.name("by", by), "comment": comment}
+    response = approvals.Answer(*checked(decision, proposal, result), comment)
+    return answer(tx, id, response, by=by, shown_hash=shown_hash, ns=ns)
+
+
+def checked(decision: str, proposal: Any, result: Any) -> tuple[str, Any]:
+    """Return the word of a decision, and the value that goes with it; InvalidInputError where they do not."""
+    words = [each for words in ANSWERS.values() for each in words]
+    word = validation.one_of("decision", str(decision).lower(), words)
+    if proposal is not None and word != "approve":
+        raise InvalidInputError("a proposal goes with approve only", field="proposal", decision=word)
+    if result is not None and word != "happened":
+        raise InvalidInputError("a result goes with happened only", field="result", decision=word)
+    return word, proposal if word == "approve" else result
+
+
+def answer(
+    tx: Tx,
+    id: int,
+    response: approvals.Answer,
+    *,
+    by: str,
+    shown_hash: str | None = None,
+    passkey: Any = None,
+    ns: str,
+) -> Escalation | Refused:
+    """Write a person's answer, which may resolve the escalation; `passkey` is the signature that was verified."""
+    columns = {**_answer_columns(response.word, response.value), "comment": response.comment}
+    by = validation.name("by", by)
+    record = lock_pending(tx, id, response.word, ns=ns)
+    if isinstance(record, Refused):
+        return record
+    escalation = escalation_rows.shown(tx, record.value)
+    tally = approvals.give(tx, escalation, response, by=by, shown_hash=shown_hash, passkey=passkey)
+    return _settle(tx, record, {**columns, "resolved_by": tally.names}) if tally.is_settled else escalation
+
+
+def lock_pending(tx: Tx, id: int, word: str | None = None, *, ns: str) -> StoredRecord[Escalation] | Refused:
+    """Return a pending escalation, its flow locked, compared with its entry; `word` is what will be answered."""
     record = _lock(tx, id, ns)
     escalation = record.value
-    if word not in escalation.answers:
+    if word is not None and word not in escalation.answers:
         raise _wrong_answer(escalation, word)
     if escalation.status != "PENDING":
         raise AlreadyResolvedError(
@@ -264,23 +286,19 @@ def resolve(
     if _is_due(escalation, tx.now):
         _apply_default(tx, record)
         return Refused(DeadlinePassedError(f"the deadline of escalation {id} was {escalation.deadline}", id=id))
-    return _settle(tx, record, answer)
+    return approvals.confirmed(tx, id, ns=ns)
 
 
-def _answer(word: str, proposal: Any, result: Any) -> dict[str, Any]:
-    """Return the columns of an answer; InvalidInputError for a value that does not go with it."""
-    if proposal is not None and word != "approve":
-        raise InvalidInputError("a proposal goes with approve only", field="proposal", decision=word)
-    if result is not None and word != "happened":
-        raise InvalidInputError("a result goes with happened only", field="result", decision=word)
+def _answer_columns(word: str, value: Any) -> dict[str, Any]:
+    """Return the columns of an answer."""
     if word in _STATUS_IN_DOUBT:
         # The result stands for what the step's function would have returned: tagged as that would be, or plain JSON.
-        text = canonical.dump_text(typed_json.tagged(result, "the result").json) if word == "happened" else None
+        text = canonical.dump_text(typed_json.tagged(value, "the result").json) if word == "happened" else None
         return {"status": _STATUS_IN_DOUBT[word], "human_decision": word.upper(), "answer_json": text}
     return {
         "status": _STATUS_OF[word],
-        "human_decision": _human_decision(word, changes=proposal is not None),
-        "answer_json": None if proposal is None else canonical.dump_text(proposal),
+        "human_decision": _human_decision(word, changes=value is not None),
+        "answer_json": None if value is None else canonical.dump_text(value),
     }
 
 
@@ -336,7 +354,7 @@ def _move_flow(tx: Tx, escalation: Escalation, to: str, reason: str) -> None:
     causation_id = f"escalation:{escalation.id}"
     flow_id = escalation.flow_id
     flow = flows.transition(tx, flow_id, to, causation_id=causation_id, reason=reason, ns=escalation.ns)
-    if flow.ended and flows.to_undo(tx, flow_id, ns=escalation.ns):
+    if flow.ended and undoable.to_undo(tx, flow_id, ns=escalation.ns):
         flows.transition(tx, flow_id, "COMPENSATING", causation_id=causation_id, reason=reason, ns=escalation.ns)
 
 

@@ -1,5 +1,9 @@
-"""Feedback: how the work of agents turned out; rows are only added."""
+"""Feedback: how the work of agents turned out; rows are only added.
 
+Of a person's flow the reason is sealed, and read as erased once that person was.
+"""
+
+from dataclasses import replace
 from typing import Final
 
 from holdproof import validation
@@ -10,6 +14,7 @@ from holdproof.model.namespaces import MAIN
 from holdproof.model.page import Page
 from holdproof.model.records import SOURCES, Feedback
 from holdproof.model.times import BEGINNING
+from holdproof.runtime import recorded
 
 FEEDBACK: Final = Table(
     "decision_feedback_trajectory",
@@ -22,7 +27,7 @@ FEEDBACK: Final = Table(
 )
 
 _NEXT = numbered(
-    "SELECT {id} FROM agent_registry a JOIN decision_flows f ON f.ns = a.ns"
+    "SELECT f.subject, {id} FROM agent_registry a JOIN decision_flows f ON f.ns = a.ns"
     " WHERE a.agent_id = :agent_id AND f.dfid = :dfid AND a.ns = :ns",
     "decision_feedback_trajectory",
 )
@@ -47,20 +52,24 @@ def record(
     numbers = tx.one(_NEXT, agent_id=agent_id, dfid=flow_id, ns=ns)
     if numbers is None:
         raise NotFoundError(f"there is no agent {agent_id} or no flow {flow_id}", agent_id=agent_id, flow_id=flow_id)
-    (number,) = numbers
+    subject, number = numbers
     row = {
         "id": number,
         "agent_id": agent_id,
         "dfid": flow_id,
         "status": status,
-        "reason": reason,
+        "reason": recorded.seal_text(tx, reason, subject),
         "score": value,
         "source": source,
         "created_at": tx.now,
         "ns": ns,
     }
     FEEDBACK.add(tx, _ADD, row)
-    return FEEDBACK.from_columns(row)
+    return _shown(tx, FEEDBACK.from_columns(row))
+
+
+def _shown(tx: Tx, feedback: Feedback) -> Feedback:
+    return replace(feedback, reason=recorded.open_text(tx, feedback.reason))
 
 
 _NEWEST: Final = (
@@ -85,4 +94,5 @@ def list(
     """List feedback of one agent, on one flow, or all of it; newest first."""
     query = _LIST if agent_id is None else _LIST_OF_AGENT
     filters = {"agent_id": agent_id, "dfid": flow_id, "since": validation.moment("since", since)}
-    return FEEDBACK.page(tx, query, cursor, limit, **filters, ns=ns)
+    page = FEEDBACK.page(tx, query, cursor, limit, **filters, ns=ns)
+    return Page([_shown(tx, each) for each in page.items], page.next_cursor)

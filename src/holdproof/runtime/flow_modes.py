@@ -46,6 +46,10 @@ class RunMode:
         del waits_for, until
         return True
 
+    def conducts(self) -> bool:
+        """Return whether the flow runs, in its place, a child that has not ended."""
+        return not self.offline
+
     def undoes(self, step: Step | None) -> bool:
         """Return whether this flow undoes a step if it fails; None is one that it has just run."""
         del step

@@ -52,6 +52,17 @@ def scan(tx: Tx, *, since: str = BEGINNING, after: str = "", limit: int = 100, n
     return [FLOWS.from_row(row) for row in rows]
 
 
+_BEGINNING_WITH = sql(FLOWS.select("WHERE dfid >= :prefix AND dfid < :after AND ns = :ns ORDER BY dfid LIMIT :limit"))
+
+
+def beginning_with(tx: Tx, prefix: str, *, limit: int = 10, ns: str = MAIN) -> builtins.list[Flow]:
+    """Return the flows whose id begins with some letters, by id."""
+    # Ids are ASCII letters, digits and dashes: all that begin so sort before the prefix with a tilde.
+    after = f"{validation.words('prefix', prefix, least=1, most=200)}~"
+    rows = tx.all(_BEGINNING_WITH, prefix=prefix, after=after, ns=ns, limit=validation.limited(limit))
+    return [FLOWS.from_row(row) for row in rows]
+
+
 _TRANSITIONS = sql(TRANSITIONS.select("WHERE dfid = :dfid AND ns = :ns ORDER BY id"))
 
 

@@ -19,7 +19,7 @@ from functools import partial
 from typing import Any, Final, NamedTuple
 
 from holdproof import validation
-from holdproof.db import Tx, Work, Write, ask, lock_exclusive
+from holdproof.db import Read, Tx, Work, Write, ask, lock_exclusive
 from holdproof.errors import InvalidInputError, NonDeterminismError
 from holdproof.model import typed_json
 from holdproof.model.times import later
@@ -71,6 +71,8 @@ class FlowRun:
     """How the flow was suspended, after which nothing more can be done in it here."""
     difference: NonDeterminismError | None = None
     """How the code was found to differ from the record, after which nothing more is done either."""
+    escalation: int | None = None
+    """The escalation that a policy asked for before the flow begins, until it is answered."""
     mode: RunMode = LIVE
     patches: dict[str, bool] = field(default_factory=dict)
     """What `patched` answered, by the name of its step."""
@@ -185,18 +187,29 @@ def sleep_until(run: FlowRun, moment: str) -> Work[None]:
 def _sleep(run: FlowRun, wake_at: Callable[[Tx], str]) -> Work[None]:
     outside_steps(run, "sleeping")
     until = yield from record_own(run, "sleep", wake_at)
-    yield from wait(run, lambda _: None, waits_for=f"{until}", until=until)
+    # A flow that runs again because it has slept long enough needs no transaction that writes to learn that.
+    if (yield from ask(Read(lambda tx: tx.now))) < until:
+        yield from wait(run, lambda _: None, waits_for=f"{until}", until=until)
 
 
 def record_own(run: FlowRun, name: str, value: Callable[[Tx], Any]) -> Work[Any]:
     """Return what the flow recorded here under a name of its own; or compute it in a transaction, and record it."""
+    return (yield from record_reached(run, reach_own(run, name), value))
+
+
+def reach_own(run: FlowRun, name: str) -> StepSpec:
+    """Number the step of the flow's own that the code reaches now."""
     own = f"{OWN}{name}"
     n, position = run.reach(own)
-    earlier = run.journal.get((own, n))
+    return StepSpec(own, n, position)
+
+
+def record_reached(run: FlowRun, spec: StepSpec, value: Callable[[Tx], Any]) -> Work[Any]:
+    """Return what the flow recorded in a step of its own that is numbered; or compute it, and record it."""
+    earlier = run.journal.get((spec.name, spec.n))
     if earlier is not None:
         return typed_json.decode(earlier.value.result)
-    spec = StepSpec(own, n, position)
-    value = run.mode.own(own, n, value)
+    value = run.mode.own(spec.name, spec.n, value)
     return (yield from ask(Write(partial(_record_own, lease=run.lease, spec=spec, value=value))))
 
 

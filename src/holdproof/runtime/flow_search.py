@@ -24,36 +24,38 @@ from holdproof.runtime.flows import FLOWS
 
 _LONGEST_TEXT: Final = 500
 
-_MATCHES: Final = (
+MATCHES: Final = (
     "f.ns = :ns AND f.created_at >= :since AND f.created_at < :until"
     " AND (CAST(:status AS TEXT) IS NULL OR f.status = :status)"
     " AND (CAST(:agent_id AS TEXT) IS NULL OR f.agent_id = :agent_id)"
     " AND (CAST(:flow_type AS TEXT) IS NULL OR f.flow_type = :flow_type)"
-    " AND (CAST(:text AS TEXT) = '' OR instr(f.dfid || ' ' || f.agent_id || ' ' || f.flow_type, :text) > 0)"
+    " AND (CAST(:text AS TEXT) = '' OR instr(lower(f.dfid || ' ' || f.agent_id || ' ' || f.flow_type),"
+    " lower(:text)) > 0)"
     " AND (CAST(:error AS TEXT) = '' OR EXISTS (SELECT 1 FROM flow_transitions t WHERE t.dfid = f.dfid AND t.ns = f.ns"
-    " AND instr(coalesce(t.reason, ''), :error) > 0))"
+    " AND instr(lower(coalesce(t.reason, '')), lower(:error)) > 0))"
     " AND (CAST(:inputs AS TEXT) = '' OR EXISTS (SELECT 1 FROM flow_calls c WHERE c.dfid = f.dfid AND c.ns = f.ns"
-    " AND instr(CAST(c.arguments AS TEXT), :inputs) > 0))"
+    " AND instr(lower(CAST(c.arguments AS TEXT)), lower(:inputs)) > 0))"
 )
 # The first attribute leads to the flows by its index; those that lack another one are left out.
-_FROM_ATTRIBUTE: Final = (
+FROM_ATTRIBUTE: Final = (
     "FROM flow_attributes a JOIN decision_flows f ON f.dfid = a.dfid AND f.ns = a.ns"
     " WHERE a.ns = :ns AND a.key = :key AND a.value = :value AND NOT EXISTS (SELECT 1 FROM json_each(:attributes) w"
     " WHERE NOT EXISTS (SELECT 1 FROM flow_attributes o WHERE o.dfid = f.dfid AND o.ns = f.ns AND o.key = w.key"
     " AND o.value = w.value)) AND "
 )
-_FROM: Final = "FROM decision_flows f WHERE "
+FROM: Final = "FROM decision_flows f WHERE "
 _PAGE: Final = " AND (f.created_at, f.dfid) < (:at, :dfid) ORDER BY f.created_at DESC, f.dfid DESC LIMIT :limit"
 
 
-def _both(text: str) -> Query:
+def for_both(text: str) -> Query:
+    """Return a query with these filters for both databases."""
     postgres = text.replace("instr(", "strpos(").replace("json_each(:attributes)", _PAIRS)
     return sql(text, postgres=postgres)
 
 
 _PAIRS: Final = "json_each_text(CAST(:attributes AS JSON))"
-_LIST = _both(f"SELECT {FLOWS.listed('f')} {_FROM}{_MATCHES}{_PAGE}")
-_LIST_BY_ATTRIBUTE = _both(f"SELECT {FLOWS.listed('f')} {_FROM_ATTRIBUTE}{_MATCHES}{_PAGE}")
+_LIST = for_both(f"SELECT {FLOWS.listed('f')} {FROM}{MATCHES}{_PAGE}")
+_LIST_BY_ATTRIBUTE = for_both(f"SELECT {FLOWS.listed('f')} {FROM_ATTRIBUTE}{MATCHES}{_PAGE}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -124,7 +126,7 @@ def list(
     limit: int = 100,
     ns: str = MAIN,
 ) -> Page[Flow]:
-    """List flows, newest first; `text` is part of their id, agent or type."""
+    """List flows, newest first; `text` is part of their id, agent or type, in any case."""
     filters = Filters(
         text=text,
         status=status,
@@ -157,15 +159,15 @@ _BUCKETS: Final = {
 def _counting(bucket: str, source: str) -> Query:
     text = (
         f"SELECT {bucket}, count(*), count(CASE WHEN f.status = 'COMPLETED' THEN 1 END),"
-        f" count(CASE WHEN f.status IN ('FAILED', 'COMPENSATED') THEN 1 END) {source}{_MATCHES}"
+        f" count(CASE WHEN f.status IN ('FAILED', 'COMPENSATED') THEN 1 END) {source}{MATCHES}"
         " GROUP BY 1 ORDER BY 1 LIMIT :limit"
     )
     hours = text.replace(_BUCKETS["hour"], _UTC).replace(_BUCKETS["day"], f"left({_UTC}, 10)")
     return sql(text, postgres=hours.replace("instr(", "strpos(").replace("json_each(:attributes)", _PAIRS))
 
 
-_COUNT: Final = {by: _counting(bucket, _FROM) for by, bucket in _BUCKETS.items()}
-_COUNT_BY_ATTRIBUTE: Final = {by: _counting(bucket, _FROM_ATTRIBUTE) for by, bucket in _BUCKETS.items()}
+_COUNT: Final = {by: _counting(bucket, FROM) for by, bucket in _BUCKETS.items()}
+_COUNT_BY_ATTRIBUTE: Final = {by: _counting(bucket, FROM_ATTRIBUTE) for by, bucket in _BUCKETS.items()}
 
 
 def stats(

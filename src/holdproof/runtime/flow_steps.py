@@ -1,23 +1,22 @@
-"""Steps as the code of a flow calls them: one after the other, or several at once.
+"""Steps as the code of a flow calls them, one after the other; gathers.py runs several at once.
 
 Rules:
 - A step's function is called with what is recorded for it; what cannot be recorded is refused before anything begins.
-- Steps that run at once (`gather`, `map`) are numbered before the first of them starts, in the order they are passed,
-  so that a replay meets them again.
 - A step contains no steps of its own flow (flow_run.py); an undoing is named after its step.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from functools import partial
-from typing import Any, Final, Literal
+from typing import Any, Final
 
 from holdproof import validation
-from holdproof.db import Together, Work
+from holdproof.db import Work
 from holdproof.errors import InvalidInputError, NonDeterminismError
 from holdproof.runtime import calls, steps
 from holdproof.runtime.flow_run import IN_STEPS_OF, OWN, FlowRun, Undoing, outside_steps
-from holdproof.runtime.steps import OnUnknown, RetryPolicy, StepSpec
+from holdproof.runtime.step_retries import RetryPolicy
+from holdproof.runtime.steps import OnUnknown, StepSpec
 from holdproof.runtime.suspension import FlowSuspended
 
 UNDO: Final = "undo "
@@ -51,6 +50,8 @@ class StepCall:
     fn: Callable[[], Any]
     arguments: str | None
     options: StepOptions
+    function: Callable[..., Any] | None = None
+    """What is called with the arguments, as it was given, where that runs here."""
 
     def check(self) -> None:
         """Refuse, before anything is recorded, what could not be run or undone."""
@@ -72,6 +73,7 @@ def prepare(first: Any, args: Sequence[Any], kwargs: Mapping[str, Any], options:
         partial(fn, *rest, **kwargs),
         _arguments(rest, kwargs, required=options.record_args),
         options,
+        fn,
     )
     call.check()
     return call
@@ -130,11 +132,16 @@ def step(
 def perform(run: FlowRun, call: StepCall) -> Work[Any]:
     """Run a step that is prepared."""
     outside = outside_steps(run, f"step {call.name}")
-    return (yield from _perform(run, call, _numbered(run, call), outside))
+    return (yield from perform_reached(run, call, reach(run, call), outside))
 
 
-def _numbered(run: FlowRun, call: StepCall) -> StepSpec:
-    n, position = run.reach(call.name)
+def reach(run: FlowRun, call: StepCall) -> StepSpec:
+    """Number the step that the code reaches now."""
+    return numbered(run, call, *run.reach(call.name))
+
+
+def numbered(run: FlowRun, call: StepCall, n: int, position: int) -> StepSpec:
+    """Return a step as it is recorded, given its number and its position."""
     options = call.options
     return StepSpec(
         call.name,
@@ -147,10 +154,12 @@ def _numbered(run: FlowRun, call: StepCall) -> StepSpec:
         policy=RetryPolicy(options.retries, options.backoff_s, options.retry_on),
         timeout_s=options.timeout_s,
         raw=run.raw,
+        function=None if run.raw else call.function,
     )
 
 
-def _perform(run: FlowRun, call: StepCall, spec: StepSpec, outside: frozenset[tuple[str, str]]) -> Work[Any]:
+def perform_reached(run: FlowRun, call: StepCall, spec: StepSpec, outside: frozenset[tuple[str, str]]) -> Work[Any]:
+    """Run a step that is numbered; `outside` are the flows inside one of whose steps the caller is."""
     earlier = run.journal.get((spec.name, spec.n))
     recorded_step = None if earlier is None else earlier.value
     # Set for the function that the step calls, which runs in this context.
@@ -170,64 +179,10 @@ def _perform(run: FlowRun, call: StepCall, spec: StepSpec, outside: frozenset[tu
         raise
     finally:
         IN_STEPS_OF.set(outside)
-    if call.options.compensate is not None and run.mode.undoes(recorded_step):
+    if call.options.compensate is not None and spec.undo and run.mode.undoes(recorded_step):
         # Appended after the step: one that failed has nothing to undo.
         run.undoings.append(Undoing(spec.name, spec.n, partial(call.options.compensate, result)))
     return result
-
-
-def gather(
-    run: FlowRun, /, *prepared: StepCall, concurrency: int | None = None, on_error: Literal["wait", "cancel"] = "wait"
-) -> Work[list[Any]]:
-    """Run steps at once, `concurrency` of them at a time, and return their results in the order they were passed.
-
-    Each is what `flow.call` returns. Where one fails, the first failure in that order is raised once all have ended
-    ("wait"), or once those that run have ended and the others were left out ("cancel").
-    """
-    validation.one_of("on_error", on_error, {"wait", "cancel"})
-    if concurrency is not None:
-        validation.count("concurrency", concurrency, least=1)
-    for each in prepared:
-        if not isinstance(each, StepCall):
-            raise InvalidInputError(
-                "gather takes what flow.call returns: flow.gather(flow.call(fn, 1), …)", field="calls"
-            )
-    outside = outside_steps(run, "gather")
-    numbered = [_numbered(run, each) for each in prepared]
-    failures: list[BaseException] = []
-
-    def one(call: StepCall, spec: StepSpec) -> Work[Any]:
-        if failures and on_error == "cancel":
-            return None
-        try:
-            return (yield from _perform(run, call, spec, outside))
-        except BaseException as error:
-            failures.append(error)
-            raise
-
-    works = tuple(one(call, spec) for call, spec in zip(prepared, numbered, strict=True))
-    outcomes = yield Together(works, concurrency)
-    errors = [outcome.error for outcome in outcomes if outcome.error is not None]
-    # One that was suspended comes back: its flow goes on then, whatever became of the others.
-    for error in sorted(errors, key=lambda error: not isinstance(error, FlowSuspended)):
-        raise error
-    return [outcome.value for outcome in outcomes]
-
-
-def map(
-    run: FlowRun,
-    fn: Callable[..., Any],
-    items: Iterable[Any],
-    /,
-    *,
-    concurrency: int | None = None,
-    on_error: Literal["wait", "cancel"] = "wait",
-    **options: Any,
-) -> Work[list[Any]]:
-    """Run a function as one step for each item, at once, and return the results in their order; see `gather`."""
-    step_options = StepOptions(**options)
-    prepared = [prepare(fn, (item,), {}, step_options) for item in items]
-    return (yield from gather(run, *prepared, concurrency=concurrency, on_error=on_error))
 
 
 def validate_name(name: str, *, undoable: bool) -> None:

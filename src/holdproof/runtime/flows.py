@@ -5,7 +5,8 @@ Rules:
   recorded.
 - A transition writes the status, one row of `flow_transitions` and one leaf, or nothing.
 - `started_at` is the first RUNNING, `completed_at` the end, `updated_at` the last transition.
-- A flow belongs to an agent that is ACTIVE when the flow is opened; a child has its parent's root.
+- A flow belongs to an agent that is ACTIVE when the flow is opened; a child has its parent's root. Active policies
+  decide whether it is opened, or waits for a person first (policy_gate.py).
 - An ended flow has no worker, no locks and no retries, unless something is still to be undone; a flow that leaves
   WAITING_ESCALATION without an answer withdraws its escalation.
 - Locks are taken in the order flow, agent, resources (`lock_exclusive`): no two transactions wait for each other.
@@ -13,7 +14,7 @@ Rules:
   id wait for each other, and never more than that.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any, Final, NamedTuple
 
@@ -39,8 +40,10 @@ from holdproof.model.flows import (
 )
 from holdproof.model.namespaces import MAIN
 from holdproof.model.times import END
+from holdproof.policy.policies import HAS_POLICIES, set_handle
 from holdproof.runtime import attributes as flow_attributes
-from holdproof.runtime import escalation_rows, recorded
+from holdproof.runtime import escalation_rows, policy_gate, recorded
+from holdproof.runtime.undoable import to_undo
 
 FLOWS: Final = Table(
     "decision_flows",
@@ -66,7 +69,6 @@ TRANSITIONS: Final = Table(
     ),
 )
 
-_AGENT = sql("SELECT status FROM agent_registry WHERE agent_id = :agent_id AND ns = :ns")
 _ADD = sql(FLOWS.insert("updated_at"))
 
 
@@ -114,17 +116,23 @@ def open_flow(
     flow_id: str | None = None,
     subject: str | None = None,
     subject_handle: str | None = None,
+    inputs: str | None = None,
+    function: Callable[..., Any] | None = None,
+    governed: bool = True,
     ns: str = MAIN,
     **columns: Any,
 ) -> Flow:
-    """Do what `start` does; a child is given the handle of the person whose flow its parent is."""
-    require_active(tx, agent_id, ns=ns)
+    """Do what `start` does; a child is given the handle of the person whose flow its parent is.
+
+    `inputs` and `function` are what policies decide on. The kernel's own flows are not `governed` by policies.
+    """
+    has_policies = require_active(tx, agent_id, ns=ns) and governed
     if flow_id is not None:
         lock_exclusive(tx, f"flow:{validation.name('flow_id', flow_id)}")
         if tx.one(_GET, dfid=flow_id, ns=ns) is not None:
             raise AlreadyExistsError(f"there is a flow {flow_id} already", flow_id=flow_id)
     created_by_type, created_by_id = created_by or (None, None)
-    return enter(
+    flow = enter(
         tx,
         agent_id,
         flow_id=flow_id or tx.new_id(),
@@ -135,18 +143,41 @@ def open_flow(
         ns=ns,
         **columns,
     )
+    about = {"attributes": columns.get("attributes"), "inputs": inputs, "function": function}
+    return ask_policies(tx, flow, subject=subject, **about) if has_policies else flow
 
 
-def require_active(tx: Tx, agent_id: str, *, ns: str) -> None:
-    """Raise unless the agent may open flows."""
-    agent = tx.one(_AGENT, agent_id=agent_id, ns=ns)
+def ask_policies(tx: Tx, flow: Flow, *, subject: str | None = None, **about: Any) -> Flow:
+    """Let policies decide about a new flow; one that they ask about waits for the answer before it begins."""
+    number = policy_gate.start(tx, flow, subject=subject, **about)
+    if number is None:
+        return flow
+    transition(tx, flow.flow_id, "RUNNING", ns=flow.ns)
+    return await_policy(tx, flow, number)
+
+
+def await_policy(tx: Tx, flow: Flow, number: int) -> Flow:
+    """Let a flow wait for the escalation that a policy asked for."""
+    causation = {"causation_id": f"escalation:{number}", "reason": "a policy asks"}
+    return transition(tx, flow.flow_id, "WAITING_ESCALATION", ns=flow.ns, **causation)
+
+
+_STATUS = sql(
+    f"SELECT status, {HAS_POLICIES} FROM agent_registry WHERE agent_id = :agent_id AND ns = :ns"  # noqa: S608 (a constant)
+)
+
+
+def require_active(tx: Tx, agent_id: str, *, ns: str) -> bool:
+    """Raise unless the agent may open flows; return whether its namespace has policies to ask."""
+    agent = tx.one(_STATUS, agent_id=agent_id, ns=ns, policy_set=set_handle(ns))
     if agent is None:
         raise NotFoundError(f"there is no agent {agent_id}: register it (agents register)", agent_id=agent_id)
-    (status,) = agent
+    status, has_policies = agent
     if status not in OPENS_FLOWS:
         raise AgentInactiveError(
             f"agent {agent_id} is {status} and may not open flows", agent_id=agent_id, agent_status=status
         )
+    return has_policies is not None
 
 
 def enter(
@@ -213,6 +244,22 @@ def lock(tx: Tx, flow_id: str, *, ns: str = MAIN) -> Flow:
     """Return one flow, locked: nobody else changes it before this transaction ends."""
     lock_exclusive(tx, f"flow:{flow_id}")
     return get(tx, flow_id, ns=ns)
+
+
+_GOVERNED = sql(
+    f"SELECT {FLOWS.listed()}, {HAS_POLICIES} FROM decision_flows"  # noqa: S608 (as above)
+    " WHERE dfid = :dfid AND ns = :ns"
+)
+
+
+def lock_governed(tx: Tx, flow_id: str, *, ns: str) -> tuple[Flow, bool]:
+    """Return one flow, locked, and whether its namespace has policies to ask."""
+    lock_exclusive(tx, f"flow:{flow_id}")
+    row = tx.one(_GOVERNED, dfid=flow_id, ns=ns, policy_set=set_handle(ns))
+    if row is None:
+        raise NotFoundError(f"there is no flow {flow_id}", flow_id=flow_id)
+    *_, has_policies = row
+    return FLOWS.from_row(row), has_policies is not None
 
 
 # --- transitions -------------------------------------------------------------------------------------------------
@@ -446,26 +493,3 @@ def tell_of_room(tx: Tx, task: Row | None, *, ns: str) -> None:
 def tasks_topic(ns: str) -> str:
     """The topic that workers of a namespace wait for: a flow may have become due."""
     return f"tasks:{ns}"
-
-
-_TO_UNDO = sql(
-    "SELECT s.name, s.n FROM flow_steps s WHERE s.dfid = :dfid AND s.ns = :ns AND s.undo = 1 AND s.state = 'DONE'"
-    " AND NOT EXISTS (SELECT 1 FROM flow_steps u WHERE u.dfid = s.dfid AND u.ns = s.ns"
-    " AND u.compensates = s.name || ' ' || CAST(s.n AS TEXT) AND u.state = 'DONE') ORDER BY s.step_id"
-)
-
-
-def to_undo(tx: Tx, flow_id: str, *, ns: str) -> list[tuple[str, int]]:
-    """Return the steps that were done, can be undone and are not: name and number, in the order they started."""
-    return [(name, n) for name, n in tx.all(_TO_UNDO, dfid=flow_id, ns=ns)]
-
-
-_IN_DOUBT = sql(
-    "SELECT name, n FROM flow_steps WHERE dfid = :dfid AND ns = :ns AND undo >= :undo"
-    " AND state IN ('STARTED', 'UNKNOWN') ORDER BY step_id"
-)
-
-
-def in_doubt(tx: Tx, flow_id: str, *, undo: bool = False, ns: str) -> list[tuple[str, int]]:
-    """Return the steps that were started and never confirmed; with `undo` only those that would have to be undone."""
-    return [(name, n) for name, n in tx.all(_IN_DOUBT, dfid=flow_id, ns=ns, undo=int(undo))]

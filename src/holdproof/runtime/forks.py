@@ -8,6 +8,8 @@ Rules:
 - `effects` says what becomes of a step that is new: `deny` raises EffectDeniedError, `simulate` gives it the result
   that the origin recorded for the step of that name and number, `real` runs it. A result in `answers` stands for its
   step under any of them.
+- What had no effect is not undone, and a child that the origin has not finished is waited for: only a fork whose
+  effects are real runs it.
 - The origin stays as it is: its approvals are read where they lie before the fork, and what its steps did is undone by
   the origin only. Of the origin's messages and children the fork gets what the origin recorded, or its own.
 - A rewind cancels its origin, if that is open, and releases its locks; it undoes nothing, since the fork goes on from
@@ -89,9 +91,13 @@ class Fork(RunMode):
             return None
         raise self._denied(f"the approval {reason!r}", reason)
 
+    def conducts(self) -> bool:
+        """Return whether effects are real: a child that the origin started, and has not ended, is the origin's."""
+        return self.effects == "real"
+
     def undoes(self, step: Step | None) -> bool:
-        """Return whether the step is this flow's own: what the origin did it is not for a fork to undo."""
-        return step is None or step.flow_id == self.flow_id
+        """Return whether the step had an effect, and is this flow's own: the origin's are not for a fork to undo."""
+        return self.effects == "real" and (step is None or (step.flow_id == self.flow_id and step.undo))
 
     def _denied(self, what: str, step: str) -> EffectDeniedError:
         return EffectDeniedError(
@@ -100,8 +106,8 @@ class Fork(RunMode):
 
 
 def _without_effect(spec: StepSpec, result: Any) -> tuple[StepSpec, Callable[[], Any]]:
-    # A worker that dies meanwhile leaves no doubt: nothing happens in such a step.
-    return replace(spec, on_unknown="retry", timeout_s=None), lambda: spec.decoded(result)
+    # Nothing happens in such a step: a worker that dies meanwhile leaves no doubt, and there is nothing to undo.
+    return replace(spec, on_unknown="retry", timeout_s=None, undo=False), lambda: spec.decoded(result)
 
 
 # --- reading -----------------------------------------------------------------------------------------------------
@@ -200,7 +206,8 @@ def _call(tx: Tx, flow_id: str, ns: str) -> FunctionCall:
 
 
 def _open(tx: Tx, origin: Flow, spec: CallSpec) -> Flow:
-    flows.require_active(tx, origin.agent_id, ns=origin.ns)
+    has_policies = flows.require_active(tx, origin.agent_id, ns=origin.ns)
+    attributes = flows.attributes(tx, origin.flow_id, ns=origin.ns)
     flow = flows.enter(
         tx,
         origin.agent_id,
@@ -211,11 +218,16 @@ def _open(tx: Tx, origin: Flow, spec: CallSpec) -> Flow:
         created_by_id=origin.flow_id,
         priority=origin.priority,
         subject=origin.subject,
-        attributes=flows.attributes(tx, origin.flow_id, ns=origin.ns),
+        attributes=attributes,
         ns=origin.ns,
     )
     calls.record(tx, flow, spec)
     leases.offer(tx, flow)
+    if has_policies:
+        # What policies say now counts, not what they said of the origin.
+        flow = flows.ask_policies(tx, flow, attributes=attributes, inputs=spec.arguments, function=spec.function)
+        if flow.status != "CREATED":
+            return flow
     return flows.transition(tx, flow.flow_id, "RUNNING", reason=f"forked from flow {origin.flow_id}", ns=origin.ns)
 
 

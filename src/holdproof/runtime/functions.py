@@ -50,6 +50,8 @@ class FunctionSpec:
     """The agent that it is registered for, if for one."""
     compatible: tuple[str, ...] = ()
     """Further versions whose flows it continues."""
+    code: Callable[..., Any] | None = None
+    """The function as policies see it, where it is known here: without the open flow, its first parameter."""
 
     @property
     def versions(self) -> tuple[str, ...]:
@@ -73,7 +75,7 @@ class RegisteredFunction(FunctionSpec):
 
 def call(function: RegisteredFunction, args: Sequence[Any], kwargs: Mapping[str, Any], **opening: Any) -> Work[Any]:
     """Open a flow and run the function in it; `opening` is what `runs.enter_call` takes."""
-    spec = calls.call_of(function.name, function.version, args, kwargs)
+    spec = calls.call_of(function.name, function.version, args, kwargs, function=function.code)
     run = yield from runs.enter_call(call=spec, lease_s=function.lease_s, **opening)
     if isinstance(run, EarlierFlow):
         return (yield from _join(function, run.flow))
@@ -128,6 +130,7 @@ def enqueue(
     deduplicate: str | None = None,
     called_by: str | None = None,
     flow_id: str | None = None,
+    function: Callable[..., Any] | None = None,
     ns: str = MAIN,
     **opening: Any,
 ) -> Flow:
@@ -156,6 +159,7 @@ def enqueue(
         partition_key=None if partition is None else validation.name("partition", partition),
         not_before=due,
         deduplicate=deduplicate,
+        function=function,
     )
     flow = runs.open_call(tx, agent_id, spec, flow_id=flow_id, ns=ns, **opening)
     if isinstance(flow, EarlierFlow):
@@ -347,8 +351,11 @@ def _join(function: RegisteredFunction, flow: Flow) -> Work[Any]:
 
 def _lease_left(tx: Tx, function: FunctionSpec, flow: Flow) -> LeasedCall | Rerun | None:
     """Lease a flow that nobody works on any more; None while somebody does, and for one of a queue."""
-    if not leases.is_left(tx, flow.flow_id, ns=flow.ns) or not flows.lock(tx, flow.flow_id, ns=flow.ns).is_worked_on:
+    # Locked before the look: of several callers that find it left, those who come late find it leased again.
+    if not flows.lock(tx, flow.flow_id, ns=flow.ns).is_worked_on or not leases.is_left(tx, flow.flow_id, ns=flow.ns):
         return None
     worker = tx.new_id()
-    lease = leases.lease(tx, flow.flow_id, worker, lease_s=function.lease_s, ns=flow.ns)
+    lease = leases.try_lease(tx, flow.flow_id, worker, function.lease_s, flow.ns)
+    if lease is None:
+        return None
     return confirm(tx, function, flow.flow_id, lease.token, worker=worker, suspends=False, ns=flow.ns)

@@ -5,7 +5,7 @@ from typing import Final
 from holdproof.db import Tx, sql
 from holdproof.evidence import log, tree
 from holdproof.model.flows import OPEN
-from holdproof.runtime import inbox, sweeps
+from holdproof.runtime import overview, sweeps
 
 _OPEN: Final = ", ".join(f"'{status}'" for status in OPEN)
 _FLOWS = sql(f"SELECT status, count(*) FROM decision_flows WHERE status IN ({_OPEN}) GROUP BY status")  # noqa: S608
@@ -21,12 +21,20 @@ def flows(tx: Tx, *, ns: str) -> dict[str, int]:
     return dict(tx.all(_FLOWS_OF, ns=ns))
 
 
+_NAMESPACES = sql("SELECT DISTINCT ns FROM agent_registry ORDER BY ns LIMIT 1000")
+
+
+def namespaces(tx: Tx) -> list[str]:
+    """Return the namespaces that have agents, by name."""
+    return [ns for (ns,) in tx.all(_NAMESPACES)]
+
+
 def read(tx: Tx) -> dict[str, int]:
     """Count open flows by status, pending escalations, locks, what needs an operator, and the leaves of the log."""
     counts = tx.one(_COUNTS)
     assert counts is not None, "an aggregate has one row"
     locks, agents = counts
-    escalations = inbox.totals(tx)
+    escalations = overview.escalations(tx)
     open: dict[str, int] = dict(tx.all(_FLOWS))
     backlog = sweeps.backlog(tx)
     return {

@@ -1,13 +1,15 @@
 """Reading escalations: listing them, counting them, and waiting for one to be resolved."""
 
+import json
+from collections.abc import Sequence
 from itertools import islice
 from typing import Any, Final
 
 from holdproof import paging, validation
-from holdproof.db import Read, Tx, Wait, Work, Write, ask, sql
-from holdproof.errors import NotFoundError, TamperedError
+from holdproof.db import Query, Read, Tx, Wait, Work, Write, ask, sql
+from holdproof.errors import InvalidInputError, NotFoundError, TamperedError
 from holdproof.evidence import logged_tables
-from holdproof.model.coordination import Escalation, EscalationCounts
+from holdproof.model.coordination import IMPACTS, Escalation, EscalationCounts, EscalationFacet
 from holdproof.model.namespaces import MAIN
 from holdproof.model.page import Page
 from holdproof.model.times import BEGINNING, END, later
@@ -43,12 +45,23 @@ def confirmed(tx: Tx, id: int, *, ns: str) -> Escalation:
 
 _FILTERS: Final = (
     "ns = :ns AND (CAST(:status AS TEXT) IS NULL OR status = :status) AND (:resolved = 0 OR status <> 'PENDING')"
-    " AND (CAST(:dfid AS TEXT) IS NULL OR dfid = :dfid)"
+    " AND (CAST(:dfid AS TEXT) IS NULL OR dfid = :dfid) AND coalesce(deadline, :never) <= :due_before"
     " AND (CAST(:agent_id AS TEXT) IS NULL OR agent_id = :agent_id)"
+    " AND (CAST(:only_impact AS TEXT) IS NULL OR impact = :only_impact)"
+    " AND (CAST(:flow_type AS TEXT) IS NULL OR EXISTS (SELECT 1 FROM decision_flows f"
+    " WHERE f.dfid = escalation_requests.dfid AND f.ns = escalation_requests.ns AND f.flow_type = :flow_type))"
+    " AND (:all_lines = 1 OR coalesce(approvers, '') IN (SELECT value FROM json_each(:lines)))"
 )
-_NEWEST = sql(ESCALATIONS.select(f"WHERE {_FILTERS} AND id < :before ORDER BY id DESC LIMIT :limit"))
+_EACH_LINE: Final = ("SELECT value FROM json_each(:lines)", "SELECT json_array_elements_text(CAST(:lines AS JSON))")
+
+
+def _both(text: str) -> Query:
+    return sql(text, postgres=text.replace(*_EACH_LINE))
+
+
+_NEWEST = _both(ESCALATIONS.select(f"WHERE {_FILTERS} AND id < :before ORDER BY id DESC LIMIT :limit"))
 # HIGH_IMPACT sorts before LOW_IMPACT by its letters, in every collation; what has no deadline comes last.
-_DUE = sql(
+_DUE = _both(
     ESCALATIONS.select(
         f"WHERE {_FILTERS} AND (coalesce(deadline, :never), impact, id) > (:deadline, :impact, :id)"
         " ORDER BY coalesce(deadline, :never), impact, id LIMIT :limit"
@@ -63,22 +76,37 @@ def list(
     order: str = "newest",
     agent_id: str | None = None,
     flow_id: str | None = None,
+    flow_type: str | None = None,
+    impact: str | None = None,
+    approvers: Sequence[str] | None = None,
+    due_before: str = END,
     cursor: str | None = None,
     limit: int = 100,
     ns: str = MAIN,
 ) -> Page[Escalation]:
     """List escalations, newest first, or by deadline and impact with `order="due"`.
 
-    `status` is PENDING, APPROVED, REJECTED, CANCELLED, or RESOLVED for all but PENDING.
+    `status` is PENDING, APPROVED, REJECTED, CANCELLED, or RESOLVED for all but PENDING. `approvers` are lines such as
+    `2 of finance`; the empty line stands for escalations that anybody may answer.
     """
     if status is not None:
         validation.one_of("status", status, _STATUSES | {_RESOLVED})
     validation.one_of("order", order, {"newest", "due"})
+    if impact is not None:
+        validation.one_of("impact", impact, IMPACTS)
+    if isinstance(approvers, str):
+        raise InvalidInputError('approvers is a list of lines, such as ["2 of finance"]', field="approvers")
     filters: dict[str, Any] = {
         "status": None if status == _RESOLVED else status,
         "resolved": int(status == _RESOLVED),
         "agent_id": agent_id,
         "dfid": flow_id,
+        "flow_type": flow_type,
+        "only_impact": impact,
+        "all_lines": int(approvers is None),
+        "lines": json.dumps([*(approvers or ())]),
+        "due_before": validation.moment("due_before", due_before),
+        "never": END,
         "ns": ns,
     }
     if order == "newest":
@@ -86,7 +114,7 @@ def list(
         return Page([escalation_rows.shown(tx, each, whole=False) for each in page.items], page.next_cursor)
     # The cursor of this order has three parts; one of the other order is refused by its length.
     deadline, impact, number = paging.decode(cursor, BEGINNING, "", 0)
-    filters |= {"never": END, "deadline": paging.moment(deadline), "impact": impact, "id": number}
+    filters |= {"deadline": paging.moment(deadline), "impact": impact, "id": number}
     rows = ESCALATIONS.all(tx, _DUE, **filters, limit=paging.fetch(limit))
     values = [escalation_rows.shown(tx, each, whole=False) for each in rows]
     return paging.page(values, limit, lambda each: (each.deadline or END, each.impact, each.id))
@@ -106,19 +134,19 @@ def count(tx: Tx, *, status: str = "PENDING", ns: str = MAIN) -> EscalationCount
     return EscalationCounts(*row)
 
 
-_TOTALS = sql(
-    "SELECT (SELECT count(*) FROM escalation_requests WHERE status = 'PENDING'),"
-    " (SELECT count(*) FROM escalation_requests WHERE resolved_by = 'deadline'),"
-    " (SELECT count(*) FROM escalation_requests WHERE resolved_by = 'deadline' AND resolved_at > :since)"
+_FACETS = sql(
+    "SELECT e.agent_id, f.flow_type, e.impact, coalesce(e.approvers, ''), count(*),"
+    " count(CASE WHEN e.deadline <= :soon THEN 1 END) FROM escalation_requests e"
+    " JOIN decision_flows f ON f.dfid = e.dfid AND f.ns = e.ns WHERE e.status = 'PENDING' AND e.ns = :ns"
+    " GROUP BY 1, 2, 3, 4 ORDER BY 1, 2, 3, 4 LIMIT :limit"
 )
+_MOST_FACETS: Final = 10_000
 
 
-def totals(tx: Tx) -> dict[str, int]:
-    """Count what waits for a person, and what expired unanswered: ever, and within the last day; of all namespaces."""
-    row = tx.one(_TOTALS, since=later(tx.now, -86_400.0))
-    assert row is not None, "an aggregate has one row"
-    pending, expired, lately = row
-    return {"pending": pending, "expired": expired, "expired_last_day": lately}
+def facets(tx: Tx, *, due_within_s: float = 3600.0, ns: str = MAIN) -> tuple[EscalationFacet, ...]:
+    """Count pending escalations by agent, type of flow, impact and who has to answer; and those due soon."""
+    soon = later(tx.now, validation.seconds("due_within_s", due_within_s))
+    return tuple(EscalationFacet(*row) for row in tx.all(_FACETS, soon=soon, ns=ns, limit=_MOST_FACETS))
 
 
 _REQUESTED = sql(ESCALATIONS.select("WHERE dfid = :dfid AND ns = :ns AND opened_by = 'agent' ORDER BY id"))

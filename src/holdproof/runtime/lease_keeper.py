@@ -130,4 +130,7 @@ def _extend(tx: Tx, runs: list[FlowRun]) -> None:
 def keeper_of(database: Database) -> LeaseKeeper:
     """Return the one keeper of a database in this process."""
     with _KEEPERS_LOCK:
-        return _KEEPERS.setdefault(database, LeaseKeeper(database))
+        keeper = _KEEPERS.get(database)
+        if keeper is None:
+            keeper = _KEEPERS[database] = LeaseKeeper(database)
+        return keeper

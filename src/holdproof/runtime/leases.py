@@ -5,29 +5,36 @@ Rules:
 - A flow that waits has no worker, and is due at a moment (`suspend`) or when it is woken (`flows.wake`). So a wake-up,
   a queued flow and one whose worker is gone are found in the same way: nobody has it, or its lease is over.
 - A heartbeat extends a lease that nobody else has acquired; a lost one is LeaseLostError, and stays lost.
+- An expired lease keeps no place in its queue. A heartbeat that comes too late extends it only where the queue has room
+  for the flow: its place may be another flow's by now, and limits hold.
 - Tokens only grow, so that no holder of an older lease passes for a newer one; the end of a flow ends its lease.
 - `recover` leases each orphan (a RUNNING or COMPENSATING flow whose lease has expired) to exactly one worker.
+- A worker that takes the place of a lost one leaves an audit event in the same transaction: who was lost, and when it
+  was last heard of.
 """
 
 from typing import Final, NamedTuple
 
 from holdproof import validation
-from holdproof.db import Tx, sql
+from holdproof.crypto import canonical
+from holdproof.db import Tx, sql, try_lock_exclusive
 from holdproof.errors import ConflictError, FlowEndedError, LeaseLostError
-from holdproof.model.flows import WORKED_ON, Flow, Lease, Orphan
+from holdproof.model.defaults import LEASE_S
+from holdproof.model.flows import TAKEN_OVER, WORKED_ON, Flow, Lease, Orphan
 from holdproof.model.namespaces import MAIN
 from holdproof.model.times import later
-from holdproof.runtime import flows
+from holdproof.runtime import audit, flows
 
-LEASE_S: Final = 30.0
 _CANDIDATES: Final = 100
 
 # "No row" is the refusal: the lease of another worker has not expired.
 _CLAIM = sql(
     "INSERT INTO flow_leases (dfid, worker, token, heartbeat_at, expires_at, ns)"
     " VALUES (:dfid, :worker, 1, :now, :until, :ns) ON CONFLICT (dfid, ns) DO UPDATE SET worker = excluded.worker,"
-    " token = flow_leases.token + 1, heartbeat_at = excluded.heartbeat_at, expires_at = excluded.expires_at"
-    " WHERE flow_leases.worker = '' OR flow_leases.expires_at <= excluded.heartbeat_at RETURNING token"
+    " token = flow_leases.token + 1, heartbeat_at = excluded.heartbeat_at, expires_at = excluded.expires_at,"
+    " waits_for = NULL, previous_worker = flow_leases.worker, previous_heartbeat_at = flow_leases.heartbeat_at"
+    " WHERE flow_leases.worker = '' OR flow_leases.expires_at <= excluded.heartbeat_at"
+    " RETURNING token, previous_worker, previous_heartbeat_at"
 )
 _HOLDER = sql("SELECT worker FROM flow_leases WHERE dfid = :dfid AND ns = :ns")
 
@@ -54,30 +61,94 @@ def try_lease(tx: Tx, flow_id: str, worker: str, lease_s: float, ns: str) -> Lea
     row = tx.one(_CLAIM, dfid=flow_id, worker=worker, now=tx.now, until=until, ns=ns)
     if row is None:
         return None
-    (token,) = row
+    token, lost_worker, last_heartbeat_at = row
+    if lost_worker and lost_worker != worker:
+        detail = {"lost_worker": lost_worker, "last_heartbeat_at": last_heartbeat_at, "worker": worker}
+        _note_takeover(tx, flow_id, detail, ns)
     return Lease(flow_id, worker, token, tx.now, until, ns)
 
 
-# Not by time: a worker that was slow, and whose expired lease nobody acquired, still has its flow.
+def _note_takeover(tx: Tx, flow_id: str, detail: dict[str, str], ns: str) -> None:
+    columns = {"event_type": TAKEN_OVER, "severity": "WARNING", "step_id": "", "state": "", "correlation_id": None}
+    # Not sealed: it names processes and no person, and a flow is taken over also where its person was erased.
+    audit.write(tx, flow_id, {**columns, "detail_json": canonical.dump_text(detail)}, ns=ns, sealed=False)
+
+
+# Without a queue not by time: a worker that was slow, and whose expired lease nobody acquired, still has its flow.
+# Each heartbeat says what the flow waits for, but those that only keep a lease (`:keeps`) do not know.
+_WAITS: Final = "waits_for = CASE WHEN :keeps = 1 THEN waits_for ELSE :waits_for END"
 _BEAT = sql(
-    "UPDATE flow_leases SET heartbeat_at = :now, expires_at = :until"
-    " WHERE dfid = :dfid AND token = :token AND ns = :ns RETURNING worker"
+    f"UPDATE flow_leases SET heartbeat_at = :now, expires_at = :until, {_WAITS}"  # noqa: S608 (a text from above)
+    " WHERE dfid = :dfid AND token = :token AND ns = :ns AND (queue = '' OR expires_at > :now) RETURNING worker"
+)
+_QUEUE_OF = sql("SELECT queue FROM flow_leases WHERE dfid = :dfid AND token = :token AND ns = :ns")
+# What runs is counted as claims.py counts it; the expired lease itself is not among that.
+_RUNS: Final = (
+    "(SELECT count(*) FROM flow_leases o{index} WHERE o.ns = flow_leases.ns AND o.queue = flow_leases.queue"
+    " AND o.worker <> '' AND o.expires_at > :now"
+)
+_LATE: Final = (
+    "UPDATE flow_leases SET heartbeat_at = :now, expires_at = :until, {waits}"
+    " WHERE dfid = :dfid AND token = :token AND ns = :ns AND NOT EXISTS (SELECT 1 FROM queues q"
+    " WHERE q.name = flow_leases.queue AND q.ns = flow_leases.ns AND q.deleted_at IS NULL"
+    " AND (q.concurrency <= {runs})"
+    " OR q.worker_concurrency <= {runs} AND o.worker = flow_leases.worker)"
+    " OR q.partition_concurrency <= {runs} AND o.partition_key = flow_leases.partition_key)))"
+    " RETURNING worker"
+)
+_BEAT_LATE = sql(
+    _LATE.format(waits=_WAITS, runs=_RUNS.format(index=" INDEXED BY idx_flow_leases_worker")),
+    postgres=_LATE.format(waits=_WAITS, runs=_RUNS.format(index="")),
 )
 
 
-def heartbeat(tx: Tx, flow_id: str, token: int, *, lease_s: float = LEASE_S, ns: str = MAIN) -> Lease:
-    """Extend a lease; LeaseLostError where another worker has acquired it or the flow has ended."""
-    until = _until(tx, lease_s)
-    row = tx.one(_BEAT, dfid=flow_id, token=token, now=tx.now, until=until, ns=ns)
+def _extend(
+    tx: Tx, flow_id: str, token: int, until: str, ns: str, *, keeps: bool = False, waits_for: str | None = None
+) -> str | None:
+    """Extend a lease and return its worker; None where it is another's, or its place in the queue is.
+
+    With `keeps` what the flow waits for stays as it was said last.
+    """
+    says = {"keeps": int(keeps), "waits_for": waits_for}
+    row = tx.one(_BEAT, dfid=flow_id, token=token, now=tx.now, until=until, ns=ns, **says)
     if row is None:
-        raise LeaseLostError("another worker has the lease, or the flow has ended", flow_id=flow_id, token=token)
+        queue = tx.one(_QUEUE_OF, dfid=flow_id, token=token, ns=ns)
+        # Whoever leases flows of the queue now may be about to give the place away. Waiting for them, with the flow
+        # locked, could be for ever: they lock the queue first, and then flows.
+        if queue is not None and try_lock_exclusive(tx, queue_key(*queue, ns=ns)):
+            row = tx.one(_BEAT_LATE, dfid=flow_id, token=token, now=tx.now, until=until, ns=ns, **says)
+    if row is None:
+        return None
     (worker,) = row
+    return str(worker)
+
+
+def queue_key(queue: str, *, ns: str) -> str:
+    """Return the key of the lock of a queue, which is held by who leases its flows or changes its limits."""
+    return f"queue:{ns}:{queue}"
+
+
+def heartbeat(
+    tx: Tx, flow_id: str, token: int, *, lease_s: float = LEASE_S, waits_for: str | None = None, ns: str = MAIN
+) -> Lease:
+    """Extend a lease; LeaseLostError where another worker has acquired it or the flow has ended.
+
+    `waits_for` says what the flow waits for, for people; without it, it waits for nothing.
+    """
+    until = _until(tx, lease_s)
+    worker = _extend(tx, flow_id, token, until, ns, waits_for=waits_for)
+    if worker is None:
+        raise LeaseLostError(
+            "another worker has the lease or its place in the queue, or the flow has ended",
+            flow_id=flow_id,
+            token=token,
+        )
     return Lease(flow_id, worker, token, tx.now, until, ns)
 
 
 def extend_unless_lost(tx: Tx, flow_id: str, token: int, *, lease_s: float, ns: str) -> bool:
     """Extend a lease, and return whether that was possible: another worker may have it, or the flow has ended."""
-    return tx.one(_BEAT, dfid=flow_id, token=token, now=tx.now, until=_until(tx, lease_s), ns=ns) is not None
+    return _extend(tx, flow_id, token, _until(tx, lease_s), ns, keeps=True) is not None
 
 
 # The end of a flow cleared the worker and counted the token up by one; any other holder has counted further.
@@ -152,14 +223,14 @@ def hold(tx: Tx, flow_id: str, *, ns: str) -> None:
 
 
 _SUSPEND = sql(
-    "UPDATE flow_leases SET expires_at = :due, worker = '', token = token + 1"
+    "UPDATE flow_leases SET expires_at = :due, worker = '', token = token + 1, waits_for = :waits_for"
     " WHERE dfid = :dfid AND token = :token AND ns = :ns RETURNING queue"
 )
 
 
-def suspend(tx: Tx, flow_id: str, token: int, *, due: str, ns: str) -> None:
+def suspend(tx: Tx, flow_id: str, token: int, *, due: str, waits_for: str | None = None, ns: str) -> None:
     """Give a lease back until a moment; LeaseLostError where another worker has it."""
-    row = tx.one(_SUSPEND, dfid=flow_id, token=token, due=due, ns=ns)
+    row = tx.one(_SUSPEND, dfid=flow_id, token=token, due=due, waits_for=waits_for, ns=ns)
     if row is None:
         raise LeaseLostError("another worker has the lease, or the flow has ended", flow_id=flow_id, token=token)
     flows.tell_of_room(tx, row, ns=ns)

@@ -20,7 +20,7 @@ from holdproof.model.namespaces import MAIN
 from holdproof.model.page import Page
 from holdproof.model.queues import Queue, QueueLength
 from holdproof.model.times import END
-from holdproof.runtime import flows
+from holdproof.runtime import flows, leases
 
 NO_QUEUE: Final = ""
 """The queue of flows that were called directly, as tasks name it."""
@@ -157,7 +157,7 @@ def delete(tx: Tx, name: str, *, ns: str = MAIN) -> Queue:
 
 def lock(tx: Tx, name: str, *, ns: str) -> None:
     """Let nobody else lease flows of a queue, or change its limits, before this transaction ends."""
-    lock_exclusive(tx, f"queue:{ns}:{name}")
+    lock_exclusive(tx, leases.queue_key(name, ns=ns))
 
 
 def _limits(

@@ -7,14 +7,14 @@ Rules:
   cancelled.
 """
 
-from typing import Any, NoReturn
+from typing import Any, NamedTuple, NoReturn
 
 from holdproof import validation
 from holdproof.db import Read, Tx, Wait, Work, ask, sql
 from holdproof.errors import FlowEndedError, FlowFailedError, TimeoutExpiredError
 from holdproof.evidence import logged_tables
 from holdproof.model import typed_json
-from holdproof.model.flows import Flow, FlowResult
+from holdproof.model.flows import OPEN, Flow, FlowResult
 from holdproof.model.namespaces import MAIN
 from holdproof.model.times import later
 from holdproof.runtime import flows, recorded
@@ -79,14 +79,32 @@ def wait_ended(flow_id: str, *, timeout_s: float | None = None, ns: str = MAIN) 
     """Wait until a flow has ended, and return how; its result as tagged JSON."""
     until = ""
     while True:
-        ended, now = yield from ask(Read(lambda tx: (get(tx, flow_id, ns=ns), tx.now)))
-        if ended.ended:
-            return ended
-        if not until and timeout_s is not None:
-            until = later(now, validation.seconds("timeout_s", timeout_s))
-        if until and now >= until:
-            raise TimeoutExpiredError(f"flow {flow_id} is still {ended.status}", flow_id=flow_id, status=ended.status)
+        look = yield from ask(Read(lambda tx: _look(tx, flow_id, ns, timed=timeout_s is not None)))
+        if isinstance(look, FlowResult):
+            return look
+        if timeout_s is not None:
+            until = until or later(look.at, validation.seconds("timeout_s", timeout_s))
+            if look.at >= until:
+                raise TimeoutExpiredError(f"flow {flow_id} is still {look.status}", flow_id=flow_id, status=look.status)
         yield Wait(f"flow:{flow_id}", until or None)
+
+
+class _Open(NamedTuple):
+    """A flow that has not ended, and when it was looked at; '' where nobody asks for the time."""
+
+    status: str
+    at: str
+
+
+_STATUS = sql("SELECT status FROM decision_flows WHERE dfid = :dfid AND ns = :ns")
+
+
+def _look(tx: Tx, flow_id: str, ns: str, *, timed: bool) -> FlowResult | _Open:
+    # Whoever waits looks again and again: only what has ended is worth reading whole.
+    (status,) = tx.one(_STATUS, dfid=flow_id, ns=ns) or (None,)
+    if status in OPEN:
+        return _Open(status, tx.now if timed else "")
+    return get(tx, flow_id, ns=ns)
 
 
 def _refuse(ended: FlowResult) -> NoReturn:

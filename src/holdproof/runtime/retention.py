@@ -5,6 +5,7 @@ Rules:
 - Flows are removed as whole trees, with everything that belongs to them, by the age and the type of their root; and
   only if every flow of the tree has ended, none is dirty, none has a pending escalation, and none has forks, which
   share its record: they are removed first.
+- What a legal hold names stays, and so does the whole tree of a flow that is held (evidence/retention_rules.py).
 - A tree is locked while it is removed, so that nothing written meanwhile is removed unseen.
 - Nothing here is logged: the caller logs the handles of what it removes (evidence/prunings.py) in the same transaction.
 """
@@ -14,7 +15,8 @@ from typing import Any, Final, NamedTuple
 
 from holdproof import validation
 from holdproof.db import Query, Tx, sql
-from holdproof.errors import InvalidInputError
+from holdproof.errors import InvalidInputError, RetentionHeldError
+from holdproof.evidence import retention_rules
 from holdproof.model.namespaces import MAIN
 from holdproof.model.retention import Batch, Cut
 from holdproof.model.times import END, later
@@ -22,6 +24,7 @@ from holdproof.model.times import END, later
 _DAY_S: Final = 86_400.0
 _TREES: Final = 50
 _ROWS: Final = 1_000
+_HELD: Final = retention_rules.HELD
 
 
 class _AppendOnly(NamedTuple):
@@ -37,7 +40,7 @@ def _append_only(table: str) -> _AppendOnly:
     # Names come from code, never from a user.
     joined = f"FROM {table} t JOIN decision_flows f ON f.dfid = t.dfid AND f.ns = t.ns WHERE t.ns = :ns"
     due = (
-        f"{joined} AND t.created_at < :before AND t.id <= :newest"
+        f"{joined} AND t.created_at < :before AND t.id <= :newest AND NOT{_HELD.format(flow='f')}"
         " AND (CAST(:flow_type AS TEXT) IS NULL OR f.flow_type = :flow_type)"
     )
     return _AppendOnly(
@@ -137,7 +140,8 @@ _DUE = (
     " AND e.status = 'PENDING')"
     " AND NOT EXISTS (SELECT 1 FROM flow_calls c JOIN decision_flows f ON f.dfid = c.forked_from AND f.ns = c.ns"
     " WHERE f.root_dfid = r.dfid AND f.ns = r.ns)"
-)
+    " AND NOT EXISTS (SELECT 1 FROM decision_flows f WHERE f.root_dfid = r.dfid AND f.ns = r.ns AND{held})"
+).replace("{held}", _HELD.format(flow="f"))
 _SOME_DUE = sql(f"{_DUE} AND r.dfid > :after ORDER BY r.dfid LIMIT :limit")
 _STILL_DUE = sql(f"{_DUE} AND r.dfid = :root")
 
@@ -164,8 +168,19 @@ _LOCK = sql(
 _REMOVE = sql("DELETE FROM decision_flows WHERE root_dfid = :root AND ns = :ns")
 
 
+_YOUNGER = sql("SELECT 1 FROM decision_flows WHERE root_dfid = :root AND ns = :ns AND updated_at >= :before LIMIT 1")
+
+
 def remove_tree(tx: Tx, root: str, *, ns: str) -> dict[str, list[str]]:
-    """Remove one tree, however young; return the handles of all its records, none where it must stay."""
+    """Remove one tree, however young; return the handles of all its records, none where it must stay.
+
+    RetentionHeldError where everything is held, or a floor keeps what is so young.
+    """
+    rules = retention_rules.check_everything(tx, ns=ns)
+    before = retention_rules.earliest(tx, "flows", rules)
+    if before is not None and tx.one(_YOUNGER, root=root, ns=ns, before=before) is not None:
+        days = rules.floor_days("flows")
+        raise RetentionHeldError(f"a retention floor keeps flows for {days} days: {root} is younger", flow_id=root)
     limits = {"before": END, "at": END, "newest": "", "flow_type": None, "ns": ns}
     return _remove_tree(tx, root, limits)
 
@@ -183,7 +198,8 @@ def _remove_tree(tx: Tx, root: str, limits: dict[str, Any]) -> dict[str, list[st
 
 _OF_FLOWS: Final = (
     *("flow_calls", "flow_context", "flow_messages", "flow_promises", "flow_steps", "flow_stream_items"),
-    *("flow_values", "decision_ledger_entries", "decision_feedback_trajectory"),
+    *("flow_values", "decision_ledger_entries", "decision_feedback_trajectory", "policy_decisions"),
+    *("escalation_answers", "escalation_messages"),
 )
 """The logged tables whose rows go with the flow that they name, beside those that name its root."""
 _HANDLES_BELOW: Final = "".join(

@@ -38,7 +38,8 @@ from holdproof.errors import (
     TamperedError,
 )
 from holdproof.model.coordination import Escalation, Lock
-from holdproof.model.flows import TERMINAL, UNDOABLE, Flow, is_legal
+from holdproof.model.defaults import LEASE_S
+from holdproof.model.flows import LOCK, TERMINAL, UNDOABLE, Flow, is_legal
 from holdproof.model.namespaces import MAIN
 from holdproof.model.times import END, later
 from holdproof.runtime import (
@@ -51,10 +52,12 @@ from holdproof.runtime import (
     inbox,
     leases,
     locks,
+    policy_decisions,
     recorded,
     sagas,
     steps,
     suspension,
+    undoable,
 )
 from holdproof.runtime.calls import CallSpec
 from holdproof.runtime.flow_run import FlowRun, lock_leased, outside_steps
@@ -80,7 +83,7 @@ def enter(
     *,
     resume: str | None = None,
     worker: str | None = None,
-    lease_s: float = leases.LEASE_S,
+    lease_s: float = LEASE_S,
     ns: str = MAIN,
     **opening: Any,
 ) -> Work[FlowRun]:
@@ -96,7 +99,28 @@ def enter(
             flow = flows.start(tx, agent_id, ns=ns, **opening)
         return take_up(tx, flow, worker=worker, lease_s=lease_s, loads=agent_id is None)
 
-    return (yield from ask(Write(open_or_resume)))
+    run = yield from ask(Write(open_or_resume))
+    yield from begin(run)
+    return run
+
+
+def begin(run: FlowRun) -> Work[None]:
+    """Wait for the answer that a policy asked for before the flow begins; FlowEndedError unless it is approved."""
+    if run.escalation is None:
+        return
+    answer = yield from steps.wait_for_decision(run.lease, run.escalation)
+    run.escalation = None
+    _require_approval(answer, run.lease, "a policy asked before it began")
+    yield from beat(run)
+
+
+def _require_approval(answer: Escalation, lease: WorkerLease, reason: str) -> None:
+    if not answer.approved:
+        raise FlowEndedError(
+            f"{answer.outcome} by {answer.resolved_by}: {answer.comment or reason}",
+            flow_id=lease.flow_id,
+            escalation=answer.id,
+        )
 
 
 def take_up(tx: Tx, flow: Flow, *, worker: str | None, lease_s: float, loads: bool, suspends: bool = False) -> FlowRun:
@@ -106,7 +130,12 @@ def take_up(tx: Tx, flow: Flow, *, worker: str | None, lease_s: float, loads: bo
         flows.transition(tx, flow.flow_id, "RUNNING", ns=flow.ns)
     name = worker or tx.new_id()
     lease = leases.lease(tx, flow.flow_id, name, lease_s=lease_s, ns=flow.ns)
-    return leased_run(tx, flow, lease.token, worker=name, lease_s=lease_s, loads=loads, suspends=suspends)
+    run = leased_run(tx, flow, lease.token, worker=name, lease_s=lease_s, loads=loads, suspends=suspends)
+    if flow.status == "WAITING_ESCALATION":
+        # Its inputs are those that the policy asked about: they are recorded with the flow, and never change.
+        question = policy_decisions.asked(tx, flow.flow_id, "flow.start", flow.flow_type, 1, ns=flow.ns)
+        run.escalation = None if question is None else question.escalation
+    return run
 
 
 def leased_run(
@@ -131,7 +160,7 @@ def enter_call(
     *,
     flow_id: str | None = None,
     worker: str | None = None,
-    lease_s: float = leases.LEASE_S,
+    lease_s: float = LEASE_S,
     strict: bool = False,
     ns: str = MAIN,
     **opening: Any,
@@ -149,7 +178,10 @@ def enter_call(
             return flow
         return take_up(tx, flow, worker=worker, lease_s=lease_s, loads=False)
 
-    return (yield from ask(Write(open_flow)))
+    run = yield from ask(Write(open_flow))
+    if isinstance(run, FlowRun):
+        yield from begin(run)
+    return run
 
 
 def open_call(
@@ -167,7 +199,15 @@ def open_call(
     if not strict:
         autocreate.agent(tx, agent_id, ns=ns)
     flow = flows.open_flow(
-        tx, agent_id, flow_id=flow_id, flow_type=call.name, flow_version=call.version, ns=ns, **opening
+        tx,
+        agent_id,
+        flow_id=flow_id,
+        flow_type=call.name,
+        flow_version=call.version,
+        inputs=call.arguments,
+        function=call.function,
+        ns=ns,
+        **opening,
     )
     calls.record(tx, flow, call)
     return flow
@@ -198,6 +238,7 @@ def _try_lock(
     try:
         return locks.try_acquire(tx, lease.flow_id, resources, ns=lease.ns, **options)
     except ContentionTimeoutError as error:
+        suspension.extend(tx, lease, waits_for=f"{LOCK}{error.fields['resource']}")
         return Refused(error)
 
 
@@ -214,12 +255,7 @@ def approve(run: FlowRun, /, reason: str, **options: Any) -> Work[Escalation]:
     answer = run.mode.answer(reason, n, run.position)
     if answer is None:
         answer = yield from _ask_approval(run, reason, n, options)
-    if not answer.approved:
-        raise FlowEndedError(
-            f"{answer.outcome} by {answer.resolved_by}: {answer.comment or reason}",
-            flow_id=lease.flow_id,
-            escalation=answer.id,
-        )
+    _require_approval(answer, lease, reason)
     return answer
 
 
@@ -283,7 +319,7 @@ def _complete(tx: Tx, run: FlowRun, result: str | None) -> Flow | Refused:
     if difference is not None:
         _stop(tx, lease, difference)
         return Refused(difference)
-    in_doubt = [f"{name} {n}" for name, n in flows.in_doubt(tx, lease.flow_id, ns=lease.ns)]
+    in_doubt = [f"{name} {n}" for name, n in undoable.in_doubt(tx, lease.flow_id, ns=lease.ns)]
     if in_doubt:
         audit.record(tx, lease.flow_id, "STEPS_UNFINISHED", severity="WARNING", detail={"steps": in_doubt}, ns=lease.ns)
     if result is None:
@@ -360,10 +396,10 @@ def _begin_undoing(tx: Tx, run: FlowRun, reason: str) -> _Compensation:
     lease = run.lease
     reached = {(each.name, each.n) for each in run.undoings}
     flow = flows.lock(tx, lease.flow_id, ns=lease.ns)
-    to_undo = flows.to_undo(tx, lease.flow_id, ns=lease.ns)
+    to_undo = undoable.to_undo(tx, lease.flow_id, ns=lease.ns)
     if flow.status in TERMINAL - UNDOABLE or (flow.ended and not to_undo):
         return _Compensation(flow, lease, [])
-    in_doubt = flows.in_doubt(tx, lease.flow_id, undo=True, ns=lease.ns)
+    in_doubt = undoable.in_doubt(tx, lease.flow_id, undo=True, ns=lease.ns)
     if flow.status != "COMPENSATING":
         target = "COMPENSATING" if to_undo or reached or in_doubt else "FAILED"
         flow = _fail(tx, lease, flow, target, reason)

@@ -9,23 +9,21 @@ Rules:
   ALERT_HUMAN escalates, and undoes nothing.
 """
 
-import logging
 from collections.abc import Callable
 from typing import Any, Final
 
 from holdproof import paging, validation
 from holdproof.crypto import canonical
-from holdproof.db import Call, Database, Tx, Work, Write, ask, lock_exclusive, sql
+from holdproof.db import Call, Tx, Work, Write, ask, lock_exclusive, sql
 from holdproof.errors import CompensationFailedError, FlowEndedError, InvalidInputError, NotFoundError
 from holdproof.model import jsontext
 from holdproof.model.coordination import STRATEGIES, DirtyFlow
+from holdproof.model.defaults import LEASE_S
 from holdproof.model.flows import TERMINAL, UNDOABLE, Flow
 from holdproof.model.namespaces import MAIN
 from holdproof.model.page import Page
 from holdproof.model.times import END
 from holdproof.runtime import audit, escalations, flows, leases, recorded
-
-_log = logging.getLogger("holdproof")
 
 _CALLING: Final = frozenset({"REVERT", "CLOSE_ALL"})
 """The strategies that call a function."""
@@ -69,16 +67,6 @@ def list(tx: Tx, *, cursor: str | None = None, limit: int = 100, ns: str = MAIN)
     at, flow_id = paging.decode(cursor, END, "")
     rows = tx.all(_LIST, ns=ns, at=paging.moment(at), dfid=flow_id, limit=paging.fetch(limit))
     return paging.page((_dirty(tx, *row) for row in rows), limit, lambda dirty: (dirty.created_at, dirty.flow_id))
-
-
-_COUNT = sql("SELECT count(*) FROM saga_dirty_state")
-
-
-def at_opening(database: Database) -> None:
-    """Warn of dirty flows when a store is opened: they wait for somebody, also across a restart."""
-    [(dirty,)] = database.read(lambda tx: tx.all(_COUNT)).result()
-    if dirty:
-        _log.warning("flows that failed half way and are still dirty: %d; see `holdproof sagas list-dirty`", dirty)
 
 
 _GET = sql(
@@ -140,7 +128,7 @@ def compensate(
     fn: Callable[[Any], Any] | None = None,
     *,
     worker: str = "compensator",
-    lease_s: float = leases.LEASE_S,
+    lease_s: float = LEASE_S,
     ns: str = MAIN,
 ) -> Work[Flow]:
     """Undo a dirty flow; `fn` gets the partial state, and fails by raising or returning False.

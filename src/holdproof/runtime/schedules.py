@@ -8,6 +8,7 @@ Rules:
 - An instant is missed where nobody fired within a minute of it. `catch_up` says what is made up for: `none` of the
   missed instants, `one` (the latest, unless the next is on time), or `all` of them.
 - What passes while a schedule is paused, or before its cron expression was changed, is not missed; `backfill` runs it.
+- An instant whose flow a policy denies is passed over: the denial is recorded once, and those after it are fired.
 - A clock that was set back lets a schedule go on from there; instants that have their flow are passed over.
 """
 
@@ -26,6 +27,7 @@ from holdproof.errors import (
     FormatError,
     InvalidInputError,
     NotFoundError,
+    PolicyDeniedError,
     StaleVersionError,
     TamperedError,
 )
@@ -279,7 +281,12 @@ def _enqueue_all(tx: Tx, schedule: Schedule, instants: Iterable[datetime]) -> It
         # Whatever the schedule ran then: it may have been changed since.
         if tx.one(_FLOW, dfid=flow_id, ns=schedule.ns) is None:
             text = from_datetime(instant)
-            yield ScheduledFlow(schedule.name, text, _enqueue(tx, schedule, text, flow_id=flow_id).flow_id)
+            try:
+                flow = _enqueue(tx, schedule, text, flow_id=flow_id)
+            except PolicyDeniedError as error:
+                error.fields["instant"] = text
+                raise
+            yield ScheduledFlow(schedule.name, text, flow.flow_id)
 
 
 class ScheduleFiring(NamedTuple):
@@ -290,10 +297,11 @@ class ScheduleFiring(NamedTuple):
     more: bool = False
 
 
-def fire(tx: Tx, schedule_id: str, *, now: str | None = None) -> ScheduleFiring:
+def fire(tx: Tx, schedule_id: str, *, now: str | None = None, denied: str | None = None) -> ScheduleFiring:
     """Enqueue the flows of a schedule's instants up to now, and record that they are decided on, in one transaction.
 
-    Raises TamperedError where the schedule was edited.
+    With `denied` those before that instant, which is passed over. Raises TamperedError where the schedule was edited,
+    and PolicyDeniedError, which names the `instant`.
     """
     record = schedule_rows.lock(tx, schedule_id)
     if record is None or record.value.paused:
@@ -307,6 +315,8 @@ def fire(tx: Tx, schedule_id: str, *, now: str | None = None) -> ScheduleFiring:
         schedule_rows.advance(tx, record, cron, moment)
         return ScheduleFiring()
     chosen = _choose(cron, begin, moment, schedule.catch_up)
+    if chosen is not None and denied is not None:
+        chosen = chosen.before(to_datetime(denied))
     if chosen is None:
         return ScheduleFiring()
     enqueued = tuple(_enqueue_all(tx, schedule, chosen.instants))
@@ -321,6 +331,12 @@ class _Chosen(NamedTuple):
     instants: Sequence[datetime]
     until: datetime
     missed: tuple[datetime, datetime] | None = None
+
+    def before(self, denied: datetime) -> "_Chosen | None":
+        """Return what is left without an instant and all behind it; None where it is not chosen any more."""
+        if denied not in self.instants:
+            return None
+        return _Chosen([each for each in self.instants if each < denied], denied, self.missed)
 
 
 def _choose(cron: Cron, begin: datetime, now: datetime, catch_up: str) -> _Chosen | None:
@@ -366,7 +382,7 @@ def fire_due(*, ns: str = MAIN) -> Work[Firing]:
     """Fire every schedule that is due; any number of workers may do so at once.
 
     Each is a transaction of its own, of at most 100 flows: one that was edited, or whose agent may not open flows, is
-    returned as a failure, and the others go on.
+    returned as a failure, and so is each instant whose flow a policy denies; the others go on.
     """
     enqueued: tuple[ScheduledFlow, ...] = ()
     missed: tuple[MissedInstants, ...] = ()
@@ -376,19 +392,39 @@ def fire_due(*, ns: str = MAIN) -> Work[Firing]:
     while True:
         page = yield from ask(Read(partial(_due, after=after, ns=ns)))
         for schedule_id, name in page:
-            try:
-                firing = yield from ask(Write(partial(fire, schedule_id=schedule_id)))
-            except _FAILURES as error:
-                failures += (FiringFailure(name, error.code, error.message),)
-                continue
-            enqueued += firing.flows
-            missed += () if firing.missed is None else (firing.missed,)
-            backlog = backlog or firing.more
+            firings, failed = yield from _fire(schedule_id, name)
+            failures += failed
+            for firing in firings:
+                enqueued += firing.flows
+                missed += () if firing.missed is None else (firing.missed,)
+                backlog = backlog or firing.more
         if len(page) < _BATCH:
             break
         after, _ = page[-1]
     following = yield from ask(Read(partial(_next_of_all, ns=ns, backlog=backlog)))
     return Firing(enqueued, missed, failures, following)
+
+
+def _fire(schedule_id: str, name: str) -> Work[tuple[Sequence[ScheduleFiring], tuple[FiringFailure, ...]]]:
+    """Fire one schedule that is due; instants whose flows are denied are passed over, each in a transaction more."""
+    firings: tuple[ScheduleFiring, ...] = ()
+    failures: tuple[FiringFailure, ...] = ()
+    denied: str | None = None
+    while denied is not None or len(failures) < _BATCH:
+        try:
+            firing = yield from ask(Write(partial(fire, schedule_id=schedule_id, denied=denied)))
+        except PolicyDeniedError as error:
+            failures += (FiringFailure(name, error.code, error.message),)
+            denied = error.fields["instant"]
+            continue
+        except _FAILURES as error:
+            return firings, (*failures, FiringFailure(name, error.code, error.message))
+        firings += (firing,)
+        if denied is None:
+            return firings, failures
+        denied = None
+    # So many are denied that the others come first.
+    return (*firings, ScheduleFiring(more=True)), failures
 
 
 def _due(tx: Tx, after: str, ns: str) -> Sequence[tuple[str, str]]:

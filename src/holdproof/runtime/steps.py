@@ -41,10 +41,14 @@ from holdproof.evidence import logged_tables
 from holdproof.evidence.tables import StoredRecord, Table
 from holdproof.model import typed_json
 from holdproof.model.coordination import Escalation
-from holdproof.model.flows import Step
+from holdproof.model.flows import Flow, Step
 from holdproof.model.namespaces import MAIN
+from holdproof.model.policies import DENY
 from holdproof.model.times import later
-from holdproof.runtime import escalations, flows, inbox, recorded, sagas, suspension
+from holdproof.policy.requests import PolicyRequest
+from holdproof.runtime import escalations, flows, inbox, policy_gate, recorded, sagas, suspension
+from holdproof.runtime.policy_gate import Awaited
+from holdproof.runtime.step_retries import NO_RETRIES, RetryPolicy
 from holdproof.runtime.suspension import WorkerLease, extend
 
 STEPS: Final = Table(
@@ -62,33 +66,10 @@ OnUnknown = Literal["ask", "retry", "fail"]
 ON_UNKNOWN: Final = frozenset({"ask", "retry", "fail"})
 SETTLED: Final = frozenset({"DONE", "FAILED"})
 """The states in which a step stays."""
-LONGEST_BACKOFF_S: Final = 300.0
 _ESCALATION: Final = "escalation:"
 """The `error` of a step in doubt: this, and the number of its escalation."""
 Journal = dict[tuple[str, int], StoredRecord[Step]]
 """The steps that a flow has recorded, by name and number."""
-
-
-@dataclass(frozen=True, slots=True)
-class RetryPolicy:
-    """How often a step that fails is tried again, and when."""
-
-    retries: int = 0
-    backoff_s: float = 1.0
-    retry_on: type[BaseException] | tuple[type[BaseException], ...] = Exception
-
-    def applies(self, attempts: int, error: Exception) -> bool:
-        """Return whether there is another try after that many."""
-        return attempts <= self.retries and isinstance(error, self.retry_on)
-
-    def delay_s(self, tx: Tx, attempts: int) -> float:
-        """Return how long to wait after that many tries: doubled each time, between half and all of it, cut."""
-        jitter = 0.5 + int.from_bytes(tx.random(4), "big") / 2**33
-        # The exponent is bounded: a power beyond it would not be a finite number, and the delay is cut anyway.
-        return min(LONGEST_BACKOFF_S, self.backoff_s * 2.0 ** min(attempts - 1, 30)) * jitter
-
-
-NO_RETRIES: Final = RetryPolicy()
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,6 +89,8 @@ class StepSpec:
     timeout_s: float | None = None
     raw: bool = False
     """Whether its function returns tagged JSON already, as one that runs at the other end of a wire does."""
+    function: Callable[..., Any] | None = None
+    """Its function, where that runs here: policies see its arguments by the names of its parameters."""
 
     def decoded(self, result: Any) -> Any:
         """Return a recorded result as the caller gets it."""
@@ -126,10 +109,7 @@ def step(lease: WorkerLease, spec: StepSpec, fn: Callable[[], Any], journal: Jou
         check_same(lease, earlier.value, spec)
         if earlier.value.state in ("DONE", "FAILED"):
             return _replayed(lease, spec, earlier.value)
-    first: StoredRecord[Step] | Refused = yield from ask(
-        Write(partial(_begin, lease=lease, spec=spec, earlier=earlier))
-    )
-    assert not isinstance(first, Refused), "the executor raises a refusal"
+    first = yield from _begun(lease, spec, earlier)
     if earlier is not None:
         # Settled below, by whichever way: the record that was loaded is no longer the newest.
         del journal[spec.name, spec.n]
@@ -139,6 +119,26 @@ def step(lease: WorkerLease, spec: StepSpec, fn: Callable[[], Any], journal: Jou
     if current.value.state == "RETRYING":
         current = yield from _next_try(lease, current)
     return (yield from _execute(lease, current, spec, fn))
+
+
+def _begun(lease: WorkerLease, spec: StepSpec, earlier: StoredRecord[Step] | None) -> Work[StoredRecord[Step]]:
+    """Begin a step; where a policy asks about it, or about another act of the flow, only once that is approved."""
+    approved = False
+    while True:
+        outcome: StoredRecord[Step] | Awaited | Refused = yield from ask(
+            Write(partial(_begin, lease=lease, spec=spec, earlier=earlier, approved=approved))
+        )
+        assert not isinstance(outcome, Refused), "the executor raises a refusal"
+        if isinstance(outcome, StoredRecord):
+            return outcome
+        answer = yield from wait_for_decision(lease, outcome.escalation)
+        if not answer.approved:
+            raise FlowEndedError(
+                f"{answer.outcome} by {answer.resolved_by}: {answer.comment or answer.reason}",
+                flow_id=lease.flow_id,
+                escalation=answer.id,
+            )
+        approved = approved or outcome.own
 
 
 def check_same(lease: WorkerLease, step: Step, spec: StepSpec) -> None:
@@ -243,14 +243,24 @@ _CHANGE = sql(
 
 
 def _begin(
-    tx: Tx, lease: WorkerLease, spec: StepSpec, earlier: StoredRecord[Step] | None
-) -> StoredRecord[Step] | Refused:
-    """Return the step: STARTED if this worker is to run it now, DONE, FAILED, or UNKNOWN if a person is to decide."""
+    tx: Tx, lease: WorkerLease, spec: StepSpec, earlier: StoredRecord[Step] | None, *, approved: bool = False
+) -> StoredRecord[Step] | Awaited | Refused:
+    """Return the step: STARTED if this worker is to run it now, DONE, FAILED, or UNKNOWN if a person is to decide.
+
+    Awaited is what a policy asks for first; `approved` says that this was answered.
+    """
     # Starting a step is a heartbeat, and proves in the same transaction that the worker still has the lease.
-    flow = flows.lock(tx, lease.flow_id, ns=lease.ns)
+    flow, has_policies = flows.lock_governed(tx, lease.flow_id, ns=lease.ns)
     extend(tx, lease)
     if earlier is not None and earlier.value.state == "UNKNOWN":
         return earlier
+    # What undoes a step is never kept from it; a step that began before was decided about then.
+    governed = has_policies and earlier is None and spec.compensates is None
+    request = _request(flow, spec) if governed else None
+    if request is not None:
+        awaited = policy_gate.awaited(tx, flow, request, spec.n, approved=approved)
+        if awaited is not None:
+            return awaited
     if flow.status == "WAITING_ESCALATION":
         raise FlowWaitingError(
             f"flow {flow.flow_id} is waiting for a person's decision; no step begins before that", flow_id=flow.flow_id
@@ -258,10 +268,36 @@ def _begin(
     if flow.status != ("RUNNING" if spec.compensates is None else "COMPENSATING"):
         raise FlowEndedError(f"flow {flow.flow_id} is {flow.status}", flow_id=flow.flow_id, flow_status=flow.status)
     if earlier is None:
-        return add(tx, lease, spec, {"state": "STARTED"})
+        refused = None if request is None or approved else _ask_policies(tx, lease, spec, flow, request)
+        return refused or add(tx, lease, spec, {"state": "STARTED"})
     if earlier.value.state == "RETRYING":
         return earlier
     return _in_doubt(tx, lease, spec, earlier)
+
+
+def _request(flow: Flow, spec: StepSpec) -> PolicyRequest:
+    return policy_gate.step_request(
+        flow, spec.name, spec.arguments, function=spec.function, recorded_args=spec.record_args
+    )
+
+
+def _ask_policies(
+    tx: Tx, lease: WorkerLease, spec: StepSpec, flow: Flow, request: PolicyRequest
+) -> Awaited | Refused | None:
+    """Let policies decide about a step: None to go on; a step that is denied is recorded as one that failed."""
+    decided = policy_gate.decide(tx, request, ns=flow.ns)
+    if decided is None:
+        return None
+    if decided.ruling.decision == DENY:
+        policy_gate.record_denial(tx, decided, flow_id=flow.flow_id, n=spec.n, subject=flow.subject, ns=flow.ns)
+        error = policy_gate.refusal(decided, flow_id=flow.flow_id)
+        add(tx, lease, spec, {"state": "FAILED", "error": error_text(lease, error), "finished_at": tx.now})
+        return Refused(error)
+    number = policy_gate.let_pass(tx, decided, flow, n=spec.n).escalation
+    if number is None:
+        return None
+    flows.await_policy(tx, flow, number)
+    return Awaited(number, own=True)
 
 
 def add(tx: Tx, lease: WorkerLease, spec: StepSpec, columns: Mapping[str, Any]) -> StoredRecord[Step]:

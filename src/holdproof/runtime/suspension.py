@@ -8,17 +8,20 @@ Rules:
   cost no thread.
 - Whether there is something to wait for is decided in the transaction that gives the lease back: nothing that is
   brought meanwhile is missed.
+- Of several works at once (`gather`) the one that waits leaves, and the others go on: the lease is given back once all
+  of them have ended or wait (`suspend_all`), until the first moment at which one of them is due.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final, NamedTuple, TypeVar
 
 from holdproof.db import Tx, Wait, Work, Write, ask, lock_exclusive
+from holdproof.model.defaults import LEASE_S
 from holdproof.model.namespaces import MAIN
 from holdproof.model.times import END, later
-from holdproof.runtime import leases
+from holdproof.runtime import flows, leases
 
 T = TypeVar("T")
 
@@ -32,13 +35,15 @@ class WorkerLease:
 
     flow_id: str
     token: int
-    lease_s: float = leases.LEASE_S
+    lease_s: float = LEASE_S
     ns: str = MAIN
     worker: str = ""
     subject: str | None = None
     """The handle of the person whose flow it is."""
     suspends: bool = False
     """Whether the flow is suspended where it would wait."""
+    gathers: bool = False
+    """Whether several works of the flow are under way: one that waits leaves the lease to the others."""
 
 
 class FlowSuspended(BaseException):
@@ -47,15 +52,27 @@ class FlowSuspended(BaseException):
     Never catch it: the flow was given back, and nothing more can be done in it here.
     """
 
-    def __init__(self, flow_id: str, waits_for: str) -> None:
+    def __init__(
+        self,
+        flow_id: str,
+        waits_for: str,
+        attempt: Callable[[Tx], Any] | None = None,
+        until: str | None = None,
+    ) -> None:
         super().__init__(f"flow {flow_id} waits for {waits_for}")
         self.flow_id = flow_id
         self.waits_for = waits_for
+        self.attempt = attempt
+        """Returns what the flow waits for, once that is there; None where only time ends the wait."""
+        self.until = until
 
 
-def extend(tx: Tx, lease: WorkerLease) -> None:
-    """Extend the lease of a flow that is locked; LeaseLostError where it is another worker's by now."""
-    leases.heartbeat(tx, lease.flow_id, lease.token, lease_s=lease.lease_s, ns=lease.ns)
+def extend(tx: Tx, lease: WorkerLease, *, waits_for: str | None = None) -> None:
+    """Extend the lease of a flow that is locked, and say what it waits for, if for anything.
+
+    Raises LeaseLostError where it is another worker's by now.
+    """
+    leases.heartbeat(tx, lease.flow_id, lease.token, lease_s=lease.lease_s, waits_for=waits_for, ns=lease.ns)
 
 
 class _Look(NamedTuple):
@@ -81,9 +98,9 @@ def wait(
     yet, and is asked again when `topic` (by default the flow's own) is notified.
     """
     while True:
-        look = yield from ask(Write(partial(_look, lease=lease, attempt=attempt, until=until)))
+        look = yield from ask(Write(partial(_look, lease=lease, attempt=attempt, waits_for=waits_for, until=until)))
         if look.suspended:
-            raise FlowSuspended(lease.flow_id, waits_for)
+            raise FlowSuspended(lease.flow_id, waits_for, attempt, until)
         if look.value is not None or look.over:
             value: T | None = look.value
             return value
@@ -92,7 +109,7 @@ def wait(
         yield Wait(topic or f"flow:{lease.flow_id}", next_beat if until is None else min(until, next_beat))
 
 
-def _look(tx: Tx, lease: WorkerLease, attempt: Callable[[Tx], Any], until: str | None) -> _Look:
+def _look(tx: Tx, lease: WorkerLease, attempt: Callable[[Tx], Any], waits_for: str, until: str | None) -> _Look:
     lock_exclusive(tx, f"flow:{lease.flow_id}")
     # Before the look: whoever brings something writes this row too (`flows.wake`), and so comes before or after it.
     leases.hold(tx, lease.flow_id, ns=lease.ns)
@@ -102,7 +119,26 @@ def _look(tx: Tx, lease: WorkerLease, attempt: Callable[[Tx], Any], until: str |
     if value is not None or over:
         return _Look(value, over, False, tx.now)
     if lease.suspends and (until is None or until > later(tx.now, _IN_PLACE_S)):
-        leases.suspend(tx, lease.flow_id, lease.token, due=until or END, ns=lease.ns)
+        if lease.gathers:
+            # The works beside this one still need the lease.
+            extend(tx, lease, waits_for=waits_for)
+        else:
+            due = until or END
+            leases.suspend(tx, lease.flow_id, lease.token, due=due, waits_for=waits_for, ns=lease.ns)
         return _Look(None, False, True, tx.now)
-    extend(tx, lease)
+    extend(tx, lease, waits_for=waits_for)
     return _Look(None, False, False, tx.now)
+
+
+def suspend_all(tx: Tx, lease: WorkerLease, waits: Sequence[FlowSuspended]) -> None:
+    """Give the lease of a flow back whose works all wait: until one of them is due, or at once if one is by now."""
+    lock_exclusive(tx, f"flow:{lease.flow_id}")
+    leases.hold(tx, lease.flow_id, ns=lease.ns)
+    due = min((wait.until for wait in waits if wait.until is not None), default=END)
+    # Brought after the work that waits for it looked, and before this transaction: nobody would wake the flow again.
+    if any(wait.attempt is not None and wait.attempt(tx) is not None for wait in waits):
+        due = tx.now
+    named = ", ".join(dict.fromkeys(wait.waits_for for wait in waits))
+    leases.suspend(tx, lease.flow_id, lease.token, due=due, waits_for=named, ns=lease.ns)
+    if due <= tx.now:
+        tx.notify(flows.tasks_topic(lease.ns))

@@ -2,7 +2,9 @@
 
 Rules:
 - Expired locks and keys are removed; a key whose outcome is unknown stays until somebody settles it.
-- An escalation whose deadline has passed gets its default, though nobody waits for it.
+- An escalation whose deadline has passed gets its default, though nobody waits for it; one whose deadline is near is
+  reminded of, once.
+- What has happened is counted by hour, for overviews (activity.py).
 - Orphaned and dirty flows are only counted: `flows.recover` and `sagas.compensate` work on them.
 """
 
@@ -10,7 +12,7 @@ from typing import NamedTuple
 
 from holdproof.db import Read, Tx, Work, Write, ask, sql
 from holdproof.model.coordination import SweepResult
-from holdproof.runtime import escalations, idempotency, locks
+from holdproof.runtime import activity, escalation_messages, escalations, idempotency, locks
 
 _BATCH = 100
 
@@ -26,6 +28,9 @@ def run() -> Work[SweepResult]:
         resolved += batch
         if batch < _BATCH:
             break
+    if (yield from ask(Read(escalation_messages.is_any_near))):
+        yield from ask(Write(escalation_messages.remind))
+    yield from activity.count_passed()
     rest = yield from ask(Read(backlog))
     return SweepResult(expired_locks, expired_keys, resolved, rest.orphaned_flows, rest.dirty_flows, rest.unknown_keys)
 

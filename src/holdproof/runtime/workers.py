@@ -2,7 +2,8 @@
 
 Rules:
 - A look fires schedules, applies the defaults of escalations whose deadline has passed, and leases due flows, as many
-  as the worker has room for. Between looks a worker waits for the topic of tasks, or for the next due moment.
+  as the worker has room for; where one of the first two fails, the others are done. Between looks a worker waits for
+  the topic of tasks, or for the next due moment.
 - A worker says of itself that it is alive (`workers`), for people and metrics only: flows go by their leases.
 - A worker that stops takes nothing new. What is unfinished at its deadline is given back, due at once: a step that was
   under way is in doubt then.
@@ -15,7 +16,7 @@ import socket
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from holdproof import validation
 from holdproof.db import Read, Tx, Work, Write, ask, sql
@@ -23,16 +24,15 @@ from holdproof.model.namespaces import MAIN
 from holdproof.model.queues import WorkerProcess
 from holdproof.model.schedules import Firing
 from holdproof.model.times import later
-from holdproof.runtime import calls, claims, escalations, functions, leases, queues, schedules
+from holdproof.runtime import calls, claims, escalation_messages, escalations, functions, leases, queues, schedules
 from holdproof.runtime.claims import ClaimResult
 from holdproof.runtime.flow_run import FlowRun
 from holdproof.runtime.functions import FunctionSpec, LeasedCall, RegisteredFunction
+from holdproof.runtime.overview import LOST_S
 from holdproof.runtime.suspension import FlowSuspended
 
 _log = logging.getLogger("holdproof.worker")
 
-HEARTBEAT_S: Final = 10.0
-_LOST_S: Final = 3 * HEARTBEAT_S
 _FORGOTTEN_S: Final = 86_400.0
 _MOST_SWEPT: Final = 100
 
@@ -75,8 +75,12 @@ def look(spec: WorkerSpec, registry: Mapping[str, RegisteredFunction], *, free: 
 
 
 def _fire_schedules(ns: str) -> Work[Firing]:
-    """Fire the schedules that are due."""
-    firing = yield from schedules.fire_due(ns=ns)
+    """Fire the schedules that are due; if that fails, flows are leased all the same."""
+    try:
+        firing = yield from schedules.fire_due(ns=ns)
+    except Exception:
+        _log.exception("schedules were not fired; the next look tries again")
+        return Firing((), (), (), None)
     for failure in firing.failures:
         _log.error("schedule %s was not fired: %s", failure.schedule, failure.error)
     return firing
@@ -86,11 +90,27 @@ _OVERDUE = sql("SELECT 1 FROM escalation_requests WHERE status = 'PENDING' AND d
 
 
 def _sweep() -> Work[None]:
-    """Apply the defaults of escalations whose deadline has passed, though nobody waits for them."""
+    """Apply the defaults of escalations whose deadline has passed, and remind of those whose deadline is near.
+
+    If one of both fails, the other is done, and flows are leased, all the same.
+    """
+    for part in (_apply_defaults, _remind):
+        try:
+            yield from part()
+        except Exception:
+            _log.exception("deadlines of escalations were not kept; the next look tries again")
+
+
+def _apply_defaults() -> Work[None]:
     # A look first: most of the time there is nothing, and a transaction that writes costs more.
     while (yield from ask(Read(lambda tx: tx.one(_OVERDUE, now=tx.now) is not None))):
         if (yield from ask(Write(lambda tx: escalations.sweep(tx, limit=_MOST_SWEPT)))) < _MOST_SWEPT:
-            return
+            break
+
+
+def _remind() -> Work[None]:
+    if (yield from ask(Read(escalation_messages.is_any_near))):
+        yield from ask(Write(escalation_messages.remind))
 
 
 def _claim(spec: WorkerSpec, registry: Mapping[str, FunctionSpec], free: int, turn: int) -> Work[ClaimResult]:
@@ -189,30 +209,8 @@ def delist(spec: WorkerSpec) -> Work[None]:
 
 def list(tx: Tx, *, limit: int = 100, ns: str = MAIN) -> tuple[WorkerProcess, ...]:
     """List the workers of a namespace, the oldest first; one that was not heard of for a while is LOST."""
-    since = later(tx.now, -_LOST_S)
+    since = later(tx.now, -LOST_S)
     return tuple(_worker(row, since) for row in tx.all(_LIST, ns=ns, limit=validation.limited(limit)))
-
-
-_STATES = sql(
-    "SELECT CASE WHEN heartbeat_at <= :lost THEN 'LOST' ELSE state END, count(*) FROM workers GROUP BY 1 ORDER BY 1"
-)
-# By the indexes of what is due and of what is leased: neither walks over flows that sleep or have ended.
-_DUE = sql("SELECT queue, count(*) FROM flow_leases WHERE expires_at <= :now GROUP BY queue")
-_LEASED = sql("SELECT queue, count(*) FROM flow_leases WHERE worker <> '' AND expires_at > :now GROUP BY queue")
-
-
-class Totals(NamedTuple):
-    """How many workers there are by state, and how many flows of each queue are due and run; of all namespaces."""
-
-    workers: dict[str, int]
-    due: dict[str, int]
-    running: dict[str, int]
-
-
-def totals(tx: Tx) -> Totals:
-    """Count workers, and what is due and runs, cheaply: for metrics and `status`."""
-    states: dict[str, int] = dict(tx.all(_STATES, lost=later(tx.now, -_LOST_S)))
-    return Totals(states, dict(tx.all(_DUE, now=tx.now)), dict(tx.all(_LEASED, now=tx.now)))
 
 
 def _worker(row: Sequence[Any], since: str) -> WorkerProcess:

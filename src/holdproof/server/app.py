@@ -11,31 +11,30 @@ from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.staticfiles import StaticFiles
 
 from holdproof.api.awaitable import AwaitableStore
 from holdproof.api.problems import MEDIA_TYPE
 from holdproof.client import Holdproof
 from holdproof.errors import HoldproofError
-from holdproof.server import docs, events, health, login, stream_events, tiles
+from holdproof.server import docs, events, health, login, static_files, stream_events, tiles
 from holdproof.server.authentication import AuthenticationMiddleware
+from holdproof.server.compression import CompressionMiddleware
 from holdproof.server.middleware import (
     MetricsMiddleware,
     RateLimitMiddleware,
     RequestLimitsMiddleware,
     SecurityHeadersMiddleware,
 )
-from holdproof.server.pages import STATIC
 from holdproof.server.problems import Errors, answer
 from holdproof.server.settings import ServerSettings
 from holdproof.server.state import ServerState
-from holdproof.store.opening import VERSION
+from holdproof.version import VERSION
 
 _log = logging.getLogger("holdproof.server")
 
 ROUTERS: Final[Sequence[APIRouter]] = (
     *(health.router, login.router, docs.router, tiles.router),
-    *(events.router, stream_events.router),
+    *(events.router, stream_events.router, static_files.router),
 )
 PROBLEMS: Final[dict[int | str, dict[str, Any]]] = {
     "default": {
@@ -46,6 +45,7 @@ PROBLEMS: Final[dict[int | str, dict[str, Any]]] = {
 LAYERS: Final = (
     MetricsMiddleware,
     SecurityHeadersMiddleware,
+    CompressionMiddleware,
     Errors,
     RequestLimitsMiddleware,
     RateLimitMiddleware,
@@ -80,7 +80,6 @@ def create_app(
         app.add_middleware(layer)
     for router in ROUTERS:
         app.include_router(router, responses=PROBLEMS)
-    app.mount("/static", StaticFiles(directory=STATIC), name="static")
     for part in parts:
         part(app)
     return app
@@ -110,6 +109,7 @@ async def _tended(state: ServerState) -> AsyncIterator[None]:
         _every(state.settings.watch_s, state.readiness.check),
         _every(state.settings.flush_s, state.access_log.flush),
         _every(state.settings.sweep_s, state.store.sweep.run),
+        _every(state.settings.channels_s, state.store.channels.deliver),
         # Looks often; `images.every_s` of the settings says how often an image is written at most.
         _every(state.settings.images_s, state.store.image.beat),
         _every(state.settings.flush_s, lambda: state.samples.take(state.store, state.now())),
@@ -126,6 +126,8 @@ async def _tended(state: ServerState) -> AsyncIterator[None]:
         await asyncio.gather(*tasks, return_exceptions=True)
         await state.jobs.stop()
         await state.readiness.stop()
+        state.scrapers.cancel()
+        state.numbers.cancel()
         await state.access_log.flush(ending=True)
 
 

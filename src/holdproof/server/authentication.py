@@ -21,7 +21,7 @@ from starlette.requests import Request, cookie_parser
 from starlette.types import Message, Receive, Scope, Send
 
 from holdproof.errors import ForgedRequestError, UnauthenticatedError
-from holdproof.server import pages
+from holdproof.server import pages, scrapes
 from holdproof.server.middleware import Middleware, pace
 from holdproof.server.permissions import Caller
 from holdproof.server.state import ServerState, state_in
@@ -51,7 +51,10 @@ class AuthenticationMiddleware(Middleware):
         look = (
             partial(_by_cookie, state, headers) if authorization is None else partial(_by_header, state, authorization)
         )
-        caller = await look()
+        if authorization is not None and scope["path"] == scrapes.PATH:
+            caller = await state.scrapers.caller(authorization, look)
+        else:
+            caller = await look()
         if caller is not None:
             # Streams outlive the moment of their authentication; `again` lets them repeat it (state.recheck).
             scope["state"] |= {"caller": caller, "again": look}

@@ -17,8 +17,10 @@ from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 from starlette.types import Receive, Scope, Send
 
+from holdproof import validation
 from holdproof.errors import ForbiddenError, HoldproofError, NamespaceError, RateLimitedError
 from holdproof.model.change_feed import Change, Cursor
+from holdproof.model.times import END
 from holdproof.runtime import change_feed
 from holdproof.server.permissions import Caller
 from holdproof.server.state import ServerState, caller_of, recheck, state_of
@@ -37,6 +39,7 @@ _BREATH_S: Final = 0.05
 async def follow(
     request: Request,
     ns: Annotated[str | None, Query(max_length=500, description="Only this namespace.")] = None,
+    since: Annotated[str, Query(max_length=40, description="From this moment on, within the last minute.")] = END,
     last_event_id: Annotated[str | None, Header(max_length=200, description="Where to go on.")] = None,
 ) -> Response:
     """A stream of `flow`, `escalation` and `resolution` events: all that the caller may see, from now or an id on."""
@@ -46,8 +49,11 @@ async def follow(
         raise NamespaceError(f"this token is for the namespace {caller.ns} only", ns=caller.ns)
     if not _kinds(caller):
         raise ForbiddenError("this token has neither flows nor escalations")
+    page_made_at = since if since == END else validation.moment("since", since)
     began = (
-        (change_feed.parse(last_event_id), frozenset()) if last_event_id else await state.store.read(change_feed.begin)
+        (change_feed.parse(last_event_id), frozenset())
+        if last_event_id
+        else await state.store.read(lambda tx: change_feed.begin(tx, moment=page_made_at))
     )
     stream = _stream(request, state, caller, ns or caller.ns, began)
     return EventResponse(stream, state, caller)

@@ -6,7 +6,8 @@ A call that needs a function of its caller, reports progress or streams its answ
     {"give": …}                                     one of many answers
     {"call": {"id": …, "exchange": …, "fn": …, "args": […]}}
                                                     call this, and post to /v1/exchanges/{exchange}/{id} how it ended:
-                                                    {"value": …}, {"error": "Kind: words"}, or {"unsayable": words}
+                                                    {"value": …}, {"error": "Kind: words"}, or {"unsayable": words};
+                                                    with "final": true an error is not tried again
     {"done": …}                                     the answer: the last line
     {"raised": id} or {"failed": problem}           it failed, by the caller's own function or by itself: the last line
 
@@ -40,11 +41,16 @@ class CallerError(Exception):
     call = ""
 
 
-def caller_error(words: Any, call: str = "") -> CallerError:
+class RepeatableError(CallerError):
+    """One that its caller wants to be tried again, where a step is."""
+
+
+def caller_error(words: Any, call: str = "", *, final: bool = False) -> CallerError:
     """An exception of the caller, under its own name: that is what steps and flows write down."""
     kind, _, message = str(words).partition(": ")
     # Steps and flows record the class name of what failed, so the caller's own name has to survive the wire.
-    error: CallerError = type(kind if kind.isidentifier() else "CallerError", (CallerError,), {})(message)
+    base = CallerError if final else RepeatableError
+    error: CallerError = type(kind if kind.isidentifier() else "CallerError", (base,), {})(message)
     error.call = call
     return error
 
@@ -97,7 +103,7 @@ class Exchange:
         if future is None or future.done():
             raise NotFoundError("nobody waits for this answer", call=call_id)
         if "error" in how:
-            future.set_exception(caller_error(how["error"], call_id))
+            future.set_exception(caller_error(how["error"], call_id, final=how.get("final") is True))
         elif "unsayable" in how:
             future.set_result(Unsayable(str(how["unsayable"])))
         else:

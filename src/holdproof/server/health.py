@@ -7,9 +7,10 @@ from fastapi import APIRouter
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
+from holdproof.errors import UnavailableError
 from holdproof.executors import require_whole_store
 from holdproof.model.flows import OPEN
-from holdproof.runtime import gauges, workers
+from holdproof.runtime import gauges, overview
 from holdproof.server import metrics
 from holdproof.server.metrics import Gauge
 from holdproof.server.permissions import permit
@@ -48,13 +49,23 @@ async def numbers(request: Request) -> Response:
     caller = caller_of(request)
     await permit(state.store, caller, "storage", "status", {})
     require_whole_store(state.store_for(caller, "storage"))
+    try:
+        stored = await state.numbers.ask(lambda: _stored(state))
+    except UnavailableError:
+        # What the process counts itself is told all the same: a scrape that fails is blind when it matters.
+        stored = []
+    up = Gauge("holdproof_database_up", "1 while the database answers.", int(bool(stored)))
+    return Response(state.metrics.text([up, *_own(state), *stored]), media_type=metrics.CONTENT_TYPE)
+
+
+async def _stored(state: ServerState) -> list[Gauge]:
+    """Return the numbers that only the database knows."""
     status = await state.store.status()
     locked = await state.store.lockdown.status()
     # One transaction, so that the numbers of one scrape fit together.
-    counts, totals = await state.store.read(lambda tx: (gauges.read(tx), workers.totals(tx)))
+    counts, totals = await state.store.read(lambda tx: (gauges.read(tx), overview.workers(tx)))
     facts = {**counts, "locked": int(locked is not None), "degraded": len(status.degraded)}
-    measurements = [*_standing(state, facts), *_worked(totals), *_sizes(status.database)]
-    return Response(state.metrics.text(measurements), media_type=metrics.CONTENT_TYPE)
+    return [*_standing(facts), *_worked(totals), *_sizes(status.database)]
 
 
 _ABOUT: Final = {
@@ -72,11 +83,15 @@ _ABOUT: Final = {
 }
 
 
-def _standing(state: ServerState, facts: dict[str, int]) -> Iterator[Gauge]:
+def _standing(facts: dict[str, int]) -> Iterator[Gauge]:
     for status in OPEN:
         yield Gauge("holdproof_flows", "Open flows by status.", facts[f"flows.{status}"], {"status": status})
     for name, (metric, help) in _ABOUT.items():
         yield Gauge(metric, help, facts[name])
+
+
+def _own(state: ServerState) -> Iterator[Gauge]:
+    """Yield what this process counts itself."""
     backend = state.store.database.backend
     for name, pump in (("write", backend.writer), ("read", backend.reader)):
         yield Gauge("holdproof_queue", "Operations that wait for the database.", pump.queued, {"kind": name})
@@ -84,7 +99,7 @@ def _standing(state: ServerState, facts: dict[str, int]) -> Iterator[Gauge]:
     yield Gauge("holdproof_http_streams", "Streams of events that are open.", state.metrics.streams)
 
 
-def _worked(totals: workers.Totals) -> Iterator[Gauge]:
+def _worked(totals: overview.Totals) -> Iterator[Gauge]:
     for state, count in {"RUNNING": 0, **totals.workers}.items():
         yield Gauge("holdproof_workers", "Workers by state.", count, {"state": state})
     for queue, count in totals.due.items():

@@ -6,6 +6,7 @@ from fastapi import APIRouter, Query
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
+from holdproof.access import tokens
 from holdproof.model.access import AccessEvent
 from holdproof.server.authentication import same_origin
 from holdproof.server.pages import form, page
@@ -15,9 +16,13 @@ router = APIRouter(include_in_schema=False)
 
 
 @router.get("/login")
-async def show(request: Request, code: Annotated[str, Query(max_length=200)] = "") -> Response:
+async def show(
+    request: Request,
+    code: Annotated[str, Query(max_length=200)] = "",
+    next: Annotated[str, Query(max_length=2000)] = "",
+) -> Response:
     """Ask whether to come in: programs that look at links before people do must not use them up."""
-    return page(request, "login.html", {"code": code})
+    return page(request, "login.html", {"code": code, "next": inside(next)})
 
 
 @router.post("/login")
@@ -26,9 +31,12 @@ async def login(request: Request) -> Response:
     same_origin(request.scope)
     state = state_of(request)
     fields = await form(request)
-    session = await state.store.logins.exchange(fields.get("code", ""), ttl_s=state.settings.session_s)
+    code = fields.get("code", "").strip()
+    if code.startswith(tokens.PREFIX):
+        code = await _link_of(state, code)
+    session = await state.store.logins.exchange(code, ttl_s=state.settings.session_s)
     await _note(state, request, "login", f"{session.login.role}:{session.login.name}")
-    answer = RedirectResponse("/", 303)
+    answer = RedirectResponse(inside(fields.get("next", "")) or "/", 303)
     answer.set_cookie(
         state.settings.cookie,
         session.secret,
@@ -38,6 +46,20 @@ async def login(request: Request) -> Response:
         samesite="strict",
     )
     return answer
+
+
+async def _link_of(state: ServerState, secret: str) -> str:
+    """Make a link of a token: a person with a token comes in with it, and has its rights."""
+    token = await state.store.tokens.authenticate(secret)
+    link = await state.store.logins.create_link(token_id=token.token_id, ns=token.ns)
+    return link.secret
+
+
+def inside(address: str) -> str:
+    """Return an address of this server as it is, nothing for any other: a login leads nowhere else."""
+    # Browsers read a backslash as a slash, and two of them as the beginning of another host.
+    is_path = address.startswith("/") and not address.startswith("//") and "\\" not in address
+    return address if is_path and address.isprintable() else ""
 
 
 @router.post("/logout")

@@ -3,6 +3,8 @@
 Rules:
 - A tool is a method: `objects_put` is `store.objects.put`, its schema made from the operation. The seed's two have
   their own names: `checkpoint_memory` and `restore_memory`.
+- Tools come in sets, by what a model does with them: decide, ask, remember, prove. Each is small enough to be chosen
+  from; a client that needs one of them asks for that one.
 - A caller may do what it may do over HTTP: the same decision, the same audit of refusals.
 - A local client that names no caller is the agent `mcp`: a model that asked a person does not go on by itself.
 - No tool takes a destination (`ADDRESSES`): text that a model read must not be able to send a store's content anywhere.
@@ -19,7 +21,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from http import HTTPStatus
-from typing import Any, Final
+from typing import Any, Final, get_args
 
 import mcp_types as types
 from mcp.server.context import ServerRequestContext
@@ -35,22 +37,28 @@ from holdproof.api.problems import problem
 from holdproof.api.wire import Named, Schema
 from holdproof.client import Holdproof
 from holdproof.errors import HoldproofError, InvalidInputError, NotFoundError
+from holdproof.executors.exposure import ToolSet
 from holdproof.model.agents import Agent
 from holdproof.server.api import complete, loaded
 from holdproof.server.permissions import Caller, may, permit, require, signed
 from holdproof.server.problems import note, translated
 from holdproof.server.state import ScopedStores, caller_of, state_of
-from holdproof.store.opening import VERSION
+from holdproof.version import VERSION
 
 _log = logging.getLogger("holdproof.server")
 
 _INSTRUCTIONS: Final = (
-    "Holdproof keeps what agents decide, know and owe. Open a flow before you decide, write down what you did, ask a"
-    " person where it matters (escalations_request, then escalations_wait), and keep what you learn as objects."
+    "Holdproof records what agents do in a tamper-evident log. Start a flow before you decide (flows_start), record"
+    " what you did (audit_record), ask a person where it matters (escalations_request, then escalations_wait), and keep"
+    " what you learn as objects (objects_put)."
 )
 
+_PAGE: Final = 10
+"""How many of a list a model gets unless it asks for more: it reads all of it, and pays for all of it."""
 _DEFAULT_AGENT: Final = "mcp"
 _DEFAULT_VERSION: Final = "1.0.0"  # of the range that a new store supports
+
+TOOL_SETS: Final = frozenset[str](get_args(ToolSet))
 
 Sees = Callable[[str], Holdproof]
 """Return the store as a caller may see it, for one resource."""
@@ -62,14 +70,15 @@ Finds = Callable[[ServerRequestContext[Any, Any]], Awaitable[tuple[Caller, Sees,
 
 @dataclass(frozen=True, slots=True)
 class Offer:
-    """Which methods are tools: the usual ones, or all of some resources, or only those that read."""
+    """Which methods are tools: those of some sets, or all of some resources, or only those that read."""
 
     resources: frozenset[str] | None = None
     read_only: bool = False
+    sets: frozenset[str] = TOOL_SETS
 
     def holds(self, entry: MethodSpec) -> bool:
         """Say whether a method is a tool."""
-        chosen = bool(entry.exposure.tool) if self.resources is None else entry.resource in self.resources
+        chosen = entry.exposure.tool in self.sets if self.resources is None else entry.resource in self.resources
         calls_back = any(each.shape.callback and each.required for each in entry.parameters)
         looks = entry.reads or bool(entry.exposure.read_only_with)
         if any(each.required and each.name in ADDRESSES for each in entry.parameters):
@@ -80,7 +89,7 @@ class Offer:
         """Return the methods that are tools, by the name of the tool."""
         tools = {_name(entry): entry for entry in entries().values() if self.holds(entry)}
         if not tools:
-            message = "no tool is left to offer: name other resources with --resource, or leave out --read-only"
+            message = "no tool is left to offer: name other sets or resources, or leave out --read-only"
             raise InvalidInputError(message, resources=sorted(self.resources or ()))
         return tools
 
@@ -153,7 +162,7 @@ async def _called(
         raise InvalidInputError(message, parameter=addresses[0])
     values = loaded(entry, arguments)
     # A model may override a tool's defaults, but not what read-only mode sets below.
-    values = {**entry.exposure.tool_defaults, **values}
+    values = {**_defaults(entry), **values}
     if offer.read_only:
         values |= entry.exposure.read_only_with
     # What the server sets itself is no fault of the model's if it is missing.
@@ -161,6 +170,12 @@ async def _called(
     await permit(store, caller, entry.resource, entry.method, values)
     args, kwargs = entry.arguments(values | signed(caller, entry, values))
     return wire.dump(await getattr(getattr(store, entry.resource), entry.method)(*args, **kwargs))
+
+
+def _defaults(entry: MethodSpec) -> Mapping[str, Any]:
+    """Return the arguments of a tool where its defaults differ from those of the method."""
+    pages = any(each.name == "limit" for each in entry.parameters)
+    return {**({"limit": _PAGE} if pages else {}), **entry.exposure.tool_defaults}
 
 
 def _result(answer: Any, *, failed: bool = False) -> types.CallToolResult:
@@ -251,6 +266,14 @@ async def over_http() -> AsyncIterator[ASGIApp]:
     manager = StreamableHTTPSessionManager(server(finds, Offer()), json_response=True, stateless=True)
     async with manager.run():
         yield manager.handle_request
+
+
+def tool_sets(names: Sequence[str]) -> frozenset[str]:
+    """The sets to offer: all of them if none was named."""
+    if unknown := sorted(set(names) - TOOL_SETS):
+        sets = ", ".join(sorted(TOOL_SETS))
+        raise InvalidInputError(f"there is no set of tools {unknown[0]}; there are {sets}", tools=unknown[0])
+    return frozenset(names) or TOOL_SETS
 
 
 def resources(names: Sequence[str]) -> frozenset[str] | None:

@@ -7,16 +7,23 @@ from urllib.parse import parse_qsl
 
 from fastapi.templating import Jinja2Templates
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import Markup
 from starlette.requests import Request
 from starlette.responses import Response
 
 from holdproof.errors import RequestError
-from holdproof.store.opening import VERSION
+from holdproof.model.visible_text import visible
+from holdproof.server import static_files
+from holdproof.version import VERSION
 
 HERE: Final = Path(__file__).parent
-STATIC: Final = HERE / "static"
 FORM: Final = "application/x-www-form-urlencoded"
 _MOST_FIELDS: Final = 1000
+
+
+def _seen(value: Any) -> Any:
+    return visible(value) if isinstance(value, str) and not isinstance(value, Markup) else value
+
 
 templates: Final = Jinja2Templates(
     env=Environment(
@@ -25,9 +32,12 @@ templates: Final = Jinja2Templates(
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
+        # Whatever a page shows, what cannot be seen is named there; `| e` is for what a form carries back.
+        finalize=_seen,
     )
 )
 templates.env.globals["version"] = VERSION
+templates.env.globals["static"] = static_files.address
 
 
 def page(

@@ -10,6 +10,7 @@ Rules:
 - Nobody tries secrets through a method: authentication is the server's own. What is public (`Exposure.public`) does not
   come here: anybody may call it at its route, since an argument proves the right.
 - Nobody signs with another's name: who did something is the caller, and a link to log in by is the caller's own.
+- What an agent writes by a grant of its token, active policies decide about too (`memory.write`).
 - What the server stores for one caller (`Idempotency-Key`) is read and settled by operators only.
 """
 
@@ -20,12 +21,13 @@ from typing import Any, Final
 from holdproof.api.catalogue import MethodSpec, methods
 from holdproof.api.parameters import ADDRESSES, SIGNED_BY_CALLER
 from holdproof.client import Holdproof
-from holdproof.errors import ForbiddenError, HoldproofError
+from holdproof.errors import FlowWaitingError, ForbiddenError, HoldproofError
 from holdproof.executors import AgentRule
 from holdproof.model.access import Login, Token
 from holdproof.model.agents import Agent
 from holdproof.model.flows import UNDOABLE
 from holdproof.model.namespaces import EVERY
+from holdproof.model.policies import ASK
 
 RESERVED_KEYS: Final = "http:"
 """How the idempotency keys begin under which the server stores answers."""
@@ -48,6 +50,8 @@ class Caller:
     login_id: str | None = None
     csrf: str | None = field(default=None, repr=False)
     """What a form of their session has to carry; None for a caller without a cookie."""
+    until: str | None = None
+    """When their session ends; None for a caller without one."""
 
     @property
     def who(self) -> str:
@@ -80,7 +84,15 @@ class Caller:
         """Somebody at the console."""
         names = None if login.resources is None else frozenset(login.resources)
         return cls(
-            login.role, login.name, _bound(login.ns), None, names, login.token_id, login_id=login.login_id, csrf=csrf
+            login.role,
+            login.name,
+            _bound(login.ns),
+            None,
+            names,
+            login.token_id,
+            login_id=login.login_id,
+            csrf=csrf,
+            until=login.expires_at,
         )
 
 
@@ -172,6 +184,27 @@ async def permit(store: Holdproof, caller: Caller, resource: str, method: str, a
         if rule is not None and rule.not_while_asked and status == _WAITS:
             text = "the flow waits for an answer: what the person is asked about does not change meanwhile"
             raise _forbidden(caller, resource, method, text)
+    spec = methods()[resource, method]
+    if caller.agent_id is not None and caller.role == "agent" and spec.exposure.agent is None and not spec.reads:
+        await _ask_policies(store, caller.agent_id, f"{resource}.{method}", arguments)
+
+
+async def _ask_policies(store: Holdproof, agent_id: str, resource: str, arguments: Mapping[str, Any]) -> None:
+    """Let policies decide about what an agent is about to write by a grant of its token: storage and memory."""
+    subject = arguments.get("subject")
+    decision = await store.policies.decide(
+        agent_id,
+        "memory.write",
+        resource,
+        context={name: value for name, value in arguments.items() if name != "ns"},
+        subject=subject if isinstance(subject, str) else None,
+    )
+    if decision.decision == ASK:
+        raise FlowWaitingError(
+            f"a policy asks about {resource}: call again once escalation {decision.escalation} is answered",
+            flow_id=decision.flow_id,
+            escalation=decision.escalation,
+        )
 
 
 async def _standing(store: Holdproof, claim: Claim) -> tuple[str | None, str | None]:

@@ -152,8 +152,18 @@ def _response(scope: Scope, error: HoldproofError) -> Response:
     facts = problem_details(scope, error)
     headers = _headers(error)
     if wants_page(scope):
-        return page(Request(scope), "problem.html", {"problem": facts}, status=error.status, headers=headers)
+        values = {"problem": facts, "code": "", "next": _where(scope)}
+        return page(Request(scope), "problem.html", values, status=error.status, headers=headers)
     return Response(json.dumps(facts), error.status, headers, media_type=MEDIA_TYPE)
+
+
+def _where(scope: Scope) -> str:
+    """Return the page that somebody was on: the one they asked for, or that with the form they sent."""
+    if scope["method"] == "GET":
+        query = scope["query_string"].decode("latin-1")
+        return f"{scope['path']}?{query}" if query else str(scope["path"])
+    # Forms are sent to an address below the page they stand on.
+    return str(scope["path"]).rpartition("/")[0]
 
 
 def _headers(error: HoldproofError) -> dict[str, str]:

@@ -4,6 +4,8 @@
     POST /v1/flows/take                {"name": …, "version": …}: lease an orphan that such a function runs; or null
     POST /v1/flows/left                {"functions": […]}: the orphans that none of those functions runs
     POST /v1/relational/transaction    {}
+    POST /v1/blocks/{block}/reach      {"calls": […]}: number steps and children that will run at once
+    POST /v1/blocks/{block}/child      what `flows.enqueue` takes: open a child of the flow, in a queue or as a block
     POST /v1/blocks/{block}/{method}     a method inside the block; answered line by line (exchange.py)
     POST /v1/blocks/{block}/leave      {} or {"error": "Kind: words"} or {"problem": …}
 
@@ -33,18 +35,19 @@ from holdproof.api.catalogue import BlockName, block_methods, entries
 from holdproof.api.flow_block import FlowBlock, OpenFlow
 from holdproof.errors import InvalidInputError, NotFoundError
 from holdproof.executors import with_namespace
+from holdproof.model.defaults import IDLE_S, LEASE_S, TOTAL_S
 from holdproof.model.flows import Rerun
 from holdproof.model.namespaces import MAIN
-from holdproof.runtime import calls, flow_run, functions, leases, runs
+from holdproof.runtime import calls, flow_run, functions, runs
 from holdproof.runtime.calls import CallSpec
 from holdproof.runtime.flow_steps import StepCall, StepOptions
 from holdproof.runtime.steps import OnUnknown
 from holdproof.server import ids
 from holdproof.server.api import Granted, Guard, complete, loaded, streaming
 from holdproof.server.bodies import read_as, read_object
-from holdproof.server.exchange import Exchange, Exchanges, caller_error
+from holdproof.server.exchange import Exchange, Exchanges, RepeatableError, caller_error
 from holdproof.server.problems import problem_details
-from holdproof.storage.relational import IDLE_S, TOTAL_S
+from holdproof.server.remote_children import CHILD_METHODS, ChildRequest, ReachedSteps, agent_of, open_child
 
 _MOST: Final = 10_000
 """How many blocks are open at most."""
@@ -56,7 +59,7 @@ class _RunOptions:
 
     resume: str | None = None
     worker: str | None = None
-    lease_s: float = leases.LEASE_S
+    lease_s: float = LEASE_S
     call: CallSpec | None = None
 
 
@@ -81,6 +84,8 @@ class _Step:
     retries: int = 0
     backoff_s: float = 1.0
     timeout_s: float | None = None
+    reached: int | None = None
+    """Its position, where it was numbered before (`reach`)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,6 +124,9 @@ class OpenBlock:
         self.inside = inside
         self.methods = block_methods(block)
         self.exchange: Exchange | None = None
+        self.reached = ReachedSteps()
+        self.children: set[str] = set()
+        """The flows that were opened as children here."""
 
     def undoing(self, key: str) -> Callable[[Any], Awaitable[Any]]:
         """A function of the caller that undoes a step: called in whichever exchange the block is left by."""
@@ -134,6 +142,8 @@ class OpenBlock:
         if method == "step" and isinstance(self.inside, OpenFlow):
             step = wire.shape(_Step).load(values, "")
             return {each.name: getattr(step, each.name) for each in fields(step)}
+        if method in CHILD_METHODS and isinstance(self.inside, OpenFlow):
+            return {"flow_id": wire.shape(str).load(values.get("flow_id"), "flow_id")}
         spec = self.methods.get(method)
         if spec is None:
             raise NotFoundError(f"a block has no {method}", method=method)
@@ -149,6 +159,10 @@ class OpenBlock:
     def call(self, method: str, arguments: dict[str, Any], exchange: Exchange) -> Awaitable[Any]:
         """Call one method inside the block."""
         self.exchange = exchange
+        if method in CHILD_METHODS:
+            flow_id = arguments["flow_id"]
+            work = CHILD_METHODS[method](self.inside.held, flow_id, flow_id in self.children)
+            return self.inside.drive(work)  # type: ignore[no-any-return]
         if method != "step":
             answer: Awaitable[Any] = getattr(self.inside, method)(**arguments)
             return answer
@@ -156,10 +170,13 @@ class OpenBlock:
         text = arguments.pop("arguments")
         text = None if text is None else calls.checked_text(text)
         undo = arguments.pop("compensate")
-        options = StepOptions(**arguments, compensate=None if undo is None else self.undoing(undo))
+        reached = arguments.pop("reached")
+        options = StepOptions(
+            **arguments, compensate=None if undo is None else self.undoing(undo), retry_on=RepeatableError
+        )
         step = StepCall(name, exchange.caller("fn"), text, options)
         step.check()
-        return self.inside.perform(step)  # type: ignore[no-any-return]
+        return self.inside.drive(self.reached.perform(self.inside.held, step, reached))  # type: ignore[no-any-return]
 
     async def leave(self, error: BaseException | None, exchange: Exchange | None, *, result: str | None = None) -> None:
         """Leave the block, as it should be left or by an exception."""
@@ -226,6 +243,8 @@ def router(guard: Guard, who: Callable[[Request], Awaitable[str]], exchanges: Ex
         ("/flows/left", routes.left),
         ("/relational/transaction", routes.transaction),
         ("/blocks/{block}/leave", routes.leave),
+        ("/blocks/{block}/reach", routes.reach),
+        ("/blocks/{block}/child", routes.child),
         ("/blocks/{block}/{method}", routes.inside),
         ("/exchanges/{exchange}/{call}", routes.answer),
     ):
@@ -297,6 +316,33 @@ class _Routes:
         block = await self._blocks.hold(OpenBlock(granted.who, manager, OpenFlow(granted.store, run), "flow"))
         return JSONResponse({"block": block.id, "flow_id": run.lease.flow_id, **facts})
 
+    async def reach(self, request: Request, block: str) -> Response:
+        """Number steps and children before the first of them starts."""
+        open_block = self._flow_block(block, await self._who(request))
+        return JSONResponse(open_block.reached.reach(open_block.inside.held, await read_object(request)))
+
+    async def child(self, request: Request, block: str) -> Response:
+        """Open a child of a flow, or find it; without a queue it is leased for the caller, and opened as a block."""
+        open_block = self._flow_block(block, await self._who(request))
+        run = open_block.inside.held
+        values = await read_object(request)
+        child = ChildRequest.read(values, self._specs["flows", "enqueue"])
+        child.fill((await open_block.inside.drive(agent_of(run))), run.lease.ns)
+        granted = await self._guard(request, self._specs["flows", "enqueue"], child.arguments)
+        prepared = child.prepared(granted.agent_id)
+        opened = await open_block.inside.drive(open_child(run, prepared, open_block.reached.take(run, prepared, child)))
+        open_block.children.add(opened.flow_id)
+        if opened.leased is None:
+            return JSONResponse({"block": None, "flow_id": opened.flow_id, "ns": run.lease.ns})
+        leased = opened.leased
+        return await self._held(granted, leased.run, arguments=leased.call.arguments, ns=run.lease.ns)
+
+    def _flow_block(self, block: str, who: str) -> OpenBlock:
+        open_block = self._blocks.find(block, who)
+        if not isinstance(open_block.inside, OpenFlow):
+            raise NotFoundError("that block is no flow", block=block)
+        return open_block
+
     async def take(self, request: Request) -> Response:
         """Lease an orphaned flow of a function, and open it as a block."""
         granted = await self._guard(request, self._specs["flows", "recover"], {})
@@ -351,8 +397,10 @@ class _Routes:
         open_block = self._blocks.find(block, await self._who(request))
         arguments = await read_as(request, partial(open_block.loaded, method))
         if like := open_block.like(method):  # what may not be done outside a block may not be done inside
-            # The block's own flow, unless the method is about another one, as `send` is.
-            await self._guard(request, self._specs[like], {"flow_id": open_block.inside.flow_id, **arguments})
+            # The block's own flow, unless the method is about another one, as `send` is; a transaction has none.
+            inside = open_block.inside
+            own = {"flow_id": inside.flow_id} if isinstance(inside, OpenFlow) else {}
+            await self._guard(request, self._specs[like], {**own, **arguments})
         with self._exchanges.opened(open_block.who, partial(problem_details, request.scope)) as exchange:
             return streaming(self._exchanges, exchange, open_block.call(method, arguments, exchange))
 

@@ -40,6 +40,8 @@ class ServerSettings:
     """How often the database is looked at, for the log; 0 for never."""
     sweep_s: float = 30.0
     """How often what time has ended is put away; 0 for never."""
+    channels_s: float = 5.0
+    """How often people are told through channels what waits for them; 0 for never."""
     images_s: float = 30.0
     """How often memory images that are due are written; 0 for never."""
 

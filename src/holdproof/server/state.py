@@ -16,11 +16,13 @@ from holdproof.model.times import to_text
 from holdproof.server.access_log_buffer import AccessLogBuffer
 from holdproof.server.commit_notifier import CommitNotifier
 from holdproof.server.jobs import Jobs
-from holdproof.server.metrics import Metrics
+from holdproof.server.metrics import Gauge, Metrics
 from holdproof.server.permissions import Caller
+from holdproof.server.presence import Presence
 from holdproof.server.rate_limit import Buckets
 from holdproof.server.readiness import Readiness
 from holdproof.server.samples import Samples
+from holdproof.server.scrapes import Scrapers, SingleLook
 from holdproof.server.settings import ServerSettings
 
 if TYPE_CHECKING:
@@ -52,8 +54,12 @@ class ServerState:
     store: Holdproof
     settings: ServerSettings
     metrics: Metrics = field(default_factory=Metrics)
+    scrapers: Scrapers = field(default_factory=Scrapers)
+    numbers: SingleLook[list[Gauge]] = field(default_factory=SingleLook)
+    """The look of `/metrics` into the database."""
     commits: CommitNotifier = field(default_factory=CommitNotifier)
     samples: Samples = field(default_factory=Samples)
+    presence: Presence = field(default_factory=Presence)
     stopping: asyncio.Event = field(default_factory=asyncio.Event)
     """Set when the server is to end: streams that would go on for ever end with it."""
     streams: Counter[str] = field(default_factory=Counter)

@@ -10,7 +10,8 @@ Rules:
   heartbeats, and a failing job ends nothing: it is a warning, and tried again.
 - One of the instances runs the scheduled jobs, once a day: telemetry retention, sweeping blobs, expiring rollback
   tokens. Stores in memory are left alone: they end with their process.
-- What else a process does at every heartbeat (`also`: images of a store's memory) runs beside these, and fails alone.
+- Stores that this process has open over the same home write the memory images that are due, at every heartbeat.
+- What else a process does at every heartbeat (`also`) runs beside these, and fails alone.
 - Shutdown leaves no task behind, records that the instance has stopped, and closes what bootstrap opened; it may be
   called twice.
 """
@@ -27,11 +28,11 @@ from typing import Any, Final
 
 from holdproof import validation
 from holdproof.db import MEMORY
-from holdproof.errors import HoldproofError, InstanceStoppedError
+from holdproof.errors import ClosedError, HoldproofError, InstanceStoppedError
 from holdproof.folders import find_project
 from holdproof.model.instances import Instance, Mode
 from holdproof.model.storage import TelemetryEvent
-from holdproof.storage import instances, scheduled_jobs
+from holdproof.storage import heartbeat_jobs, instances, scheduled_jobs
 from holdproof.storage.projects import Project, project_here, project_of
 from holdproof.storage.provider import StorageProvider
 from holdproof.storage.selfgrow import steps
@@ -55,7 +56,8 @@ async def bootstrap(
 ) -> "Lifecycle":
     """Start to use a storage (by default that of the settings) for a project (by default that of the working folder).
 
-    `also` names what else runs at every heartbeat: `{"images": store.image.beat}`.
+    Memory images of stores that this process has open over the same home are written by themselves when they are due.
+    `also` names what else runs at every heartbeat: `{"report": send_report}`.
     """
     validation.number("heartbeat_s", heartbeat_s, least=0.001, most=DAY_S)
     validation.number("stale_s", stale_s, least=0.001, most=_LONG_S)
@@ -134,8 +136,9 @@ class Lifecycle:
         return f"first run: this storage is new; its data lives in {data}, its settings in {paths.config_file}"
 
     def begin(self, every_s: float, also: Mapping[str, Work] = MappingProxyType({})) -> None:
-        """Start the background tasks: heartbeat, scheduled jobs, and those of the caller."""
-        for name, work in {"heartbeat": self.beat, "upkeep": self.run_jobs, **also}.items():
+        """Start the background tasks: heartbeat, scheduled jobs, jobs of open stores, and those of the caller."""
+        works = {"heartbeat": self.beat, "upkeep": self.run_jobs, "images": self._run_store_jobs, **also}
+        for name, work in works.items():
             task = asyncio.create_task(self._every(every_s, name, work), name=f"holdproof {name} {self.instance.id}")
             self._tasks.append(task)
 
@@ -181,6 +184,12 @@ class Lifecycle:
             await membrane.write(lambda tx: scheduled_jobs.end(tx, job, by=me, error=error))  # noqa: B023
             names.append(job)
         return names
+
+    async def _run_store_jobs(self) -> None:
+        """Run what the open stores over this home want done at a heartbeat."""
+        for job in heartbeat_jobs.of(self.storage.paths.data):
+            with suppress(ClosedError):  # the store was closed meanwhile
+                await asyncio.to_thread(job)
 
     def _jobs(self) -> dict[str, Work]:
         """The jobs by name; the name of a store that several instances share is the same for all of them."""

@@ -24,7 +24,7 @@ from typing import Any, Final, NoReturn
 from holdproof import folders
 from holdproof.config import Paths, Provider, Settings
 from holdproof.content.kubo import Kubo
-from holdproof.db import MEMORY, Database, Query, Tx, open_database, sql
+from holdproof.db import MEMORY, Database, Query, Tx, Work, call, open_database, sql
 from holdproof.db.backends import is_url
 from holdproof.errors import (
     ClosedError,
@@ -280,9 +280,7 @@ class OpenStores:
             return MEMORY
         if type_name == "sqlite":
             default = self.paths.membrane_db if kind == "relational" else self.paths.telemetry_db
-            # A connection belongs to the type that is configured: that of a server says nothing about its fallback.
-            file = provider.path or (provider.connection if provider.type == "sqlite" else None)
-            return str(default if file is None else Path(file).expanduser())
+            return str(configured_file(provider) or default)
         url = provider.connection or self.settings.providers["relational"].connection
         if url is None:
             raise ConfigError(
@@ -294,9 +292,10 @@ class OpenStores:
 
     def _membrane(self, provider: Provider | None = None) -> str:
         """The database with the rows of vectors and blobs: their own, the relational one, or the default file."""
-        # Vectors may have a server of their own, for pgvector; blobs have only their bytes elsewhere.
-        if provider is not None and provider.connection:
-            return provider.connection
+        # Vectors may have a database of their own; blobs have only their bytes elsewhere.
+        own = None if provider is None else vector_database(provider)
+        if own is not None:
+            return own
         relational = self.settings.providers["relational"]
         if relational.type == _MEMORY:
             return self._target("relational", "sqlite")
@@ -308,13 +307,13 @@ class OpenStores:
     def _has_followed(self, provider: Provider | None) -> bool:
         """Whether rows of vectors or blobs are in a database that the relational store fell back to."""
         entry = self._stores.get("relational")
-        if entry is None or (provider is not None and provider.connection):
+        if entry is None or (provider is not None and vector_database(provider) is not None):
             return False
         return entry.status.degraded is not None and entry.status.type != _MEMORY
 
     def _rows_of(self, provider: Provider | None = None) -> str:
         """The same, with the relational store open before: it decides whether a fallback is used."""
-        if provider is None or not provider.connection:
+        if provider is None or vector_database(provider) is None:
             relational = self.settings.providers["relational"]
             if relational.type != _MEMORY and relational.fallback:
                 self._open_relational_first()
@@ -352,7 +351,8 @@ class OpenStores:
         if key in self._failures:
             raise self._failures[key]
         try:
-            database = open_database(target, space=space, **self._options)
+            options = {**self.settings.options_of(target), **self._options}
+            database = open_database(target, space=space, **options)
         except _CAUSES_FALLBACK as error:
             self._failures[key] = error
             raise
@@ -385,6 +385,22 @@ class MissingVectors:
 
     async def close(self) -> None:
         """Do nothing: nothing is open."""
+
+
+def configured_file(provider: Provider) -> Path | None:
+    """Return the SQLite file that the settings of a store name; None for the default one."""
+    # A connection belongs to the type that is configured: that of a server says nothing about its fallback.
+    file = provider.path or (provider.connection if provider.type == "sqlite" else None)
+    return None if file is None else Path(file).expanduser()
+
+
+def vector_database(provider: Provider) -> str | None:
+    """Return where vectors have a database of their own, a URL or a file; None beside the application tables."""
+    if provider.connection or provider.path is None:
+        return provider.connection
+    file = Path(provider.path).expanduser()
+    # D-gent names a JSON file, which may be there and can be imported: the database is beside it.
+    return str(file.with_suffix(".db") if file.suffix == ".json" else file)
 
 
 def _kind(name: str) -> str:
@@ -457,3 +473,8 @@ _COUNTS: Final[dict[str, Callable[[Tx], dict[str, int]]]] = {
     "blob": partial(_counts, _BLOBS, ("blobs", "bytes")),
     "telemetry": _count_events,
 }
+
+
+def status(stores: Callable[[], OpenStores]) -> Work[StorageStatus]:
+    """What each store runs on and holds, what is running, and what is degraded."""
+    return (yield from call(lambda: stores().measure()))

@@ -24,12 +24,11 @@ from holdproof.db import Call, Read, SqlResult, Tx, Work, Write, ask
 from holdproof.db.sql import kind_of, statements
 from holdproof.errors import ClosedError, HoldproofError, IdleTransactionError, InvalidInputError, TransactionLimitError
 from holdproof.executors import AsyncExecutor, Awaits, Executor, Resource, Runs, RunsWith, SyncExecutor, Writes
+from holdproof.model.defaults import IDLE_S, TOTAL_S
 
 Params = Mapping[str, Any]
 Record = dict[str, Any]
 
-IDLE_S: Final = 5.0
-TOTAL_S: Final = 60.0
 MOST_S: Final = 300.0
 
 
@@ -221,10 +220,10 @@ def _close(feed: StatementFeed) -> "Future[None]":
 class Transaction(Resource[Executor]):
     """A block of calls that are committed together or not at all."""
 
-    execute = Awaits(_execute)
-    executemany = Awaits(_executemany)
-    fetch_all = Awaits(_fetch_all)
-    fetch_one = Awaits(_fetch_one)
+    execute = Awaits(_execute, like=("relational", "execute"))
+    executemany = Awaits(_executemany, like=("relational", "executemany"))
+    fetch_all = Awaits(_fetch_all, like=("relational", "fetch_all"))
+    fetch_one = Awaits(_fetch_one, like=("relational", "fetch_one"))
     close = Awaits(_close, local=True)
 
     _ending: "Future[None]"

@@ -23,7 +23,9 @@ from holdproof.errors import InvalidInputError
 from holdproof.executors import AsyncExecutor, Executor, Reads, Resource, Runs, RunsWith, StreamsWith, SyncExecutor
 from holdproof.model.storage import TelemetryEvent
 from holdproof.model.times import to_micros
+from holdproof.model.usage import Usage
 from holdproof.storage import chunks
+from holdproof.storage import usage as usages
 from holdproof.storage.chunks import EventFilter, Line
 
 _DAY: Final = 86_400_000_000
@@ -163,6 +165,14 @@ def query(
     last = _EVER if until is None else chunks.moment(until)
     conditions = EventFilter(span_id, trace_id, instance_id, event_type, first, last).checked()
     return [chunks.event(parts) for *_, parts in _search(tx, conditions, limit)] if limit else []
+
+
+def usage(
+    tx: Tx, *, by: str = "model", since: str | None = None, until: str | None = None, limit: int = usages.MOST
+) -> Usage:
+    """Sum tokens, cost and time of the newest events, by model, agent, tool or type, and over time."""
+    validation.count("limit", limit, least=1, most=2**31)
+    return usages.sum_up(query(tx, limit=limit + 1, since=since, until=until), by=by, limit=limit)
 
 
 def _search(tx: Tx, conditions: EventFilter, limit: int) -> list[Match]:
@@ -375,6 +385,14 @@ class Telemetry(Resource[Executor]):
         example="--event-type tool.call --since 2026-01-01T00:00:00Z",
     )
     count = Reads(count)
+    usage = Reads(
+        usage,
+        parameters={
+            "by": "What is summed together: model, agent, tool or type.",
+            "limit": "How many of the newest events are read.",
+        },
+        example="--by agent --since 2026-01-01T00:00:00Z",
+    )
     export = StreamsWith(_export, reads=True, alias="export telemetry", draw="lines", example="--out events.jsonl")
     prune = Runs(prune, example="730")
     retain = RunsWith(_retain)

@@ -6,11 +6,11 @@ Plain blocking functions, defined once. `holdproof.sync` offers them as they are
 from contextlib import closing, suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from holdproof.content import disk
 from holdproof.crypto.keys import PrivateKey
-from holdproof.db import MEMORY, open_database
+from holdproof.db import MEMORY, open_database, transfer
 from holdproof.db import migrate as migrations
 from holdproof.db.sqlite import check_file, check_structure, reseal_file
 from holdproof.errors import (
@@ -23,14 +23,13 @@ from holdproof.errors import (
     StoreGoneError,
     UnavailableError,
 )
-from holdproof.evidence import statements
 from holdproof.executors import SyncExecutor
-from holdproof.importers import kgents
+from holdproof.lazy import lazy_module
 from holdproof.model.backup import Restored, StartedOver
 from holdproof.model.doctor import HealthCheck, HealthReport
 from holdproof.model.legacy import LegacyReport
 from holdproof.model.progress import Progress
-from holdproof.model.status import Check, Migrated, Resealed
+from holdproof.model.status import Check, Migrated, Resealed, Roles
 from holdproof.model.transfer import Copied, Moved
 from holdproof.model.verify import Report
 from holdproof.storage.executors import StorageExecutor, SyncStorageExecutor
@@ -48,15 +47,28 @@ from holdproof.store.opening import (
     refuse_gone,
     require_store,
 )
-from holdproof.upkeep import doctor as examination
-from holdproof.upkeep.backups import copy as copying
-from holdproof.upkeep.backups import move as moving
-from holdproof.upkeep.backups import restore as restoring
-from holdproof.upkeep.backups import start_over as starting_over
 from holdproof.upkeep.backups import swap
 from holdproof.upkeep.backups.backup_list import no_progress
 from holdproof.upkeep.backups.staging import RestoreRequest
-from holdproof.upkeep.verification import verify as verification
+
+if TYPE_CHECKING:
+    from holdproof.evidence import statements
+    from holdproof.importers import kgents
+    from holdproof.upkeep import doctor as examination
+    from holdproof.upkeep.backups import copy as copying
+    from holdproof.upkeep.backups import move as moving
+    from holdproof.upkeep.backups import restore as restoring
+    from holdproof.upkeep.backups import start_over as starting_over
+    from holdproof.upkeep.verification import verify as verification
+else:
+    kgents = lazy_module("holdproof.importers.kgents")
+    examination = lazy_module("holdproof.upkeep.doctor")
+    copying = lazy_module("holdproof.upkeep.backups.copy")
+    moving = lazy_module("holdproof.upkeep.backups.move")
+    restoring = lazy_module("holdproof.upkeep.backups.restore")
+    starting_over = lazy_module("holdproof.upkeep.backups.start_over")
+    verification = lazy_module("holdproof.upkeep.verification.verify")
+    statements = lazy_module("holdproof.evidence.statements")
 
 _RECOVERY_BYTES: Final = 1 << 16
 
@@ -197,6 +209,30 @@ def migrate(
     with closing(open_database(target, migrate=False)) as database:
         applied = [] if dry_run else migrations.migrate(database, steps)
         return Migrated(applied=applied, pending=[step.name for step in migrations.pending(database, steps)])
+
+
+def roles(
+    where: str | Path | None = None,
+    url: str | None = None,
+    *,
+    home: str | Path | None = None,
+    owner: str = "holdproof_owner",
+    application: str = "holdproof_app",
+    services: str = "holdproof_services",
+    reader: str = "holdproof_reader",
+    apply: bool = False,
+) -> Roles:
+    """Return the SQL of four logins with the least rights on a server; with `apply` it is run, in one transaction.
+
+    InvalidInputError for a store that is no server's.
+    """
+    location = locate(where, url, home=home)
+    if location.settings.database_url in {None, MEMORY}:
+        raise InvalidInputError("logins belong to a server: give the URL of a PostgreSQL database (--url)")
+    server = transfer.server("roles")
+    logins = server.ServerLogins(owner, application, services, reader)
+    run = server.apply if apply else server.script
+    return Roles(run(location.settings.session_url, logins), apply)
 
 
 def migrate_legacy(

@@ -9,15 +9,16 @@ Rules:
 
 import logging
 import os
+import threading
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any, Final, NamedTuple, NoReturn, TypedDict
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, NoReturn, TypedDict
 
 from holdproof import config
-from holdproof.db import MEMORY, Database, Hooks, Migration, Tx, migrate, open_database, sql
+from holdproof.db import MEMORY, Database, Hooks, Migration, Notes, Tx, migrate, open_database, sql
 from holdproof.db.backends import is_there
 from holdproof.db.clock import Clock, Random
 from holdproof.errors import (
@@ -32,18 +33,24 @@ from holdproof.errors import (
 from holdproof.evidence import crash_recovery, lockdown, startup, tree
 from holdproof.evidence.heads import HeadFile, name_of
 from holdproof.evidence.key_files import KeyFolder, Keys, MemoryKeys, own_keys
-from holdproof.runtime import sagas
+from holdproof.lazy import lazy_module
+from holdproof.runtime import overview
 from holdproof.store.context import Context, Embedder
-from holdproof.store.store import VERSION, Store, facts
-from holdproof.upkeep import alarm, erase, head_webhook
+from holdproof.store.store import Store, facts
+from holdproof.upkeep import erase, head_webhook
 from holdproof.upkeep import lockdown as response
 from holdproof.upkeep.backups import swap
 from holdproof.upkeep.head_webhook import HeadWebhook
-from holdproof.upkeep.verification import trusted_keys
 from holdproof.urls import redact
 
+if TYPE_CHECKING:
+    from holdproof.upkeep import alarm
+    from holdproof.upkeep.verification import trusted_keys
+else:
+    alarm = lazy_module("holdproof.upkeep.alarm")
+    trusted_keys = lazy_module("holdproof.upkeep.verification.trusted_keys")
+
 __all__ = [
-    "VERSION",
     "Location",
     "OpenOptions",
     "Store",
@@ -199,6 +206,7 @@ def _open_readonly(
         if (store_lock := swap.look(paths)) is not None:
             undo.callback(store_lock.release)
         head_file = HeadFile(paths.heads, name_of(target))
+        options = {**settings.options_of(target), **options}
         database = open_database(target, hooks=Hooks(), readonly=True, migrate=False, **options)
         undo.callback(database.close)
         if pending := migrate.pending(database, migrate.shipped("kernel")):
@@ -280,6 +288,7 @@ def _open(
         if isinstance(location.target, Path) and not replacing:
             refuse_gone(location)
         webhook = head_webhook.configured(os.environ) if on_disk else None
+        options = {**location.settings.options_of(location.target), **options}
         database = open_database(location.target, hooks=Hooks(), **options)
         undo.callback(database.close)
         context = _start(
@@ -342,18 +351,25 @@ def _start(
                 swap.settle(paths, database.read(tree.state).result().origin, str(target))
             lockdown.start(database, paths.lockdown if head_file is not None else None)
             database.hooks.history_lost.append(partial(response.history_lost, context))
-            alarm.tell_of_expiries(database, store_id)
+            database.hooks.after_commit.append(partial(_alert_of_expiries, store_id))
             if database.first_run and head_file is not None:
                 _log.info("a new store was created; its data lives in %s", redact(str(target)))
             # In this order: a log that was tampered with locks the store before any repair could write over it.
             response.at_opening(context)
             crash_recovery.at_opening(context)
             erase.at_opening(context)
-            sagas.at_opening(database)
+            overview.warn_of_dirty_flows(database)
         except BaseException:
             log.stop()
             raise
     return context
+
+
+def _alert_of_expiries(store_id: str, notes: Notes) -> None:
+    if expiries := notes.get(overview.EXPIRED):
+        # A thread of its own: this runs on the writer's, and a webhook may take seconds to answer.
+        args = (store_id, expiries)
+        threading.Thread(target=lambda: alarm.tell_of_expiries(*args), name="holdproof-alert", daemon=True).start()
 
 
 @contextmanager

@@ -1,27 +1,37 @@
 """`Store`: one open store, shared by every client of it."""
 
 import os
-from importlib import metadata
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from holdproof.db import MEMORY, Tx, migrate, sql
 from holdproof.errors import ClosedError, HoldproofError
 from holdproof.evidence import crash_recovery, tree, trust, witness_disputes
 from holdproof.evidence.restores import generation
-from holdproof.evidence.witness_client import level_of
-from holdproof.memory.images import image
+from holdproof.executors import SyncExecutor
+from holdproof.lazy import lazy_module
+from holdproof.memory.images import image_files
+from holdproof.memory.skills import locked as locked_skills
 from holdproof.model.status import Check, Status
-from holdproof.runtime import inbox, workers
-from holdproof.storage import degraded
-from holdproof.storage.executors import StorageExecutor
-from holdproof.storage.open_stores import OpenStores
+from holdproof.runtime import overview
+from holdproof.storage import degraded, heartbeat_jobs
 from holdproof.store.context import Context
-from holdproof.upkeep import head_webhook, lockdown, skill_watch
+from holdproof.upkeep import head_webhook, lockdown
 from holdproof.upkeep.backups.swap import StoreLock
 from holdproof.upkeep.head_webhook import HeadWebhook
 from holdproof.urls import redact
+from holdproof.version import VERSION
 
-VERSION = metadata.version("holdproof")
+if TYPE_CHECKING:
+    from holdproof.evidence import witness_client
+    from holdproof.storage import open_stores
+    from holdproof.storage.executors import StorageExecutor
+    from holdproof.storage.open_stores import OpenStores
+    from holdproof.upkeep import housekeeping
+else:
+    housekeeping = lazy_module("holdproof.upkeep.housekeeping")
+    witness_client = lazy_module("holdproof.evidence.witness_client")
+    open_stores = lazy_module("holdproof.storage.open_stores")
+
 # What a thread of the opening has not finished by then is done after the next one.
 _THREADS_S: Final = 20.0
 
@@ -45,6 +55,11 @@ class Store:
         self._webhook = webhook
         self.readonly = readonly
         self._closed = False
+        # A process that calls `bootstrap` sends heartbeats: each writes the memory images that are due.
+        self._end_heartbeat_job = None if readonly else heartbeat_jobs.register(self.paths.data, self._write_images)
+
+    def _write_images(self) -> None:
+        SyncExecutor(self.database).run(housekeeping.write_due_images(self.context))
 
     def label(self, ns: str | None = None) -> str:
         """Return where its data is, without any password, and in what state it is, for `repr`."""
@@ -53,11 +68,11 @@ class Store:
         states = {f"namespace {ns}": ns is not None, "readonly": self.readonly, "closed": self._closed}
         return ", ".join([where, *(state for state, applies in states.items() if applies)])
 
-    def services(self, executor: StorageExecutor) -> OpenStores:
+    def services(self, executor: "StorageExecutor") -> "OpenStores":
         """Return the application stores over the same home for one executor class; each is opened at its first use."""
         if self._closed:
             raise ClosedError("the store is closed")
-        fresh = OpenStores(self.settings, self.paths, executor, before_opening=self._wait_for_threads)
+        fresh = open_stores.OpenStores(self.settings, self.paths, executor, before_opening=self._wait_for_threads)
         stores: OpenStores = self.context.services.setdefault(executor, fresh)
         return stores
 
@@ -71,9 +86,9 @@ class Store:
         head_file = self.context.head_file
         largest = head_file.largest() if head_file else {}
 
-        def read(tx: Tx) -> tuple[dict[str, str], list[str], str, dict[str, int], workers.Totals]:
-            level = level_of(tx, largest).text
-            return facts(tx), sorted(migrate.applied(tx)), level, inbox.totals(tx), workers.totals(tx)
+        def read(tx: Tx) -> tuple[dict[str, str], list[str], str, dict[str, int], overview.Totals]:
+            level = witness_client.level_of(tx, largest).text
+            return facts(tx), sorted(migrate.applied(tx)), level, overview.escalations(tx), overview.workers(tx)
 
         recorded, migrations, log, escalations, work = self.database.read(read).result()
         where = self.database.backend.facts()
@@ -99,9 +114,9 @@ class Store:
         warnings += map(str, self.database.read(witness_disputes.open_disputes).result())
         warnings += self._replaced()
         warnings += degraded.warnings(degraded.read(self.paths)).values()
-        warnings += image.warnings(self.paths)
+        warnings += image_files.warnings(self.paths)
         warnings += head_webhook.warnings(self._webhook, os.environ)
-        warnings += skill_watch.warnings(self.context)
+        warnings += self.database.read(locked_skills.in_force).result()
         if where.get("foreign_writer"):
             warnings.append("another SQLite program wrote to the database file: run `holdproof db reseal`")
         if self.readonly:
@@ -130,6 +145,8 @@ class Store:
 
     def close(self) -> None:
         """Finish queued work and close; may be called twice."""
+        if self._end_heartbeat_job is not None:
+            self._end_heartbeat_job()
         if not self._closed:
             self._closed = True
             # Once only: a second close finds the database closed.

@@ -12,12 +12,11 @@ Rules:
 """
 
 import os
-import threading
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Final
 
-from holdproof.db import Database, Notes, Tx, sql
+from holdproof.db import Database, Tx, sql
 from holdproof.errors import HoldproofError, NotFoundError
 from holdproof.model.coordination import Escalation
 from holdproof.model.namespaces import MAIN
@@ -29,20 +28,13 @@ from holdproof.upkeep.notify import ExpiryAlert
 AGENT: Final = "__holdproof__"
 """The agent id of the kernel's own escalations."""
 FLOW: Final = "LOCKDOWN"
+"""The type of the flows that stand for a lockdown of the store."""
+SKILL_FLOW: Final = "SKILL"
+"""The type of the flows that stand for a skill that is locked, or that nobody approved."""
 
 
-def tell_of_expiries(database: Database, store_id: str) -> None:
-    """Alert people from now on whenever this process applies the default of escalations that nobody answered."""
-
-    def hook(notes: Notes) -> None:
-        if expiries := notes.get(escalations.EXPIRED):
-            # A thread of its own: this runs on the writer's, and a webhook may take seconds to answer.
-            threading.Thread(target=_send, args=(store_id, expiries), name="holdproof-alert", daemon=True).start()
-
-    database.hooks.after_commit.append(hook)
-
-
-def _send(store_id: str, expiries: Sequence[Escalation]) -> None:
+def tell_of_expiries(store_id: str, expiries: Sequence[Escalation]) -> None:
+    """Alert people that this process applied the default of escalations that nobody answered."""
     first = expiries[0]
     alert = ExpiryAlert(
         store_id,
@@ -66,10 +58,17 @@ ASKED: Final = "asked"
 
 
 def escalate(
-    database: Database, locked: Locked, *, findings: int, to_do: str = _STEPS, heading: str = "LOCKDOWN"
+    database: Database,
+    locked: Locked,
+    *,
+    findings: int,
+    to_do: str = _STEPS,
+    heading: str = "LOCKDOWN",
+    flow_type: str = FLOW,
 ) -> str:
     """Escalate a lockdown to the operator; return the outcome in a word or two, for the log."""
-    return _attempt(database, partial(_escalate, locked=locked, findings=findings, to_do=to_do, heading=heading))
+    escalating = partial(_escalate, locked=locked, findings=findings, to_do=to_do, heading=heading, flow_type=flow_type)
+    return _attempt(database, escalating)
 
 
 def resolve(database: Database, locked: Locked, *, reason: str, by: str = "root") -> str:
@@ -80,7 +79,7 @@ def resolve(database: Database, locked: Locked, *, reason: str, by: str = "root"
 _KNOWN = sql("SELECT 1 FROM decision_flows WHERE dfid = :dfid AND ns = :ns")
 
 
-def _escalate(tx: Tx, locked: Locked, findings: int, to_do: str, heading: str) -> str:
+def _escalate(tx: Tx, locked: Locked, *, findings: int, to_do: str, heading: str, flow_type: str) -> str:
     # The flow has the lockdown's id, so a second process that finds the same lockdown does not escalate it again.
     if tx.one(_KNOWN, dfid=locked.id, ns=MAIN) is not None:
         return "asked before"
@@ -89,7 +88,10 @@ def _escalate(tx: Tx, locked: Locked, findings: int, to_do: str, heading: str) -
     except NotFoundError:
         # A restored or new store has no such agent yet.
         agents.register(tx, AGENT, version="1.0.0", contract={"does": "asks for the kernel"})
-    flows.start(tx, AGENT, flow_type=FLOW, created_by=("KERNEL", "lockdown"), flow_id=locked.id)
+    # No policy of agents keeps the kernel from asking for help.
+    flows.open_flow(
+        tx, AGENT, flow_type=flow_type, created_by=("KERNEL", "lockdown"), flow_id=locked.id, governed=False
+    )
     flows.transition(tx, locked.id, "RUNNING", reason=locked.reason)
     about = {**locked.to_dict(), "findings": findings}
     escalations.alert(tx, locked.id, reason=f"{heading}: {locked.reason}", context=about, proposal={"do": to_do})

@@ -1,5 +1,6 @@
 """Bundles: one zip with which an outsider checks a record, offline, without Holdproof if need be.
 
+    report.html                 what was decided, by whom, on what; checks itself in a browser, offline
     VERIFY.md                   how to check it with openssl and a page of Python
     bundle.json                 kind, subject, and for each record its projection, leaf and salt
     records/0001.json           the record: the canonical bytes that its leaf commits to
@@ -29,10 +30,11 @@ from holdproof.db import Read, Row, Tx, Work, ask, sql
 from holdproof.errors import InvalidInputError, NotFoundError, ProofError
 from holdproof.evidence import evaluations, log, logged_tables, tree, trust
 from holdproof.evidence.logged_tables import COLUMNS, LoggedTable
+from holdproof.memory.threads import thread_entries
 from holdproof.model.namespaces import MAIN
 from holdproof.store.context import Context
 from holdproof.upkeep import kernel_tables
-from holdproof.upkeep.verification import bundle_values, offline
+from holdproof.upkeep.verification import bundle_values, offline, report_page
 from holdproof.upkeep.verification.row_check import judge
 
 VERSION: Final = 1
@@ -70,6 +72,12 @@ _OF_FLOW: Final = {
     "escalation_requests": sql(
         "SELECT id FROM escalation_requests WHERE dfid = :dfid AND ns = :ns ORDER BY id LIMIT :limit"
     ),
+    "escalation_answers": sql(
+        "SELECT id FROM escalation_answers WHERE dfid = :dfid AND ns = :ns ORDER BY id LIMIT :limit"
+    ),
+    "escalation_messages": sql(
+        "SELECT id FROM escalation_messages WHERE dfid = :dfid AND ns = :ns ORDER BY id LIMIT :limit"
+    ),
     "flow_messages": sql(
         "SELECT message_id FROM flow_messages WHERE dfid = :dfid AND ns = :ns ORDER BY n LIMIT :limit"
     ),
@@ -80,6 +88,7 @@ _OF_FLOW: Final = {
     "flow_stream_items": sql(
         "SELECT item_id FROM flow_stream_items WHERE dfid = :dfid AND ns = :ns ORDER BY item_id LIMIT :limit"
     ),
+    "policy_decisions": sql("SELECT id FROM policy_decisions WHERE dfid = :dfid AND ns = :ns ORDER BY id LIMIT :limit"),
     "flow_context": sql("SELECT dfid FROM flow_context WHERE dfid = :dfid AND ns = :ns LIMIT :limit"),
     "decision_ledger_entries": sql(
         "SELECT id FROM decision_ledger_entries WHERE dfid = :dfid AND ns = :ns LIMIT :limit"
@@ -102,8 +111,20 @@ def _flow(tx: Tx, flow_id: str, ns: str) -> Material:
     return Material("flow", records, ns=ns)
 
 
+def _checkpoint(tx: Tx, subject: str, ns: str) -> Material:
+    """Gather the entry of a checkpoint, named `thread/checkpoint`."""
+    thread_id, _, checkpoint_id = subject.rpartition("/")
+    entry = thread_entries.find(tx, thread_id, checkpoint_id, ns=ns)
+    if entry is None:
+        raise NotFoundError(
+            f"no entry of a checkpoint {subject}: name THREAD/CHECKPOINT of one that was put to be provable",
+            subject=subject,
+        )
+    return Material("checkpoint", [(thread_entries.TABLE, entry)], ns=ns)
+
+
 Gather = Callable[[Tx, str, str], Material]
-KINDS: Final[dict[str, Gather]] = {"evaluation": _evaluation, "flow": _flow}
+KINDS: Final[dict[str, Gather]] = {"checkpoint": _checkpoint, "evaluation": _evaluation, "flow": _flow}
 """How each kind of subject is gathered."""
 
 
@@ -119,6 +140,7 @@ def export(context: Context, subject: str, *, kind: str = "evaluation", ns: str 
     # After the records: trust.json must not be older than the head.
     signed = yield from trust.trust(context)
     members["trust.json"] = signed.text.encode()
+    members[report_page.NAME] = report_page.make(members)
     packed = pack(members)
     offline.refuse_large(members, packed)
     return packed

@@ -10,6 +10,7 @@ Rules:
   write-ahead log emptied. `Erasure.remains` names what could not be reached: older states kept aside by a restore, a
   write-ahead log that a reader is using.
 - Where one DBOM of an evaluation is erased, another takes its file name at once: every file is right on return.
+- What a legal hold keeps is not erased (evidence/retention_rules.py); erasures from before it are applied again.
 - A crash after the commit leaves only files to remove; the next opening of the store removes them.
 - Erasures are recorded outside the database too (`state/erasures.jsonl`, handles only), so that a restore of an older
   backup applies them again even where the database is lost.
@@ -25,6 +26,7 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from threading import Thread
+from typing import TYPE_CHECKING
 
 from holdproof import paging
 from holdproof.config import Paths
@@ -33,16 +35,24 @@ from holdproof.crypto.canonical import sha256_hex
 from holdproof.db import Call, Read, Tx, Work, Write, ask, call, sql
 from holdproof.db.sqlite import snapshot
 from holdproof.errors import FormatError, HoldproofError, InvalidInputError, NotFoundError
-from holdproof.evidence import dbom_files, erasable, erasures, evaluations, lockdown
+from holdproof.evidence import erasable, erasures, lockdown, retention_rules
 from holdproof.evidence.erasable import Removed
 from holdproof.evidence.erasures import PendingRemoval
 from holdproof.evidence.lockdown import gate_of
+from holdproof.lazy import lazy_module
 from holdproof.model.erasure import Erasure
 from holdproof.model.page import Page
 from holdproof.store.context import Context
-from holdproof.upkeep import subject_stores
-from holdproof.upkeep.subject_stores import SubjectStore
 from holdproof.validation import who as _who
+
+if TYPE_CHECKING:
+    from holdproof.evidence import dbom_files, evaluations
+    from holdproof.upkeep import subject_stores
+    from holdproof.upkeep.subject_stores import SubjectStore
+else:
+    dbom_files = lazy_module("holdproof.evidence.dbom_files")
+    evaluations = lazy_module("holdproof.evidence.evaluations")
+    subject_stores = lazy_module("holdproof.upkeep.subject_stores")
 
 _log = logging.getLogger("holdproof")
 
@@ -92,8 +102,9 @@ def _with_sealed(tx: Tx, erasure: Erasure) -> Erasure:
 _FLOWS = sql("SELECT count(*) FROM decision_flows WHERE subject = :subject")
 
 
-def _by_name(tx: Tx, name: str, served: Iterable[SubjectStore] = (), *, who: str, ns: str) -> Erasure:
+def _by_name(tx: Tx, name: str, served: "Iterable[SubjectStore]" = (), *, who: str, ns: str) -> Erasure:
     handle = encryption.find(tx, name, ns=ns)
+    retention_rules.check_subject(tx, handle or "", ns=ns)
     erased: builtins.list[Erasure] = []
     if handle is not None and (own := _subject(tx, handle, who=who)) is not None:
         erased.append(own)
@@ -125,8 +136,12 @@ def _subject(tx: Tx, handle: str, *, who: str) -> Erasure | None:
 
 
 def _one(tx: Tx, table: str, key: str, *, who: str) -> Erasure:
+    domain = erasable.of(table)
+    for rule in retention_rules.check_everything(tx, ns=_NS).holds("subject"):
+        if key in map(str, domain.find(tx, rule.target)):
+            raise retention_rules.refuse(rule)
     try:
-        removed = erasable.of(table).remove(tx, key)
+        removed = domain.remove(tx, key)
     except ValueError as error:
         raise InvalidInputError(f"{key!r} is no id of {table}", table=table, id=key) from error
     if removed is None:

@@ -7,7 +7,7 @@ compares the declarations with the schema, and docs/format.md and docs/threat-mo
 from collections.abc import Mapping
 from typing import Final
 
-from holdproof.access import tokens
+from holdproof.access import passkeys, tokens
 from holdproof.evidence import (
     erasures,
     evaluations,
@@ -15,15 +15,19 @@ from holdproof.evidence import (
     lockdown,
     prunings,
     restores,
+    retention_rules,
     startup,
     witness_disputes,
 )
 from holdproof.evidence.logged_tables import LoggedTable
 from holdproof.memory.objects import commits, refs
 from holdproof.memory.skills import skills
+from holdproof.memory.threads import thread_entries
 from holdproof.model.coverage import Columns, Cover, columns, not_covered
+from holdproof.policy import policies
 from holdproof.runtime import (
     agents,
+    approvals,
     audit,
     calls,
     contexts,
@@ -32,6 +36,8 @@ from holdproof.runtime import (
     flows,
     ledger,
     messages,
+    people,
+    policy_decisions,
     promises,
     published,
     queues,
@@ -40,6 +46,7 @@ from holdproof.runtime import (
     steps,
     streams,
 )
+from holdproof.upkeep import outbox
 
 TABLES: Final = (
     *(agents.AGENTS, audit.AUDIT, contexts.CONTEXT, escalation_rows.ESCALATIONS, evaluations.EVALUATIONS),
@@ -54,14 +61,18 @@ TABLES: Final = (
         steps.STEPS,
         tokens.TOKENS,
     ),
+    *(approvals.ANSWERS, approvals.MESSAGES, outbox.NOTIFICATIONS, passkeys.PASSKEYS),
+    *(people.DELEGATIONS, people.PEOPLE),
+    retention_rules.RULES,
     *(messages.MESSAGES, promises.PROMISES, published.VALUES, streams.ITEMS),
+    *(policies.POLICIES, policies.SETS, policy_decisions.POLICY_DECISIONS),
 )
 """The logged tables whose rows are read and written through a descriptor."""
 _LOGGED: Final[tuple[LoggedTable, ...]] = (
     *(table.logged for table in TABLES),
     *(*erasures.LOGGED, *lockdown.LOGGED, *prunings.LOGGED, *restores.LOGGED, *startup.LOGGED),
     *witness_disputes.LOGGED,
-    *(*commits.LOGGED, *refs.LOGGED, *skills.LOGGED),
+    *(*commits.LOGGED, *refs.LOGGED, *skills.LOGGED, *thread_entries.LOGGED),
 )
 
 LOGGED: Final[Mapping[str, LoggedTable]] = {each.table: each for each in sorted(_LOGGED, key=lambda each: each.table)}
@@ -79,8 +90,14 @@ UNLOGGED: Final[Mapping[str, Columns]] = {
         **columns("id origin size frontier head", Cover.ENTRY, _THE_LOG),
         **columns("updated_at", Cover.NONE, "when the head was signed; nothing goes by it"),
     },
+    "log_streams": {
+        **columns("stream salt agent_id kind ns", Cover.HASHED, "`stream`, which the entries name"),
+        **columns("n", Cover.REBUILT, "the numbers in the entries, with --full"),
+    },
     "log_pending": columns(
-        "seq id ver leaf", Cover.NONE, "entries that wait to be signed: who can write here can append to the log"
+        "seq id ver leaf agent_id dfid sourced",
+        Cover.NONE,
+        "entries that wait to be signed: who can write here can append to the log",
     ),
     "log_witnesses": columns(
         "url vkey added_at", Cover.NONE, "whom you ask to cosign; a witness that was added counts in WITNESSED n/m"
@@ -114,6 +131,11 @@ UNLOGGED: Final[Mapping[str, Columns]] = {
     "flow_leases": {
         **columns("queue partition_key priority", Cover.REBUILT, "the flow and its call, and again before it is run"),
         **columns("dfid worker token heartbeat_at expires_at ns", Cover.NONE, _LASTS),
+        **columns(
+            "waits_for previous_worker previous_heartbeat_at",
+            Cover.NONE,
+            "for people only: nothing is decided by it, and a worker that was lost has an entry of its own (audit)",
+        ),
     },
     "queue_starts": columns("dfid queue started_at ns", Cover.NONE, _LASTS),
     "workers": columns(
@@ -126,6 +148,21 @@ UNLOGGED: Final[Mapping[str, Columns]] = {
     "lock_fences": columns("ns resource_id fence", Cover.NONE, _LASTS),
     "intent_retry": columns(
         "dfid rejection_count max_retries retry_policy next_retry_at backoff_until updated_at ns", Cover.NONE, _LASTS
+    ),
+    "passkey_challenges": columns(
+        "challenge purpose person nonce origin escalation_id statement_hash expires_at used_at ns",
+        Cover.NONE,
+        "what somebody was asked to sign, for minutes; the signature is verified, and part of the answer's entry",
+    ),
+    "notification_deliveries": columns(
+        "notification_id channel attempts next_at delivered_at problem",
+        Cover.NONE,
+        "what is still to be sent, written at every attempt; what was queued and how it ended have entries",
+    ),
+    "activity_hours": columns(
+        "ns hour agent_id started completed failed cancelled escalations answers expired",
+        Cover.NONE,
+        "counts for overviews, made from rows that have entries; nothing is decided by them",
     ),
     "escalation_budget": columns("id agent_id created_at ns", Cover.NONE, _LASTS),
     "saga_dirty_state": columns("dfid failed_step partial_state_json created_at ns", Cover.NONE, _LASTS),
@@ -157,8 +194,8 @@ UNLOGGED: Final[Mapping[str, Columns]] = {
         "n ns thread_id status status_of facts created_at updated_at deleted_at dead_id", Cover.NONE, _FRAMEWORKS
     ),
     "thread_facts": columns("ns key value thread", Cover.NONE, _FRAMEWORKS),
-    "thread_lines": columns("thread checkpoint_ns epoch writer", Cover.NONE, _FRAMEWORKS),
-    "transcripts": columns("n ns name rev last state created_at updated_at", Cover.NONE, _FRAMEWORKS),
+    "thread_lines": columns("thread checkpoint_ns epoch writes writer", Cover.NONE, _FRAMEWORKS),
+    "transcripts": columns("n ns name rev last state subject created_at updated_at", Cover.NONE, _FRAMEWORKS),
     "transcript_items": columns("transcript seq key tag body", Cover.NONE, _FRAMEWORKS),
     "notes": {
         **columns("path key value h", Cover.HASHED, "`h`"),

@@ -18,7 +18,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from holdproof import folders
 from holdproof.config import Paths
@@ -30,16 +30,23 @@ from holdproof.errors import HistoryLostError, HoldproofError, InvalidInputError
 from holdproof.evidence import audit, tree
 from holdproof.evidence import lockdown as state
 from holdproof.evidence.lockdown import gate_of
+from holdproof.lazy import lazy_module
 from holdproof.model.keys import Role
 from holdproof.model.times import to_text
 from holdproof.model.verdicts import Verdict, worst
 from holdproof.model.verify import Finding, Locked, Report
 from holdproof.store.context import Context
-from holdproof.upkeep import alarm, notify
-from holdproof.upkeep import unlock as statements
+from holdproof.upkeep import notify
 from holdproof.upkeep.notify import Alert, Notifier
 from holdproof.upkeep.verification import log_check
 from holdproof.upkeep.verification.findings import read
+
+if TYPE_CHECKING:
+    from holdproof.upkeep import alarm
+    from holdproof.upkeep import unlock as statements
+else:
+    alarm = lazy_module("holdproof.upkeep.alarm")
+    statements = lazy_module("holdproof.upkeep.unlock")
 
 _log = logging.getLogger("holdproof")
 

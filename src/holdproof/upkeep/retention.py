@@ -4,6 +4,7 @@ Rules:
 - Each batch is one transaction: rows removed, and a pruning in the log that names them; a crash leaves whole batches.
 - Log leaves stay, so every proof stays valid, and `verify` says VALID.
 - Of memory, snapshots and versions are removed first, then their blocks as garbage, where nothing else refers to them.
+- A floor or a legal hold refuses what it keeps (evidence/retention_rules.py), in every batch anew.
 - A dry run counts by the same queries and changes nothing.
 - Space is returned in small transactions too, so that writers are not blocked. PostgreSQL keeps the room for new rows
   and returns what is free at the end of a table; `VACUUM FULL`, which locks the table, is left to the server's admin.
@@ -15,8 +16,8 @@ from functools import partial
 from holdproof import paging, validation
 from holdproof.crypto import canonical
 from holdproof.db import Call, Read, Tx, Work, Write, ask
-from holdproof.errors import InvalidInputError
-from holdproof.evidence import prunings
+from holdproof.errors import InvalidInputError, RetentionHeldError
+from holdproof.evidence import prunings, retention_rules
 from holdproof.memory.objects import garbage
 from holdproof.memory.objects import object_retention as memory
 from holdproof.model.memory import Collected
@@ -55,6 +56,7 @@ def prune(
         raise InvalidInputError("only snapshots are kept by the day", what=what)
     else:
         draw = partial(retention.cuts, flow_type=flow_type)
+    yield from ask(Read(partial(_check_rules, what=what, older_than_days=older_than_days, ns=ns)))
     cuts = yield from ask(Read(lambda tx: draw(tx, what, older_than_days=older_than_days, keep=keep, ns=ns)))
     count = 0
     records = Counter[str]()
@@ -72,7 +74,23 @@ def prune(
     return Pruned(what, dry_run, count, by_table, space.bytes_before, space.bytes_after, ns)
 
 
+def _check_rules(tx: Tx, *, what: str, older_than_days: float | None, ns: str) -> None:
+    """Raise RetentionHeldError where a floor or a hold does not let this be pruned."""
+    rules = retention_rules.check_everything(tx, ns=ns)
+    days = rules.floor_days(what)
+    if days and (older_than_days is None or older_than_days < days):
+        raise RetentionHeldError(
+            f"a retention floor keeps {what} for {days} days: prune with --older-than-days {days} or more", what=what
+        )
+    # Which of them hold something of a person cannot be told from what is pruned.
+    if what in memory.KINDS:
+        for rule in rules.holds("subject"):
+            raise retention_rules.refuse(rule)
+
+
 def _batch(tx: Tx, *, what: str, cut: Cut, after: str, who: str, dry_run: bool, ns: str) -> Batch:
+    # A hold may come between two batches; which flows it keeps is in their queries.
+    retention_rules.check_everything(tx, ns=ns)
     if what in memory.KINDS:
         done = memory.batch(tx, what, cut, remove=not dry_run, ns=ns)
         rule = {"before": cut.before, "daily": cut.daily, "newest": cut.newest}

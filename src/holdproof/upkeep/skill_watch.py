@@ -20,6 +20,7 @@ from holdproof.db import Call, Read, Work, Write, ask
 from holdproof.db.effects import Give, Stream, Wait
 from holdproof.errors import ConstraintError, HoldproofError, InvalidInputError, SkillLockedError, SkillUnapprovedError
 from holdproof.memory.skills import loads, skill_files, skills
+from holdproof.memory.skills import locked as locked_skills
 from holdproof.memory.skills.loads import Examined
 from holdproof.memory.skills.skills import MAIN
 from holdproof.model.page import Page
@@ -159,7 +160,7 @@ def _pause(every_s: float, ns: str) -> Work[None]:
 
 def warnings(context: Context) -> tuple[str, ...]:
     """Return warnings for `status`: the skills that are locked."""
-    return context.database.read(loads.in_force).result()
+    return context.database.read(locked_skills.in_force).result()
 
 
 # --- responding --------------------------------------------------------------------------------------------------
@@ -192,7 +193,16 @@ def _tell(context: Context, lockdown: SkillLockdown) -> Work[None]:
     store_id = yield from ask(Read(log_check.store_id_or_unknown))
     count = len(lockdown.changes)
     escalation: str = yield from ask(
-        Call(partial(alarm.escalate, context.database, locked, findings=count, to_do=_STEPS))
+        Call(
+            partial(
+                alarm.escalate,
+                context.database,
+                locked,
+                findings=count,
+                to_do=_STEPS,
+                flow_type=alarm.SKILL_FLOW,
+            )
+        )
     )
     senders, _ = notify.configured(os.environ)
     alert = Alert(store_id, lockdown.id, "TAMPERED", lockdown.reason, lockdown.locked_at, count, lockdown.path)
@@ -211,7 +221,17 @@ def _tell_unapproved(context: Context, skill: Skill, problem: str, ns: str) -> W
     store_id, now = yield from ask(Read(lambda tx: (log_check.store_id_or_unknown(tx), tx.now)))
     about = _unapproved(skill.path, problem, now, ns)
     escalation: str = yield from ask(
-        Call(partial(alarm.escalate, context.database, about, findings=0, to_do=_DISMISS, heading="UNAPPROVED"))
+        Call(
+            partial(
+                alarm.escalate,
+                context.database,
+                about,
+                findings=0,
+                to_do=_DISMISS,
+                heading="UNAPPROVED",
+                flow_type=alarm.SKILL_FLOW,
+            )
+        )
     )
     if escalation != alarm.ASKED:
         return

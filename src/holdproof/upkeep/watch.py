@@ -11,7 +11,7 @@ from typing import Final
 from holdproof.db import Give, Read, Stream, Tx, Wait, Work, ask, sql
 from holdproof.errors import InvalidInputError
 from holdproof.evidence import log
-from holdproof.memory.images import image
+from holdproof.memory.images import image_files
 from holdproof.model.flows import OPEN, Flow
 from holdproof.model.namespaces import MAIN
 from holdproof.model.times import later
@@ -39,7 +39,7 @@ def look(context: Context, *, limit: int = 20, ns: str = MAIN) -> Work[Frame]:
     limited(limit)
     locked = yield from lockdown.status(context)
     warnings = [*context.settings.warnings, *degraded.warnings(degraded.read(context.paths)).values()]
-    warnings += image.warnings(context.paths)
+    warnings += image_files.warnings(context.paths)
 
     def read(tx: Tx) -> Frame:
         head = log.head(tx).checkpoint

@@ -2,6 +2,8 @@
 
 An element is a hit only if it is the same object and equal to a copy that was made when it was encoded. So an element
 that was changed in place is encoded again. Elements that cannot be copied exactly are encoded each time.
+
+Lists are held so that many bytes at most, the lines used last; the list of the line in use is held whatever it weighs.
 """
 
 import threading
@@ -15,6 +17,10 @@ from pydantic import BaseModel
 from holdproof.adapters.langgraph.decode_cache import DecodeCache, ElementState, NotCopyableError, state_of
 
 _LINES: Final = 512
+_MOST_BYTES: Final = 2**26
+_ELEMENT: Final = 1_200
+"""What an element weighs beside its texts: the object, its fields, and the copy of them."""
+_PART: Final = 100
 _FIELDS: Final = attrgetter("__dict__")
 _EXTRA: Final = attrgetter("__pydantic_extra__")
 
@@ -52,6 +58,9 @@ class EncodedElements:
                 break
             self.copies.append(state)
             self.extras.append(extra)
+        fresh = [_ELEMENT + 2 * _weight(copy) for copy in self.copies[start:]]
+        self.weights: list[int] = [*(before.weights[:start] if before is not None else ()), *fresh]
+        self.weight = sum(self.weights)
         self.elements = list(elements[: len(self.copies)])
         self.digests = tuple(digests[: len(self.copies)])
         self._bare: bool = not any(self.extras[start:]) and (before is None or not start or before._bare)
@@ -84,10 +93,23 @@ class EncodedElements:
         return self.digests[place] if state == (self.copies[place], self.extras[place]) else None
 
 
-class LineCache:
-    """The cached lists of one line of checkpoints, by channel."""
+def _weight(copy: Any) -> int:
+    """Return about how many bytes the texts of a copy have."""
+    if isinstance(copy, str | bytes):
+        return len(copy)
+    if isinstance(copy, dict):
+        return sum(map(_weight, copy.values())) + _PART
+    if isinstance(copy, list | tuple):
+        return sum(map(_weight, copy)) + _PART
+    return 0
 
-    def __init__(self) -> None:
+
+class LineCache:
+    """The cached lists of one line of checkpoints, by channel; `grown` is told how much more they weigh."""
+
+    def __init__(self, grown: Callable[[int], None] = lambda _: None) -> None:
+        self.weight = 0
+        self.grown = grown
         self.newest: tuple[str, Mapping[str, Any]] | None = None
         """The checkpoint that was put or read last, and the versions of its channels."""
         self._lists: dict[str, tuple[EncodedElements, ...]] = {}
@@ -112,6 +134,9 @@ class LineCache:
         before = self._lists.get(channel, ())
         last = before[:1] if before and not _extends(elements, before[0]) else before[1:]
         self._lists[channel] = (elements, *last)
+        more = elements.weight + sum(each.weight for each in last) - sum(each.weight for each in before)
+        self.weight += more
+        self.grown(more)
 
 
 def _extends(elements: EncodedElements, before: EncodedElements) -> bool:
@@ -122,22 +147,39 @@ def _extends(elements: EncodedElements, before: EncodedElements) -> bool:
 class EncodeCache:
     """The caches of the last used lines, and of elements that were decoded lately."""
 
-    def __init__(self) -> None:
+    def __init__(self, most: int = _MOST_BYTES) -> None:
         self.decoded = DecodeCache()
-        self._lock = threading.Lock()
+        self.weight = 0
+        self._most = most
+        self._lock = threading.RLock()
         self._lines: OrderedDict[tuple[str, str], LineCache] = OrderedDict()
 
     def line(self, thread_id: str, checkpoint_ns: str) -> LineCache:
         """Return what is remembered of a line."""
         with self._lock:
-            cache = self._lines.setdefault((thread_id, checkpoint_ns), LineCache())
+            cache = self._lines.setdefault((thread_id, checkpoint_ns), LineCache(self._grown))
             self._lines.move_to_end((thread_id, checkpoint_ns))
-            while len(self._lines) > _LINES:
-                self._lines.popitem(last=False)
+            self._evict()
             return cache
+
+    def _grown(self, more: int) -> None:
+        with self._lock:
+            self.weight += more
+            self._evict()
+
+    def _evict(self) -> None:
+        # The last one is in use: without it a list beyond the limit would be encoded whole with every checkpoint.
+        while len(self._lines) > _LINES or (self.weight > self._most and len(self._lines) > 1):
+            self._drop(next(iter(self._lines)))
+
+    def _drop(self, key: tuple[str, str]) -> None:
+        evicted = self._lines.pop(key)
+        # A run may still hold it: what it adds there is not counted any more.
+        evicted.grown = lambda _: None
+        self.weight -= evicted.weight
 
     def forget(self, thread_id: str) -> None:
         """Remember nothing of a thread."""
         with self._lock:
             for key in [key for key in self._lines if key[0] == thread_id]:
-                del self._lines[key]
+                self._drop(key)

@@ -1,7 +1,7 @@
 """Open a store for one adapter, and close it with the adapter."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
@@ -11,6 +11,14 @@ from holdproof.errors import InvalidInputError
 from holdproof.kernel import Store, open_store
 
 T = TypeVar("T")
+
+
+class SetUp:
+    """What `setup()` returns: nothing is left to do, whether it is awaited or not."""
+
+    def __await__(self) -> Generator[Any, None, None]:
+        return
+        yield
 
 
 class StoreOpener(Generic[T]):

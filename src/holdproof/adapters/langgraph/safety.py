@@ -1,7 +1,12 @@
-"""A serializer that writes what LangGraph's own does, and reads only what is on a list.
+"""A serializer that writes what LangGraph's own does, as far as it is on a list, and reads nothing else.
 
 LangGraph's reader imports and calls whatever a stored value names, or hands out the bare data of a type that it blocks.
-This one makes nothing that is not listed, and says so: UnsafeTypeError. Bytes that are no value are a FormatError.
+
+Rules:
+- Nothing is made that is not listed, and no other module is imported: UnsafeTypeError.
+- Nothing is written that could not be read again: it is refused with the same error when it is put, not when a run
+  resumes from it.
+- Bytes that are no value are a FormatError.
 """
 
 from collections.abc import Callable, Iterable
@@ -27,6 +32,7 @@ _MESSAGES: Final = {
     "tool": "ToolMessage ToolMessageChunk",
 }
 _OTHERS: Final = {
+    "langchain_core.agents": "AgentAction AgentActionMessageLog AgentFinish AgentStep",
     "builtins": "frozenset set",
     "collections": "deque",
     "datetime": "date datetime time timedelta timezone",
@@ -46,6 +52,7 @@ ALLOWED: Final[frozenset[Named]] = frozenset(
     | {(module, name) for module, names in _OTHERS.items() for name in names.split()}
 )
 _METHODS: Final = frozenset({("datetime", "datetime", "fromisoformat")})
+_NATIVE: Final = frozenset({str, int, float, bool})
 _ONE, _MANY, _NAMED, _METHOD, _PYDANTIC1, _PYDANTIC2, _ARRAY, _DELTA = range(8)
 """The extension types of LangGraph's MessagePack."""
 
@@ -54,18 +61,25 @@ class SafeSerializer:
     """LangGraph's `SerializerProtocol`; `allow` are types of your own, or their module and name."""
 
     def __init__(self, allow: Iterable[type | Named] = ()) -> None:
+        allow = tuple(allow)
         self.allow = frozenset(_named(each) for each in allow)
         self._known = ALLOWED | self.allow
+        # Types that were passed as such need no import: they may be local to a function or a class.
+        self._types = {_named(each): each for each in allow if isinstance(each, type)}
         self._writer = JsonPlusSerializer()
         self._makers: dict[tuple[int, str, str, str | None], Callable[[Any], Any]] = {}
 
     def with_more(self, allow: Iterable[Any]) -> "SafeSerializer":
         """Return the same with more types."""
-        return SafeSerializer([*self.allow, *allow])
+        return SafeSerializer([*self.allow, *self._types.values(), *allow])
 
     def dumps_typed(self, obj: Any) -> tuple[str, bytes]:
-        """Return a value as bytes, and how they are to be read."""
-        return self._writer.dumps_typed(obj)
+        """Return a value as bytes, and how they are to be read; UnsafeTypeError for a type that would not be."""
+        kind, content = self._writer.dumps_typed(obj)
+        # Most that is written names no type at all, and then the bytes hold no extension.
+        if kind == "msgpack" and type(obj) not in _NATIVE:
+            self._parse(content, self._check)
+        return kind, content
 
     def loads_typed(self, data: tuple[str, bytes]) -> Any:
         """Return the value of bytes; nothing is made that is not listed."""
@@ -81,13 +95,16 @@ class SafeSerializer:
         raise UnsafeTypeError(f"values written as {kind!r} are not read", kind=str(kind)[:100])
 
     def _unpack(self, data: bytes) -> Any:
+        return self._parse(data, self._make)
+
+    def _parse(self, data: bytes, make: Callable[[int, bytes], Any]) -> Any:
         """MessagePack; an error of ours passes through, though the parser has one of its own for it."""
         # The parser replaces what its hook raises by an error of its own; ours is kept aside to be raised instead.
         refused: list[FormatError] = []
 
         def hook(code: int, inner: bytes) -> Any:
             try:
-                return self._make(code, inner)
+                return make(code, inner)
             except FormatError as error:
                 refused.append(error)
                 raise
@@ -98,6 +115,14 @@ class SafeSerializer:
             raise (refused[0] if refused else FormatError(f"no value of LangGraph: {error}")) from error
         except FormatError as error:
             raise refused[0] from error
+
+    def _check(self, code: int, data: bytes) -> None:
+        """Refuse an extension that `_make` would refuse, without making anything of it."""
+        parts = self._parse(data, self._check)
+        if code == _ARRAY and _dtype(parts[0]).hasobject:
+            raise UnsafeTypeError("an array of objects is not read: store a list", type="numpy.object")
+        if code not in (_ARRAY, _DELTA):
+            self._maker(code, parts)
 
     def _make(self, code: int, data: bytes) -> Any:
         """Return what an extension stands for."""
@@ -123,11 +148,12 @@ class SafeSerializer:
             return cached
         allowed = (module, name) in self._known if method is None else (module, name, method) in _METHODS
         if not allowed or code > _PYDANTIC2:
-            raise UnsafeTypeError(f"{module}.{name} is not on the list of types that are read", type=f"{module}.{name}")
-        # Reached only for names on the list: nothing else is ever imported.
-        target: Any = import_module(module)
-        for part in name.split("."):
-            target = getattr(target, part)
+            raise UnsafeTypeError(
+                f"{module}.{name} is not on the list of types that are stored and read: allow it with"
+                f" HoldproofSaver(…, allow=[{name}])",
+                type=f"{module}.{name}",
+            )
+        target = self._target(module, name)
         if method is not None:
             target = getattr(target, method)
         ways: dict[int, Callable[[Any], Any]] = {
@@ -139,6 +165,22 @@ class SafeSerializer:
         way: Callable[[Any], Any] = ways.get(code, target)
         self._makers[code, module, name, method] = way  # as many as the list has types
         return way
+
+    def _target(self, module: str, name: str) -> Any:
+        """Return the type of that name; reached only for names on the list, and nothing else is ever imported."""
+        if (passed := self._types.get((module, name))) is not None:
+            return passed
+        try:
+            target: Any = import_module(module)
+            for part in name.split("."):
+                target = getattr(target, part)
+        except (ImportError, AttributeError) as error:
+            raise UnsafeTypeError(
+                f"{module} has no {name} that could be read again: pass the type itself, allow=[{name}], where it is"
+                " defined inside a function or a class",
+                type=f"{module}.{name}",
+            ) from error
+        return target
 
 
 def _named(each: type | Named) -> Named:
@@ -157,12 +199,16 @@ def _model(target: Any, construct: str, kwargs: dict[str, Any]) -> Any:
         return getattr(target, construct)(**kwargs)
 
 
+def _dtype(kind: Any) -> Any:
+    return import_module("numpy").dtype(kind)
+
+
 def _array(parts: Any) -> Any:
     """Return an array of numbers; a type of objects would be a way to make anything."""
     numpy = import_module("numpy")
     try:
         kind, shape, order, content = parts
-        dtype = numpy.dtype(kind)
+        dtype = _dtype(kind)
         # Objects inside an array are pickles, and unpickling runs code.
         if dtype.hasobject:
             raise FormatError("an array of objects is not read")

@@ -32,12 +32,26 @@ from holdproof import client, sync
 from holdproof.adapters.langgraph import values
 from holdproof.adapters.langgraph.encode_cache import EncodeCache
 from holdproof.adapters.langgraph.envelope import Envelopes, Sealer
-from holdproof.adapters.langgraph.open_store import StoreOpener
+from holdproof.adapters.langgraph.open_store import SetUp, StoreOpener
 from holdproof.adapters.langgraph.safety import Named, SafeSerializer
 from holdproof.adapters.langgraph.values import ThreadConfig
-from holdproof.adapters.shared_store import embedded
+from holdproof.adapters.shared_store import SharedStore, Where
 from holdproof.errors import InvalidInputError, NotFoundError
-from holdproof.kernel import MAIN, Give, Read, Stream, Tx, Work, Write, ask, thread_deltas, thread_removal, threads
+from holdproof.kernel import (
+    MAIN,
+    Give,
+    Read,
+    Stream,
+    Tx,
+    Work,
+    Write,
+    ask,
+    line_writers,
+    thread_deltas,
+    thread_removal,
+    thread_writes,
+    threads,
+)
 from holdproof.model.page import Page
 from holdproof.model.threads import Checkpoint as StoredCheckpoint
 from holdproof.model.threads import EncodedList, EncodedValue, SavedCheckpoint
@@ -50,30 +64,37 @@ _logger = logging.getLogger("holdproof")
 
 
 class HoldproofSaver(BaseCheckpointSaver[Any]):
-    """LangGraph's checkpointer on a store: `HoldproofSaver(store)`, with the sync or the async client.
+    """LangGraph's checkpointer on a store: a folder, a PostgreSQL URL, or a store that is open in this process.
+
+    A store that is named is opened here, shared with the other adapters of the process, and released by `close`.
 
     `allow` are types of your own in the state. `key` (32 bytes) seals all content and metadata; ids stay readable.
+    Each checkpoint has an entry in the log unless `provable=False`.
     """
 
     def __init__(
         self,
-        store: client.Holdproof | sync.Holdproof,
+        store: Where,
         *,
+        ns: str | None = None,
         serde: Any = None,
         allow: Iterable[type | Named] = (),
         key: bytes | None = None,
         on_conflict: str = "fork",
+        provable: bool = True,
     ) -> None:
         if on_conflict not in ("error", "fork"):
             raise InvalidInputError("on_conflict is error or fork", on_conflict=str(on_conflict))
         super().__init__(serde=serde or SafeSerializer(allow))
-        store = embedded(store)
-        self._ns = store.ns or MAIN
+        self._shared = SharedStore(store, ns=ns)
+        core = self._shared.core()
+        self._ns = self._shared.ns or MAIN
         # LangGraph calls both kinds of methods on one saver, whatever client it was made with.
-        self._sync = sync.Holdproof(store.core, store.ns)
-        self._async = client.Holdproof(store.core, store.ns)
+        self._sync = sync.Holdproof(core, self._shared.ns)
+        self._async = client.Holdproof(core, self._shared.ns)
         self._sealer = None if key is None else Sealer(key)
         self._on_conflict = on_conflict
+        self._provable = provable
         self._cache = EncodeCache()
 
     @classmethod
@@ -94,6 +115,14 @@ class HoldproofSaver(BaseCheckpointSaver[Any]):
         clone.serde = self.serde.with_more(extra_allowlist)
         clone._cache = EncodeCache()  # elements decoded under one list of types are not for the other
         return clone
+
+    def setup(self) -> SetUp:
+        """Do nothing: a store that is open has its tables. LangGraph's own savers need it; `await` it or not."""
+        return SetUp()
+
+    def close(self) -> None:
+        """Release a store that was opened here; one that was passed in stays open. May be called twice."""
+        self._shared.close()
 
     @property
     def _envelopes(self) -> Envelopes:
@@ -179,6 +208,7 @@ class HoldproofSaver(BaseCheckpointSaver[Any]):
             facts=values.facts(metadata, _STEPS) if self._sealer is None and not place.checkpoint_ns else None,
             claim=place.writer,
             on_conflict=self._on_conflict,
+            provable=self._provable,
             ns=self._ns,
         )
 
@@ -210,7 +240,7 @@ class HoldproofSaver(BaseCheckpointSaver[Any]):
         special = [channel for channel, _ in writes if channel in WRITES_IDX_MAP]
         statuses = [_STATUSES[channel] for channel in special if channel in _STATUSES]
         return partial(
-            threads.put_writes,
+            thread_writes.put_writes,
             thread_id=place.thread_id,
             checkpoint_id=str(config["configurable"]["checkpoint_id"]),
             task_id=task_id,
@@ -219,6 +249,8 @@ class HoldproofSaver(BaseCheckpointSaver[Any]):
             task_path=task_path,
             replace=len(special) == len(writes),
             status=statuses[-1] if statuses else None,
+            claim=place.writer,
+            on_conflict=self._on_conflict,
             ns=self._ns,
         )
 
@@ -239,7 +271,7 @@ class HoldproofSaver(BaseCheckpointSaver[Any]):
 
         def look(tx: Tx) -> tuple[Any, str | None]:
             checkpoint = threads.find_checkpoint(tx, place.thread_id, checkpoint_id=place.checkpoint_id, **named)
-            return checkpoint, threads.claim(tx, place.thread_id, **named) if fenced else None
+            return checkpoint, line_writers.claim(tx, place.thread_id, **named) if fenced else None
 
         checkpoint, writer = yield from ask(Read(look))
         if checkpoint is None:
@@ -278,9 +310,9 @@ class HoldproofSaver(BaseCheckpointSaver[Any]):
         limit: int | None,
     ) -> Stream[CheckpointTuple]:
         named = {} if config is None else config["configurable"]
-        only = named.get("checkpoint_id")
+        only = values.checkpoint_id_of(config)
         query: dict[str, Any] = {"checkpoint_ns": named.get("checkpoint_ns"), "ns": self._ns}
-        query["before"] = None if before is None else ThreadConfig.of(before).checkpoint_id
+        query["before"] = values.checkpoint_id_of(before)
         thread = named.get("thread_id")
         envelopes = self._envelopes
         remaining = -1 if limit is None else limit
@@ -382,6 +414,8 @@ class HoldproofSaver(BaseCheckpointSaver[Any]):
     def _prune(self, thread_ids: Sequence[str], strategy: str) -> Work[None]:
         if strategy not in ("keep_latest", "delete"):
             raise InvalidInputError("a strategy is keep_latest or delete", strategy=str(strategy))
+        if isinstance(thread_ids, str):  # or each of its letters would name a thread
+            raise InvalidInputError(f"prune takes a list of threads: [{thread_ids!r}]", thread_ids=thread_ids)
         for thread_id in dict.fromkeys(map(str, thread_ids)):
             newest = partial(thread_removal.prune, thread_id=thread_id, keep=1, who=_WHO, ns=self._ns)
             yield from ask(Write(self._delete(thread_id) if strategy == "delete" else newest))

@@ -33,10 +33,10 @@ from langgraph.store.base import (
 )
 
 from holdproof import client, sync
-from holdproof.adapters.langgraph.open_store import StoreOpener
+from holdproof.adapters.langgraph.open_store import SetUp, StoreOpener
 from holdproof.adapters.langgraph.ttl_sweeper import Sweeper
 from holdproof.adapters.langgraph.values import plain
-from holdproof.adapters.shared_store import embedded
+from holdproof.adapters.shared_store import SharedStore, Where
 from holdproof.errors import InvalidInputError
 from holdproof.kernel import MAIN, Call, Read, Tx, Work, Write, ask, notes
 from holdproof.model.notes import Note
@@ -57,7 +57,9 @@ class _Prepared(NamedTuple):
 
 
 class HoldproofStore(BaseStore):
-    """LangGraph's long-term memory on a store: `HoldproofStore(store)`, one that is open in this process, not remote.
+    """LangGraph's long-term memory on a store: a folder, a PostgreSQL URL, or one that is open in this process.
+
+    A store that is named is opened here, shared with the other adapters of the process, and released by `close`.
 
     `index` (`dims`, `embed`, `fields`) lets items be found by what they mean; `ttl` is LangGraph's configuration.
     `subject(namespace, key)` names the person whose an item is: it goes when that person is erased.
@@ -67,16 +69,18 @@ class HoldproofStore(BaseStore):
 
     def __init__(
         self,
-        store: client.Holdproof | sync.Holdproof,
+        store: Where,
         *,
+        ns: str | None = None,
         index: IndexConfig | None = None,
         ttl: TTLConfig | None = None,
         subject: Subject | None = None,
     ) -> None:
-        store = embedded(store)
-        self._ns = store.ns or MAIN
-        self._sync = sync.Holdproof(store.core, store.ns)
-        self._async = client.Holdproof(store.core, store.ns)
+        self._shared = SharedStore(store, ns=ns)
+        core = self._shared.core()
+        self._ns = self._shared.ns or MAIN
+        self._sync = sync.Holdproof(core, self._shared.ns)
+        self._async = client.Holdproof(core, self._shared.ns)
         self.ttl_config = ttl
         self._subject = subject
         self.index_config = index
@@ -96,12 +100,14 @@ class HoldproofStore(BaseStore):
         """
         return StoreOpener(conn_string, home, partial(cls, **options), closing=HoldproofStore.close)
 
-    def setup(self) -> None:
-        """Nothing to do: a store that is open has its tables. It is here because LangGraph's own stores need it."""
+    def setup(self) -> SetUp:
+        """Do nothing: a store that is open has its tables. LangGraph's own stores need it; `await` it or not."""
+        return SetUp()
 
     def close(self) -> None:
-        """Let the sweeper end; the store stays open."""
+        """Let the sweeper end, and release a store that was opened here; one that was passed in stays open."""
         self._sweeper.stop(None)
+        self._shared.close()
 
     # --- batches ---
 

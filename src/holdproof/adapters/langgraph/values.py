@@ -38,9 +38,8 @@ class ThreadConfig(NamedTuple):
     def of(cls, config: RunnableConfig) -> "ThreadConfig":
         """Read a config; KeyError where it names no thread, as LangGraph's own savers raise it."""
         named = config["configurable"]
-        id = named.get("checkpoint_id")
         writer = named.get(WRITER)
-        return cls(str(named["thread_id"]), str(named.get("checkpoint_ns") or ""), id and str(id), writer)
+        return cls(str(named["thread_id"]), str(named.get("checkpoint_ns") or ""), checkpoint_id_of(config), writer)
 
     def config(self, checkpoint_id: str, writer: str | None = None) -> RunnableConfig:
         """Return a config that names a checkpoint of this line."""
@@ -50,6 +49,12 @@ class ThreadConfig(NamedTuple):
     def purpose(self, checkpoint_id: str) -> bytes:
         """Return what sealed state and metadata are bound to."""
         return f"state {self.checkpoint_ns} {checkpoint_id}".encode()
+
+
+def checkpoint_id_of(config: RunnableConfig | None) -> str | None:
+    """Return the checkpoint that a config names; LangGraph means the newest by an empty one, and may name no thread."""
+    id = (config or {}).get("configurable", {}).get("checkpoint_id")
+    return str(id) if id else None
 
 
 def is_list(value: Any) -> bool:
@@ -142,8 +147,19 @@ def _elements(
 
 
 def matches(metadata: Mapping[str, Any], filter: Mapping[str, Any] | None) -> bool:
-    """Return whether metadata has all that is asked for."""
-    return not filter or all(name in metadata and metadata[name] == item for name, item in filter.items())
+    """Return whether metadata has all that is asked for; `user.name` also means `name` in what `user` is."""
+    return not filter or all(_has(metadata, name, item) for name, item in filter.items())
+
+
+def _has(metadata: Mapping[str, Any], name: str, item: Any) -> bool:
+    if name in metadata:
+        return bool(metadata[name] == item)
+    value: Any = metadata
+    for part in name.split("."):
+        if not isinstance(value, Mapping) or part not in value:
+            return False
+        value = value[part]
+    return bool(value == item)
 
 
 def facts(metadata: Mapping[str, Any], without: Sequence[str]) -> dict[str, Any]:

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from math import isfinite
 from typing import Any, Final
 
+from holdproof.adapters.otel import gen_ai
 from holdproof.errors import FormatError
 from holdproof.model.storage import TelemetryEvent
 from holdproof.model.times import to_text
@@ -31,6 +32,9 @@ def event(trace_id: str, span_id: str, data: Mapping[str, Any]) -> TelemetryEven
     resource = data.get("resource") or {}
     # The telemetry store groups by instance; most SDKs set only the service's name.
     instance = resource.get("service.instance.id") or resource.get("service.name")
+    # What a span says about a call to a model or a tool, under one name for each fact, whatever its instrumentation.
+    facts = gen_ai.summary(data.get("attributes") or {})
+    data = {**data, "gen_ai": facts} if facts else data
     body = {key: value for key, value in data.items() if value not in (None, "", {}, [])}
     return TelemetryEvent(
         SPAN,

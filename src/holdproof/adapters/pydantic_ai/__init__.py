@@ -1,4 +1,8 @@
-"""Pydantic AI on a store: histories of messages, and runs that wait for a person.
+"""Pydantic AI on a store: durable runs, histories of messages, and runs that wait for a person.
+
+agent = Agent("openai:gpt-5", name="support", capabilities=[HoldproofDurability()])
+durable = HoldproofAgent(agent, "./store", agent_id="support")
+ended = await durable.run("Refund order 42", flow_id="case-7")   # after a crash the same call goes on
 
 history = HoldproofHistory("customer-42", "./store")
 result = await history.run(agent, "Hello")                   # instead of agent.run("Hello", message_history=…)
@@ -11,11 +15,13 @@ ended = await approvals.resume(agent, asked.id, history=history)
 from holdproof.errors import MissingExtraError
 
 try:
+    from holdproof.adapters.pydantic_ai.agent import HoldproofAgent
     from holdproof.adapters.pydantic_ai.approvals import HoldproofApprovals
+    from holdproof.adapters.pydantic_ai.durability import HoldproofDurability
     from holdproof.adapters.pydantic_ai.history import HoldproofHistory
 except ModuleNotFoundError as error:
     if error.name is not None and error.name.partition(".")[0] == "pydantic_ai":
         raise MissingExtraError("the adapter needs pydantic-ai-slim: pip install 'holdproof[pydantic-ai]'") from error
     raise
 
-__all__ = ["HoldproofApprovals", "HoldproofHistory"]
+__all__ = ["HoldproofAgent", "HoldproofApprovals", "HoldproofDurability", "HoldproofHistory"]

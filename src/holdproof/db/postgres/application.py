@@ -20,7 +20,7 @@ from psycopg import sql as text
 from holdproof.db.clock import system_random
 from holdproof.db.postgres import login
 from holdproof.db.postgres.catalogue import connect, translated
-from holdproof.db.postgres.connection import Connector
+from holdproof.db.postgres.connector import Connector
 from holdproof.db.postgres.login import SERVED
 from holdproof.db.postgres.snapshot import PostgresSnapshot, read_table
 from holdproof.db.postgres.transfer import load_table, staged

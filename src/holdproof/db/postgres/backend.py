@@ -9,14 +9,16 @@ from typing import Any, TypeVar
 from holdproof.db.clock import Clock, Ids, Random
 from holdproof.db.group_commit import GroupWriter, Hooks
 from holdproof.db.postgres import login
+from holdproof.db.postgres.borrowed import Borrower, driver_of
 from holdproof.db.postgres.commit_marks import ProcessMarks
-from holdproof.db.postgres.connection import CATALOG_PATH, Connector, PostgresConnection, PostgresTx, ServerClock
+from holdproof.db.postgres.connection import PostgresConnection, PostgresTx, ServerClock
+from holdproof.db.postgres.connector import Connector
 from holdproof.db.postgres.login import SERVED
 from holdproof.db.postgres.reader import PostgresReader
-from holdproof.db.postgres.wire import POOLED, Wire
+from holdproof.db.postgres.wire import Wire
 from holdproof.db.sql import Dialect, sql_postgres, statements
 from holdproof.db.topics import Topics
-from holdproof.db.tx import APPLICATION_SCHEMA, NOT_RUN, NotRun, Tx
+from holdproof.db.tx import APPLICATION_SCHEMA, NOT_RUN, NotRun, Refused, Tx
 from holdproof.db.worker_pool import WorkerPool
 from holdproof.errors import (
     ConfigError,
@@ -25,6 +27,7 @@ from holdproof.errors import (
     HoldproofError,
     MissingPrivilegeError,
     QueryError,
+    ReadOnlyError,
 )
 
 T = TypeVar("T")
@@ -34,13 +37,34 @@ class PostgresBackend:
     """The parts of one PostgreSQL database."""
 
     dialect: Dialect = "postgres"
-    notifies = True
 
-    def __init__(self, connector: Connector, *, writer: WorkerPool, reader: WorkerPool, listener: "Listener") -> None:
+    def __init__(
+        self,
+        connector: Connector,
+        *,
+        writer: WorkerPool,
+        reader: WorkerPool,
+        listener: "Listener | None",
+        borrower: Borrower | None = None,
+    ) -> None:
         self.writer = writer
         self.reader = reader
+        self.notifies = listener is not None
         self._connector = connector
         self._listener = listener
+        self._borrower = borrower
+
+    def write_in(
+        self, connection: Any, fn: Callable[[Tx], T | Refused], hooks: Hooks, confirm: Callable[[], None]
+    ) -> T:
+        """See Backend."""
+        if self._borrower is None:
+            raise ReadOnlyError("the store was opened to read only")
+        return self._borrower.run(connection, fn, hooks, confirm)
+
+    def driver_of(self, connection: Any) -> Any:
+        """See Backend."""
+        return driver_of(connection)
 
     def peek(self, fn: Callable[[Tx], T], budget_s: float) -> T | NotRun:
         """See Backend; a server cannot be read without waiting."""
@@ -57,6 +81,7 @@ class PostgresBackend:
                 "backend": "postgres",
                 "version": f"{wire.version // 10000}.{wire.version % 10000}",
                 "path": f"{database}/{self._connector.space}",
+                "pooled": self._connector.pooled,
                 "bytes": {"database": size},
             }
         finally:
@@ -76,7 +101,7 @@ class PostgresBackend:
         try:
             wire.send(_NAMES, {"space": self._connector.space})
             for (name,) in wire.sync():
-                wire.text(f'VACUUM "{self._connector.space}"."{name}"')
+                wire.text(f'VACUUM "{self._connector.space}"."{name}"', alone=True)
                 wire.sync()
         finally:
             wire.close()
@@ -86,7 +111,8 @@ class PostgresBackend:
 
     def close(self) -> None:
         """See Backend."""
-        self._listener.close()
+        if self._listener is not None:
+            self._listener.close()
 
 
 class Listener:
@@ -156,17 +182,26 @@ def open_postgres(
     silence_s: float | None = None,
     owner: bool = True,
     readonly: bool = False,
+    direct_url: str | None = None,
 ) -> tuple[PostgresBackend, bool, Clock]:
     """Open a database of a server; returns the backend, whether its schema is new, and the clock in use.
 
     With `owner=False` it is used under the login of the application tables, which has fewer rights; with `readonly`
-    nothing is created, and no connection writes.
+    nothing is created, and no connection writes. `direct_url` names the same server without the pooler before it.
     """
-    connector = Connector(url, space, connect_s=connect_s, lock_s=lock_s, read_s=read_limit_s, silence_s=silence_s)
+    connector = Connector(
+        url,
+        space,
+        connect_s=connect_s,
+        lock_s=lock_s,
+        read_s=read_limit_s,
+        silence_s=silence_s,
+        direct_url=direct_url,
+    )
     server_clock = ServerClock()
     wire = connector.wire("holdproof-open", patience_s=2, catalog_only=True)
     try:
-        _refuse_pooler(wire)
+        _refuse_other_server(connector, wire)
         server_clock.measure(wire)
         # A store that is only read takes no advisory lock, so that it needs no seed for their keys.
         new, seed = (False, 0) if readonly else _prepare(wire, space, random)
@@ -178,31 +213,44 @@ def open_postgres(
     used_clock = clock or server_clock
     ids = Ids(random)  # shared by all connections, so that later ids of this process sort later
     marks = ProcessMarks(hooks.history_lost)
-    connections = [
-        PostgresConnection(
-            connector, PostgresTx(used_clock, random, ids, lock_seed=seed), server_clock, marks.new_worker()
-        )
-        for _ in range(workers)
-    ]
+    new_tx = partial(PostgresTx, used_clock, random, ids, lock_seed=seed)
+    connections = [PostgresConnection(connector, new_tx(), server_clock, marks.new_worker()) for _ in range(workers)]
     # A mark is a row: a store that is only read has none.
     for connection in () if readonly else connections:
         connection.mark_commits()
     writer = WorkerPool("writer", [GroupWriter(connection, hooks) for connection in connections], batch=128)
     reading = [PostgresReader(connector, PostgresTx(used_clock, random), server_clock) for _ in range(readers)]
     reader = WorkerPool("reader", reading, batch=128)
-    listener = Listener(connector, topics)
-    return PostgresBackend(connector, writer=writer, reader=reader, listener=listener), new, used_clock
+    # A notification needs a session that lasts; without one, waiters look for themselves more often.
+    sessions = connector.for_sessions
+    listener = None if sessions is None else Listener(sessions, topics)
+    borrower = None if readonly else Borrower(connector, marks, new_tx)
+    backend = PostgresBackend(connector, writer=writer, reader=reader, listener=listener, borrower=borrower)
+    return backend, new, used_clock
 
 
-_PATH = sql_postgres("SELECT pg_catalog.current_setting('search_path')")
+_SERVER = sql_postgres(
+    "SELECT d.oid::bigint, extract(epoch FROM pg_postmaster_start_time())::text FROM pg_database d"
+    " WHERE d.datname = current_database()"
+)
 
 
-def _refuse_pooler(wire: Wire) -> None:
-    """Raise ConfigError where the settings of a new connection did not reach the server."""
-    wire.send(_PATH, {})
-    [(path,)] = wire.sync()
-    if path != CATALOG_PATH:
-        raise ConfigError(POOLED)
+def _refuse_other_server(connector: Connector, wire: Wire) -> None:
+    """Raise ConfigError where the direct URL names another database: notifications would never arrive."""
+    sessions = connector.for_sessions
+    if sessions is None or sessions is connector:
+        return
+    wire.send(_SERVER, {})
+    pooled = wire.sync()
+    direct = sessions.wire("holdproof-open", patience_s=2, catalog_only=True)
+    try:
+        direct.send(_SERVER, {})
+        if direct.sync() != pooled:
+            raise ConfigError("the direct URL names another database than the one behind the pooler")
+        if sessions.pooled:
+            raise ConfigError("the direct URL names a pooler as well; name the server itself")
+    finally:
+        direct.close()
 
 
 def _renew_login(owner: Connector, random: Random) -> tuple[str, str] | None:
@@ -248,7 +296,7 @@ def _prepare(wire: Wire, space: str, random: Random) -> tuple[bool, int]:
 
 
 def _prepare_once(wire: Wire, space: str, random: Random) -> tuple[bool, int]:
-    wire.text("BEGIN")
+    wire.begin()
     wire.send(_TABLES, {"space": space})
     [(tables, ours)] = wire.sync()
     # commit_marks is created with the schema, so a schema of ours always has it.
@@ -272,8 +320,11 @@ def _refuse_creators(wire: Wire, space: str) -> None:
     """Refuse a schema that this login may not use, or in which others could plant functions for its owner to call."""
     wire.send(_USABLE, {"space": space})
     if wire.sync() == [(False,)]:
-        message = f"this login may not use the schema {space}; as its owner run: GRANT holdproof_{space} TO the login"
-        raise MissingPrivilegeError(message, schema=space)
+        raise MissingPrivilegeError(
+            f"this login may not use the schema {space}; as its owner run: GRANT holdproof_{space} TO the login"
+            " (`holdproof db roles` prints the rights of all logins)",
+            schema=space,
+        )
     wire.send(_CREATORS, {"space": space})
     if creators := [str(role) for (role,) in wire.sync()]:
         raise ConfigError(
@@ -333,6 +384,7 @@ DO $$ BEGIN
   GRANT USAGE ON SCHEMA {space} TO holdproof_{space};
   GRANT SELECT, INSERT, UPDATE, DELETE ON {space}.commit_marks TO holdproof_{space};
   ALTER DEFAULT PRIVILEGES IN SCHEMA {space} GRANT SELECT, INSERT, UPDATE, DELETE ON TABLES TO holdproof_{space};
+  ALTER DEFAULT PRIVILEGES IN SCHEMA {space} GRANT USAGE ON SEQUENCES TO holdproof_{space};
 EXCEPTION WHEN insufficient_privilege OR undefined_object THEN NULL;
 END $$
 """

@@ -14,8 +14,8 @@ from psycopg.conninfo import make_conninfo
 
 from holdproof.db.postgres import conninfo
 from holdproof.db.postgres.liveness import MonitoredConnection
-from holdproof.db.postgres.wire import words
-from holdproof.errors import DatabaseError, UnavailableError
+from holdproof.db.postgres.wire import NO_OPTIONS, words
+from holdproof.errors import ConfigError, DatabaseError, UnavailableError
 
 COMMIT_MARKS: Final = "commit_marks"
 """A table of the connections, not of the store: never copied."""
@@ -29,6 +29,11 @@ _SETTINGS: Final = {
     # A policy that hides rows from the owner is an error here, never a shorter copy.
     "row_security": "off",
 }
+
+_NEEDS_SESSION: Final = (
+    "a connection pooler such as PgBouncer stands before the server, and a copy of a whole store needs a connection"
+    " that lasts; name the server itself in HOLDPROOF_DIRECT_URL, or in the database URL"
+)
 
 
 class TableColumn(NamedTuple):
@@ -50,8 +55,15 @@ def connect(url: str, name: str = "holdproof-copy", **login: str) -> "psycopg.Co
         address = make_conninfo(**parts, client_encoding="utf8")
         connection = MonitoredConnection.connect(address, autocommit=True)
         connection.conninfo = address
+        [(path,)] = connection.execute("SELECT pg_catalog.current_setting('search_path')").fetchall()
     except psycopg.Error as error:
+        if NO_OPTIONS in words(error):
+            raise ConfigError(_NEEDS_SESSION) from error
         raise UnavailableError(f"cannot connect to PostgreSQL: {words(error)}") from error
+    if path != _SETTINGS["search_path"]:
+        # A pooler dropped the settings unasked.
+        connection.close()
+        raise ConfigError(_NEEDS_SESSION)
     return connection
 
 

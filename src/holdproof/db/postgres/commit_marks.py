@@ -51,6 +51,11 @@ class ProcessMarks:
         self._count = 0
         self._lost = ""
 
+    @property
+    def prefix(self) -> str:
+        """How the names of its workers begin, and those of no other process."""
+        return self._prefix
+
     def new_worker(self) -> "WorkerMark":
         """Return the mark of one more worker."""
         with self._lock:

@@ -1,27 +1,22 @@
-"""Transactions on PostgreSQL, connecting, the server's time, and the writing connection of a worker."""
+"""Transactions on PostgreSQL, the server's time, and the writing connection of a worker."""
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from copy import copy
-from functools import partial
-from typing import Any, ClassVar, Final
-
-from psycopg.conninfo import make_conninfo
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, ClassVar
 
 from holdproof.db.clock import Clock, Ids, Random
-from holdproof.db.postgres import conninfo, liveness
 from holdproof.db.postgres.commit_marks import WorkerMark
+from holdproof.db.postgres.connector import Connector, pooled_name
 from holdproof.db.postgres.wire import Wire
 from holdproof.db.sql import Dialect, Query, first_word, sql_postgres, statements
 from holdproof.db.topics import short
-from holdproof.db.tx import SECRET_TABLES, WAKE, Refusal, Row, SqlResult, Tx, bounded_rows
+from holdproof.db.tx import SECRET_TABLES, WAKE, Notes, Refusal, Row, SqlResult, Tx, bounded_rows
 from holdproof.errors import (
     BusyError,
     ConnectionLostError,
     ForbiddenSqlError,
     HoldproofError,
     SerializationError,
-    UnavailableError,
 )
 
 # A notification holds 8,000 bytes at most; a little is left for multi-byte characters.
@@ -120,132 +115,14 @@ class ServerClock:
         self._measured = after / 1e6
 
 
-# A login may change its own defaults; what is said while connecting counts before them, and `RESET ALL` returns to it.
-_APPLICATION_SETTINGS: Final = {
-    "default_transaction_read_only": "off",
-    "default_transaction_deferrable": "off",
-    "idle_session_timeout": "0",
-    "standard_conforming_strings": "on",
-    "row_security": "on",
-}
-
-
-CATALOG_PATH: Final = "pg_catalog,pg_temp"
-"""The search path of statements of the owner around opening."""
-
-
-class Connector:
-    """Opens connections to one database: the same settings, the same schema, bounded waits."""
-
-    def __init__(
-        self, url: str, space: str, *, connect_s: float, lock_s: float, read_s: float, silence_s: float | None = None
-    ) -> None:
-        self.space = space
-        self.channel = f"holdproof_{space}"
-        self._connect_s = connect_s
-        self._silence_s = silence_s
-        # A database or a role may have other defaults; rows, durability and waits depend on these.
-        self._settings = {
-            "lock_timeout": f"{lock_s}s",
-            "idle_in_transaction_session_timeout": "60s",
-            "synchronous_commit": "on",
-            # Only the owner creates anything in it. Temporary tables last: by default they would hide its tables.
-            "search_path": f"{space},pg_temp",
-            "TimeZone": "UTC",
-            "DateStyle": "ISO",
-            "bytea_output": "hex",
-            "extra_float_digits": "1",
-        }
-        self._read_s = read_s
-        self._base = conninfo.parse(url)
-        self._renew: Callable[[], tuple[str, str] | None] | None = None
-
-    def for_applications(
-        self, credentials: tuple[str, str] | None, renew: Callable[[], tuple[str, str] | None]
-    ) -> "Connector":
-        """Return a connector whose statements all have a timeout, with another login unless that is None.
-
-        `renew` sets that login's password again and removes settings that SQL of applications gave it.
-        """
-        other = copy(self)
-        if credentials is not None:
-            other._use(credentials)
-            other._renew = renew
-        other._settings = {**self._settings, **_APPLICATION_SETTINGS, "statement_timeout": f"{self._read_s}s"}
-        return other
-
-    def _use(self, credentials: tuple[str, str]) -> None:
-        name, password = credentials
-        self._base = {**self._base, "user": name, "password": password}
-
-    def wire(
-        self, name: str, *, reads: bool = False, patience_s: float | None = None, catalog_only: bool = False
-    ) -> Wire:
-        """Open a connection; keeps trying while the server restarts, for `patience_s`.
-
-        `catalog_only` is for statements of the owner around opening: they name every schema, and nothing that another
-        login may have created is found by a bare name.
-        """
-        settings = dict(self._settings)
-        if catalog_only:
-            settings["search_path"] = CATALOG_PATH
-        if reads:
-            # Read-only is said by each BEGIN: as a setting of the session, a server would look like a standby to
-            # libpq, and a URL with target_session_attrs=read-write would find no server.
-            settings["statement_timeout"] = f"{self._read_s}s"
-        options = " ".join(f"-c {key}={value}" for key, value in settings.items())
-        silence_s = liveness.SILENCE_S if self._silence_s is None else self._silence_s
-        deadline = time.monotonic() + (self._connect_s if patience_s is None else patience_s)
-        pause = 0.02
-        renewed = self._renew is None
-        while True:
-            wire = None
-            address = self._address(name, options)
-            try:
-                wire = Wire(address, silence_s=silence_s, is_active=partial(liveness.backend_is_active, address))
-                if renewed or not _has_role_settings(wire):
-                    return wire
-                wire.close()
-            except UnavailableError:
-                # A changed password looks like any other refusal here: libpq gives no code for it.
-                if time.monotonic() + pause > deadline:
-                    raise
-                time.sleep(pause)
-                pause = min(1.0, pause * 2)
-            if not renewed:
-                # Where only settings remain, those above count before them: the second connection is used as it is.
-                renewed = self._renew_login() or wire is not None
-
-    def _address(self, name: str, options: str) -> str:
-        url_options = self._base.get("options")
-        parts: dict[str, Any] = {**self._base, "client_encoding": "UTF8"}
-        parts |= {"application_name": name, "options": f"{url_options} {options}" if url_options else options}
-        return make_conninfo(**parts)
-
-    def _renew_login(self) -> bool:
-        """Undo what the login changed about itself; returns whether that was possible: the server may be down."""
-        assert self._renew is not None
-        try:
-            credentials = self._renew()
-        except HoldproofError:
-            return False
-        if credentials is not None:
-            self._use(credentials)
-        return True
-
-
-def _has_role_settings(wire: Wire) -> bool:
-    """Return whether defaults of the login are in effect: only SQL of applications can have set them."""
-    wire.send(_ROLE_SETTINGS, {})
-    return bool(wire.sync())
-
-
-_ROLE_SETTINGS = sql_postgres("SELECT 1 FROM pg_catalog.pg_settings WHERE source IN ('user', 'database user') LIMIT 1")
-
-
 _NOW = sql_postgres("SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint")
 _HANG_UP = sql_postgres(
     "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = :name AND pid <> pg_backend_pid()",
+)
+# Behind a pooler a session that ended its transaction is somebody else's, whatever name it still has.
+_HANG_UP_POOLED = sql_postgres(
+    "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE starts_with(application_name, :name)"
+    " AND state <> 'idle' AND pid <> pg_backend_pid()",
 )
 _NOTIFY = sql_postgres("SELECT pg_notify(:channel, :payload)")
 
@@ -269,7 +146,10 @@ class PostgresConnection:
         reconnecting = wire is not None
         wire = self._wire = self.tx.wire = self._connector.wire(self._worker)
         if reconnecting:  # the server may still run the old session, which would keep its locks
-            wire.send(_HANG_UP, {"name": self._worker})
+            if wire.pooled:
+                wire.send(_HANG_UP_POOLED, {"name": pooled_name(self._worker)})
+            else:
+                wire.send(_HANG_UP, {"name": self._worker})
             wire.sync()
             if self._marked:
                 # It may be another server now, promoted without the end of what the old one acknowledged.
@@ -282,7 +162,7 @@ class PostgresConnection:
         wire = self._connected()
         self._clock.measure(wire)
         wire.new_op()
-        wire.text(f"BEGIN ISOLATION LEVEL {'SERIALIZABLE' if serializable else 'READ COMMITTED'}")
+        wire.begin(f"BEGIN ISOLATION LEVEL {'SERIALIZABLE' if serializable else 'READ COMMITTED'}")
         if (
             together
         ):  # groups that lock rows in opposite order give up early instead of waiting for the deadlock timeout
@@ -295,8 +175,7 @@ class PostgresConnection:
     def commit(self) -> None:
         """See WriteConnection; one wait for all statements and the mark, one for the commit."""
         wire = self.tx.wire
-        for payload in _payloads(self.tx.notes.get(WAKE, [])):
-            wire.send(_NOTIFY, {"channel": self._connector.channel, "payload": payload})
+        send_notifications(wire, self._connector.channel, self.tx.notes)
         mark = self._mark.send(wire) if self._marked else ""
         try:
             wire.sync()
@@ -324,9 +203,7 @@ class PostgresConnection:
         if wire is None or not wire.alive:
             return
         try:
-            wire.abandon()
-            wire.text("ROLLBACK")
-            wire.sync()
+            wire.rollback()
         except HoldproofError:
             wire.close()
 
@@ -376,6 +253,12 @@ class PostgresConnection:
         """See WriteConnection."""
         if self._wire is not None:
             self._wire.close()
+
+
+def send_notifications(wire: Wire, channel: str, notes: Notes) -> None:
+    """Queue what wakes others at the commit of a transaction, given its notes."""
+    for payload in _payloads(notes.get(WAKE, [])):
+        wire.send(_NOTIFY, {"channel": channel, "payload": payload})
 
 
 def _payloads(topics: Iterable[str]) -> Iterator[str]:

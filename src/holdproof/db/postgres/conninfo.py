@@ -10,10 +10,10 @@ from holdproof.errors import ConfigError
 
 _TIMEOUTS: Final = {
     "connect_timeout": "5",
-    "keepalives_idle": "30",
-    "keepalives_interval": "10",
+    "keepalives_idle": "10",
+    "keepalives_interval": "3",
     "keepalives_count": "3",
-    "tcp_user_timeout": "60000",
+    "tcp_user_timeout": "20000",
 }
 _ENCRYPTED: Final = frozenset({"require", "verify-ca", "verify-full"})
 _LOCAL: Final = re.compile(r"localhost|127\.[0-9.]+|::1|/.*|@.*|", re.DOTALL)

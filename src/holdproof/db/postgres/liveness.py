@@ -15,8 +15,9 @@ from typing import Any, Final, TypeVar
 import psycopg
 from psycopg.conninfo import make_conninfo
 
+from holdproof.db.postgres.text import dump
 from holdproof.db.postgres.wire import Wire
-from holdproof.db.sql import sql_postgres
+from holdproof.db.sql import Query, sql_postgres
 from holdproof.errors import HoldproofError
 
 T = TypeVar("T")
@@ -31,12 +32,29 @@ _STATE = sql_postgres(
 )
 
 
+_STATE_BY_NAME = sql_postgres(
+    "SELECT count(*) > 0 FROM pg_catalog.pg_stat_activity WHERE application_name = :name AND state = 'active'"
+    " AND coalesce(wait_event_type, '') <> 'Client'"
+)
+
+
 def backend_is_active(conninfo: str, pid: int) -> bool:
     """Return whether the server works for the session of that process id; False if it does not say so in time."""
+    return _confirms(conninfo, _STATE, "pid", pid)
+
+
+def transaction_is_active(conninfo: str, name: str) -> bool:
+    """Return whether the server works for the transaction of that name; process ids are the pooler's own there."""
+    return _confirms(conninfo, _STATE_BY_NAME, "name", name)
+
+
+def _confirms(conninfo: str, query: Query, parameter: str, value: Any) -> bool:
+    """Ask on a connection of its own; nothing is prepared, since a pooler may lend a session of the last probe."""
     try:
         wire = Wire(make_conninfo(conninfo, application_name="holdproof-probe"), silence_s=_PROBE_S)
         try:
-            wire.send(_STATE, {"pid": pid})
+            dumped, form = dump(parameter, value)
+            wire.query(query, [dumped], [form])
             return wire.sync() == [(True,)]
         finally:
             wire.close()

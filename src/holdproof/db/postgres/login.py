@@ -114,7 +114,7 @@ def ensure(
 
 
 def _ensure(wire: Wire, random: Random, membrane: str, application: str) -> tuple[str, str]:
-    wire.text("BEGIN")
+    wire.begin()
     wire.text(f"LOCK TABLE {membrane}.commit_marks IN SHARE UPDATE EXCLUSIVE MODE")
     for statement in rights(membrane, application):
         wire.text(statement)

@@ -2,7 +2,8 @@
 
 from typing import Any
 
-from holdproof.db.postgres.connection import Connector, PostgresTx, ServerClock
+from holdproof.db.postgres.connection import PostgresTx, ServerClock
+from holdproof.db.postgres.connector import Connector
 from holdproof.db.postgres.wire import Wire
 from holdproof.db.worker_pool import Job, deliver
 from holdproof.errors import ConnectionLostError, HoldproofError, UnavailableError
@@ -39,7 +40,7 @@ class PostgresReader:
             self.progress += 1
         deliver(live)
         if not needs_snapshot:
-            self._end("COMMIT")
+            self._end(failed=False)
         return []
 
     def _run_job(self, job: Job[Any], *, needs_snapshot: bool) -> tuple[bool, UnavailableError | None]:
@@ -66,7 +67,7 @@ class PostgresReader:
                 needs_snapshot = True
             except BaseException as error:
                 job.fail(error)
-                self._end("ROLLBACK")
+                self._end(failed=True)
                 return True, None
             else:
                 return False, None
@@ -80,18 +81,20 @@ class PostgresReader:
         if needs_snapshot:
             self._clock.measure(wire)
             self._tx.reset()
-            wire.text("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
+            wire.begin("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
         return wire
 
-    def _end(self, how: str) -> None:
+    def _end(self, *, failed: bool) -> None:
         """End the transaction: an open snapshot would keep the server from removing dead rows."""
         wire = self._wire
         if wire is None or not wire.alive:
             return
         try:
-            wire.abandon()
-            wire.text(how)
-            wire.sync()
+            if failed:
+                wire.rollback()
+            else:
+                wire.text("COMMIT")
+                wire.sync()
         except HoldproofError:
             wire.close()
 

@@ -26,7 +26,8 @@ from holdproof.db.postgres.catalogue import (
     sequences,
     translated,
 )
-from holdproof.db.postgres.connection import Connector, PostgresTx, ServerClock
+from holdproof.db.postgres.connection import PostgresTx, ServerClock
+from holdproof.db.postgres.connector import Connector
 from holdproof.db.postgres.login import SERVED
 from holdproof.db.postgres.text import loader
 from holdproof.db.row_stream import RowStream

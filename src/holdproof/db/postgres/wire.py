@@ -37,12 +37,10 @@ _SHORTEST_TIMEOUT_S: Final = 2.0
 _POLL_EVENTS: Final = {pq.PollingStatus.READING: select.POLLIN, pq.PollingStatus.WRITING: select.POLLOUT}
 _OLDEST = 140000
 _GRACE_MS = 1000
-_NO_OPTIONS: Final = "unsupported startup parameter: options"
-POOLED: Final = (
-    "a connection pooler such as PgBouncer stands before the server and drops the settings of connections, which rows"
-    " and durability depend on; name the server itself in the database URL"
-)
-"""The reason why a connection through a pooler is refused."""
+NO_OPTIONS: Final = "unsupported startup parameter"
+"""What a pooler says that refuses the settings of a connection."""
+_UNLOCK: Final = "SELECT pg_catalog.pg_advisory_unlock_all()"
+_FATAL: Final = frozenset({b"FATAL", b"PANIC"})
 _MOST_PARAMETERS = 65_535
 
 # By SQLSTATE, the longest prefix that fits.
@@ -69,6 +67,10 @@ _NO_PRIVILEGE: Final = frozenset({"42501", "3F000"})
 _LOST = {"57P01", "57P02", "57P03", "57P05", "08003", "08006"}
 
 
+class OptionsRefusedError(Exception):
+    """A pooler refuses the settings of a connection; `Connector` then sends them with each transaction."""
+
+
 class _Slot(NamedTuple):
     """What the next result in the pipeline belongs to."""
 
@@ -83,19 +85,39 @@ class Wire:
     """One connection in pipeline mode: statements are queued, results come back in order.
 
     A server that sends nothing for `silence_s` counts as lost unless `is_active(backend_pid)` says that it is working.
+
+    Behind a pooler each transaction may run on another session of the server, so nothing is left in a session:
+    `settings`, a statement that holds for one transaction, is sent with each of them, and nothing is prepared. Where
+    the session has its settings, it is empty.
     """
 
-    def __init__(self, conninfo: str, *, silence_s: float, is_active: Callable[[int], bool] = lambda _: False) -> None:
-        self._silence_s = silence_s
-        self._is_active = is_active
-        self.op = self.wrote = self.touched = 0
+    def __init__(
+        self,
+        conninfo: str,
+        *,
+        silence_s: float,
+        is_active: Callable[[int], bool] = lambda _: False,
+        settings: str = "",
+    ) -> None:
+        self._use(connect(conninfo), silence_s=silence_s, is_active=is_active, settings=settings)
+        if self._pg.server_version < _OLDEST:
+            raise ConfigError(f"PostgreSQL 14 or newer is needed, this is {self._pg.server_version // 10000}")
+
+    def _use(
+        self, connection: pq.abc.PGconn, *, silence_s: float, is_active: Callable[[int], bool], settings: str = ""
+    ) -> None:
+        """Use a connection, in pipeline mode from here on."""
+        self._settings = settings
+        self.silence_s = silence_s
+        self.is_active = is_active
+        self.op = 0
+        self.wrote = 0
+        self.touched = 0
         self.columns: tuple[str, ...] = ()
         self._slots: list[_Slot] = []
         self._prepared: set[int] = set()
         self._loaders: dict[int, list[Callable[[bytes], Any]]] = {}
-        self._pg = connect(conninfo)
-        if self._pg.server_version < _OLDEST:
-            raise ConfigError(f"PostgreSQL 14 or newer is needed, this is {self._pg.server_version // 10000}")
+        self._pg = connection
         self._pg.nonblocking = 1
         self._pg.enter_pipeline_mode()
         self._poll = select.poll()
@@ -116,6 +138,26 @@ class Wire:
         """Whether the server has aborted the transaction."""
         return self._pg.transaction_status == pq.TransactionStatus.INERROR
 
+    @property
+    def pooled(self) -> bool:
+        """Whether a pooler stands before the server."""
+        return bool(self._settings)
+
+    def begin(self, how: str = "BEGIN") -> None:
+        """Queue the start of a transaction, and the settings that the session does not have."""
+        self._queue(how)
+        if self._settings:
+            self._queue(self._settings)
+
+    def rollback(self) -> None:
+        """Roll back and wait; what SQL of an application left in a session that others will use is undone."""
+        self.abandon()
+        self._queue("ROLLBACK")
+        if self._settings:
+            # In the same exchange: after it the session belongs to somebody else.
+            self._queue(_UNLOCK)
+        self.sync()
+
     def new_op(self) -> None:
         """Count what is written from here on for a new operation."""
         self.op += 1
@@ -135,6 +177,8 @@ class Wire:
         refusal: Refusal = ExpectationError,
     ) -> None:
         """Queue a statement, prepared at its first use on this connection."""
+        if self._settings:
+            self._set_outside_transaction()
         name = b"q%d" % query.number
         values = []
         formats = []
@@ -142,6 +186,9 @@ class Wire:
             value, form = dump(parameter, params[parameter])
             values.append(value)
             formats.append(form)
+        if self._settings:
+            self.query(query, values, formats, expect=expect, refusal=refusal)
+            return
         try:
             if query.number not in self._prepared:
                 self._pg.send_prepare(name, query.postgres.encode())
@@ -151,6 +198,11 @@ class Wire:
         except Error as error:
             raise self._lost(error) from error
         self._slots.append(_Slot(query, expect, None, self.op, refusal))
+
+    def look(self, query: Query) -> list[Row]:
+        """Run a query without parameters and wait; it is not prepared, whatever stands before the server."""
+        self.query(query, [], [])
+        return self.sync()
 
     def ask(self, query: Query, params: Mapping[str, Any]) -> None:
         """Queue SQL of an application; it is not prepared.
@@ -162,19 +214,43 @@ class Wire:
         if len(query.names) > _MOST_PARAMETERS:
             raise InvalidInputError(f"PostgreSQL takes {_MOST_PARAMETERS} parameters at most, not {len(query.names)}")
         dumped = [dump(name, params.get(name)) for name in query.names]
-        self.text(f"SET search_path TO {APPLICATION_SCHEMA}, membrane, pg_temp")
+        scope = "LOCAL " if self._settings else ""
+        self.text(f"SET {scope}search_path TO {APPLICATION_SCHEMA}, membrane, pg_temp")
+        self.query(query, [value for value, _ in dumped], [form for _, form in dumped])
+        self._queue("RESET ALL")
+        self._queue(_UNLOCK)
+        if self._settings:
+            # RESET went back to what the server gives the login.
+            self._queue(self._settings)
+
+    def query(
+        self,
+        query: Query,
+        values: list[Any],
+        formats: list[Any],
+        *,
+        expect: int | None = None,
+        refusal: Refusal = ExpectationError,
+    ) -> None:
+        """Queue a statement that is not prepared, with its parameters as they are sent."""
         try:
-            values = [value for value, _ in dumped]
-            formats = [form for _, form in dumped]
             self._pg.send_query_params(query.postgres.encode(), values, None, formats)
         except Error as error:
             raise self._lost(error) from error
-        self._slots.append(_Slot(query, None, None, self.op))
-        self.text("RESET ALL")
-        self.text("SELECT pg_catalog.pg_advisory_unlock_all()")
+        self._slots.append(_Slot(query, expect, None, self.op, refusal))
 
-    def text(self, statement: str) -> None:
-        """Queue a statement without parameters and without preparing it."""
+    def text(self, statement: str, *, alone: bool = False) -> None:
+        """Queue a statement without parameters and without preparing it; `alone` is for those that allow no other."""
+        if self._settings and not alone:
+            self._set_outside_transaction()
+        self._queue(statement)
+
+    def _set_outside_transaction(self) -> None:
+        """Give statements outside of a transaction their settings: all up to the next wait are one to the server."""
+        if not self._slots and self._pg.transaction_status == pq.TransactionStatus.IDLE:
+            self._queue(self._settings)
+
+    def _queue(self, statement: str) -> None:
         try:
             self._pg.send_query_params(statement.encode(), None)
         except Error as error:
@@ -276,9 +352,9 @@ class Wire:
 
     def _wait_readable(self) -> list[tuple[int, int]]:
         """Wait for the server; raises OperationalError once it is silent and not working on our statement."""
-        while not (events := self._poll.poll(self._silence_s * 1000)):
-            if not self._is_active(self._pg.backend_pid) and not self._poll.poll(_GRACE_MS):
-                raise OperationalError(f"the server has sent nothing for {self._silence_s:g} s")
+        while not (events := self._poll.poll(self.silence_s * 1000)):
+            if not self.is_active(self._pg.backend_pid) and not self._poll.poll(_GRACE_MS):
+                raise OperationalError(f"the server has sent nothing for {self.silence_s:g} s")
         return events
 
     def _lost(self, error: Exception) -> ConnectionLostError:
@@ -294,29 +370,34 @@ def connect(conninfo: str) -> pq.abc.PGconn:
     host has `connect_timeout` seconds, then the next one is tried.
     """
     reason = ""
-    for host_conninfo, timeout_s in _hosts(conninfo):
+    for host_conninfo, seconds in _hosts(conninfo):
         try:
             connection = pq.PGconn.connect_start(host_conninfo.encode())
-            if _wait_connected(connection, time.monotonic() + timeout_s):
+            if _wait_connected(connection, time.monotonic() + seconds):
                 return connection
             reason = connection.get_error_message() if connection.status == pq.ConnStatus.BAD else "timeout expired"
             connection.finish()
         except Error as error:
             reason = str(error)
-    if _NO_OPTIONS in words(reason):
-        raise ConfigError(POOLED)
+    if NO_OPTIONS in words(reason):
+        raise OptionsRefusedError(words(reason))
     raise UnavailableError(f"cannot connect to PostgreSQL: {words(reason)}")
 
 
 def _hosts(conninfo: str) -> Iterator[tuple[str, float]]:
     """Yield connection strings for each host alone, with the seconds that may take."""
     parts: dict[str, Any] = conninfo_to_dict(conninfo)
-    timeout_s = float(parts.get("connect_timeout") or _CONNECT_TIMEOUT_S)
+    seconds = timeout_s(parts)
     listed = {name: str(parts[name]).split(",") for name in _PER_HOST if parts.get(name)}
     for number in range(max(map(len, listed.values()), default=1)):
         # A single port is meant for all hosts, so shorter lists are repeated.
         one_host = {name: values[number % len(values)] for name, values in listed.items()}
-        yield make_conninfo(conninfo, **one_host), max(_SHORTEST_TIMEOUT_S, timeout_s)
+        yield make_conninfo(conninfo, **one_host), seconds
+
+
+def timeout_s(parts: Mapping[str, Any]) -> float:
+    """Return how long connecting to one host may take."""
+    return max(_SHORTEST_TIMEOUT_S, float(parts.get("connect_timeout") or _CONNECT_TIMEOUT_S))
 
 
 def _wait_connected(connection: pq.abc.PGconn, deadline: float) -> bool:
@@ -338,7 +419,8 @@ def _typed(result: Any, query: Query | None) -> HoldproofError:
     # SQL of applications has no number in the registry; every other statement is Holdproof's, and its text is right.
     if state in _NO_PRIVILEGE and (query is None or query.number >= 0):
         return MissingPrivilegeError(f"the login of the database URL lacks a right: {message}", sqlstate=state)
-    if state in _LOST:
+    # A pooler has one code for all that ends a connection, and says only here that it does.
+    if state in _LOST or result.error_field(pq.DiagnosticField.SEVERITY) in _FATAL:
         return ConnectionLostError(f"the server closed the connection: {message}", sqlstate=state)
     kind = next((_TYPED[state[:n]] for n in range(5, 1, -1) if state[:n] in _TYPED), DatabaseError)
     # Whoever wrote SQL of an application has it before them; of Holdproof's own the place is what helps to find it.

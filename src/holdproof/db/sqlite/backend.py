@@ -34,9 +34,9 @@ from holdproof.db.sqlite.page_checksums import (
 from holdproof.db.sqlite.reader import InlineReaders, MemoryWorker, SqliteReader
 from holdproof.db.sqlite.snapshot import shrink
 from holdproof.db.sqlite.tx import SqliteTx, typed
-from holdproof.db.tx import NOT_RUN, NotRun, Tx
+from holdproof.db.tx import NOT_RUN, NotRun, Refused, Tx
 from holdproof.db.worker_pool import WorkerPool
-from holdproof.errors import BusyError
+from holdproof.errors import BusyError, ForeignTransactionError
 
 _BATCH = 512
 _INLINE_READERS = 8
@@ -66,6 +66,18 @@ class SqliteBackend:
         self.reader = reader
         self._inline = inline
         self._inode = hold(path) if path is not None else None
+
+    def driver_of(self, connection: Any) -> Any:
+        """See Backend; a SQLite file has one writer, which is the store."""
+        del connection
+        raise ForeignTransactionError("a store on SQLite has its own writer: use store.write(fn) for several changes")
+
+    def write_in(
+        self, connection: Any, fn: Callable[[Tx], T | Refused], hooks: Hooks, confirm: Callable[[], None]
+    ) -> T:
+        """See Backend."""
+        del fn, hooks, confirm
+        return self.driver_of(connection)  # type: ignore[no-any-return]
 
     def peek(self, fn: Callable[[Tx], T], budget_s: float) -> T | NotRun:
         """See Backend."""

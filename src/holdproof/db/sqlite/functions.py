@@ -1,8 +1,10 @@
 """Text functions of SQLite in linear time, for connections that run SQL of applications.
 
-SQLite's own `instr`, `replace` and `trim` compare every position with the whole second argument. One call on texts of a
-few megabytes runs for hours, and nothing can stop it: SQLite looks at its progress handler and at `interrupt` between
-instructions, and a call is one instruction. These take milliseconds for the longest texts that are allowed.
+SQLite's own `instr`, `replace`, `trim` and `unhex` compare every position with the whole second argument. One call on
+texts of a few megabytes runs for hours, and nothing can stop it: SQLite looks at its progress handler and at
+`interrupt` between instructions, and a call is one instruction. These take milliseconds for the longest texts allowed.
+`json_patch` compares every name of one object with every name of the other. Its result is marked as JSON, which a
+function of ours cannot do, so it is refused instead of replaced.
 
 For texts without NUL the results are SQLite's, so that an index or a CHECK of an application that uses them stays valid
 for other programs.
@@ -17,6 +19,7 @@ Value = str | bytes | int | float | None
 
 LONGEST_PATTERN: Final = 256
 """The longest pattern of LIKE and GLOB, whose time grows with the product of both lengths."""
+_HEX_DIGITS: Final = frozenset("0123456789abcdefABCDEF")
 
 
 def _text(value: Value) -> str:
@@ -63,12 +66,40 @@ def _trims(*, at_start: bool, at_end: bool) -> Callable[..., str | None]:
     return trim
 
 
+def _unhex(text: Value, ignored: Value = "") -> bytes | None:
+    if text is None or ignored is None:
+        return None
+    whole = _text(text)
+    separators = frozenset(_text(ignored)) - _HEX_DIGITS
+    # Characters to ignore may stand between the two digits of no byte: they end a run of whole bytes.
+    runs = [whole]
+    if separators:
+        one = next(iter(separators))
+        runs = whole.translate(dict.fromkeys(map(ord, separators), one)).split(one)
+    # `bytes.fromhex` would skip spaces, which SQLite does not.
+    if not all(run.isascii() and (run.isalnum() or not run) for run in runs):
+        return None
+    try:
+        return b"".join(map(bytes.fromhex, runs))
+    except ValueError:
+        return None
+
+
+def _refuse_patch(target: Value, patch: Value) -> None:
+    del target, patch
+    # The end of the text tells the error from others: see `typed`.
+    raise apsw.SQLError("json_patch, whose time grows with the product of both lengths, is prohibited")
+
+
 _FUNCTIONS: Final[dict[str, tuple[Callable[..., Any], tuple[int, ...]]]] = {
     "instr": (_instr, (2,)),
     "replace": (_replace, (3,)),
     "trim": (_trims(at_start=True, at_end=True), (1, 2)),
     "ltrim": (_trims(at_start=True, at_end=False), (1, 2)),
     "rtrim": (_trims(at_start=False, at_end=True), (1, 2)),
+    "unhex": (_unhex, (1, 2)),
+    "json_patch": (_refuse_patch, (2,)),
+    "jsonb_patch": (_refuse_patch, (2,)),
 }
 
 
@@ -76,4 +107,5 @@ def install(connection: apsw.Connection) -> None:
     """Replace the functions of a connection for good."""
     for name, (function, counts) in _FUNCTIONS.items():
         for count in counts:
-            connection.create_scalar_function(name, function, count, deterministic=True)
+            # Without a mark as harmless, a foreign schema that calls one of them could not even be read.
+            connection.create_scalar_function(name, function, count, deterministic=True, flags=apsw.SQLITE_INNOCUOUS)

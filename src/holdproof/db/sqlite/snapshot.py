@@ -9,6 +9,7 @@ Rules:
 """
 
 import os
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -24,6 +25,9 @@ from holdproof.errors import HoldproofError
 
 # Pages per step: between two steps other commits get their turn.
 _PAGES = 512
+
+# Between two attempts to empty the write-ahead log while another connection moves it.
+_CHECKPOINT_PAUSE_S = 0.01
 
 
 def copy(source: Path, target: Path, *, on_snapshot: Callable[[], None], progress: Callable[[int, int], None]) -> None:
@@ -97,19 +101,33 @@ def flatten(path: Path) -> None:
 
 
 def fold(path: Path, *, busy_s: float = 5.0) -> bool:
-    """Move the write-ahead log of a live database into its file and empty it; False if a reader blocks it."""
+    """Move the write-ahead log of a live database into its file and empty it; False if a reader blocks it so long."""
     connection = connect(path, busy_s=busy_s, create=False)
+    give_up_at = time.monotonic() + busy_s
     try:
-        connection.execute(
-            "SELECT 1 FROM sqlite_schema LIMIT 1"
-        ).fetchall()  # a new connection does not know of the log before its first read
-        connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
-    except apsw.BusyError:
-        return False
+        while not _truncate_log(connection):
+            if time.monotonic() >= give_up_at:
+                return False
+            time.sleep(_CHECKPOINT_PAUSE_S)
     except apsw.Error as error:
         raise typed_by_disk(error, connection, path) from error
     finally:
         connection.close()
+    return True
+
+
+def _truncate_log(connection: apsw.Connection) -> bool:
+    """Return whether the log could be emptied.
+
+    SQLite waits for readers by itself, but refuses at once while another connection moves the log, as the writer does
+    after large commits.
+    """
+    try:
+        # A new connection does not know of the log before its first read.
+        connection.execute("SELECT 1 FROM sqlite_schema LIMIT 1").fetchall()
+        connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
+    except apsw.BusyError:
+        return False
     return True
 
 

@@ -68,17 +68,26 @@ def hashed(path: Path, key: str, content_type: str | None = None) -> SourceFile:
 
 def walk(folder: Path, skipped: Counter[str]) -> Iterator[tuple[Path, tuple[str, ...]]]:
     """Every file below a folder with its path in parts, sorted; anything else is counted in `skipped`."""
-    with os.scandir(folder) as entries:
-        listed = sorted(entries, key=lambda entry: os.fsencode(entry.name))
-    for entry in listed:
+    # A stack of its own instead of recursion: folders may be nested deeper than Python calls itself.
+    above: tuple[str, ...] = ()
+    stack = [(entry, above) for entry in _entries(folder)]
+    while stack:
+        entry, above = stack.pop()
+        parts = (*above, entry.name)
         if entry.is_symlink():
             skipped["links"] += 1
         elif entry.is_dir(follow_symlinks=False):
-            yield from ((path, (entry.name, *rest)) for path, rest in walk(Path(entry.path), skipped))
+            stack += [(each, parts) for each in _entries(entry.path)]
         elif entry.is_file(follow_symlinks=False):
-            yield Path(entry.path), (entry.name,)
+            yield Path(entry.path), parts
         else:
             skipped["pipes, sockets and devices"] += 1
+
+
+def _entries(folder: str | Path) -> list["os.DirEntry[str]"]:
+    """Return what a folder holds, the last one first: it is taken from the end."""
+    with os.scandir(folder) as entries:
+        return sorted(entries, key=lambda entry: os.fsencode(entry.name), reverse=True)
 
 
 def key_of(*parts: str) -> str:

@@ -118,12 +118,22 @@ def _items(path: Path, value: Any) -> Iterator[Item]:
     """Id, vector and metadata, in any of the layouts: by id or as a list, with metadata inside or beside."""
     vectors = value.get("vectors", value) if isinstance(value, dict) else value
     beside = value.get("metadata", {}) if isinstance(value, dict) and vectors is not value else {}
-    # Several layouts were in use; all of them become a mapping by id.
+    # Several layouts were in use; all of them become pairs of an id and what it names.
+    pairs: list[tuple[Any, Any]]
     if isinstance(vectors, list):
-        vectors = {each.get("id"): each for each in vectors if isinstance(each, dict)}
-    if not isinstance(vectors, dict):
+        pairs = [(each.get("id"), each) for each in vectors if isinstance(each, dict)]
+    elif isinstance(vectors, dict):
+        pairs = [*vectors.items()]
+    else:
         raise FormatError(f"{path} holds no vectors", path=str(path))
-    for id, each in vectors.items():
+    if not isinstance(beside, dict):
+        raise FormatError(f"{path}: the metadata are no mapping by id", path=str(path))
+    named: set[str] = set()
+    for id, each in pairs:
+        # Of two vectors under one id the first would be lost without a word.
+        if isinstance(id, str) and id in named:
+            raise FormatError(f"{path}: {id[:100]!r} names two vectors", path=str(path))
+        named.update([id] if isinstance(id, str) else ())
         vector = each.get("vector", each.get("embedding")) if isinstance(each, dict) else each
         metadata = each.get("metadata") if isinstance(each, dict) else beside.get(id)
         yield _item(path, id, vector, metadata)

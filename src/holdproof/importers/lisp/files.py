@@ -21,7 +21,7 @@ from holdproof.content import disk
 from holdproof.crypto import mst
 from holdproof.db import Call, Read, Tx, Work, ask, sql
 from holdproof.errors import NotFoundError
-from holdproof.evidence import keys
+from holdproof.evidence import key_use
 from holdproof.importers import driver
 from holdproof.importers.lisp import lisp_hash, lisp_objects, sexpr
 from holdproof.importers.lisp.lisp_objects import StoredVersion
@@ -51,7 +51,7 @@ def import_lisp(
     """Import a Lisp memory, image or archive, with its history; with `dry_run` only report what would be done."""
     reading: Call[_LispFile] = Call(lambda: _read(Path(path), progress))
     file = yield from ask(reading)
-    signer = None if dry_run else (yield from keys.use(context, "memory"))
+    signer = None if dry_run else (yield from key_use.use(context, "memory"))
     [result] = yield from driver.import_units(
         [file],
         write=lambda tx, file: [_write(tx, file, signer, ns, progress)],

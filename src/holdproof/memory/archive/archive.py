@@ -31,7 +31,7 @@ from holdproof.crypto.cid import CID
 from holdproof.crypto.keys import PublicKey
 from holdproof.db import Call, Database, Read, Tx, Work, Write, ask
 from holdproof.errors import FormatError, InvalidInputError, NotFoundError, UnknownKeyError, UnreachableError
-from holdproof.evidence import keys
+from holdproof.evidence import key_use, keys
 from holdproof.lazy import lazy_module
 from holdproof.memory.objects import commit_chain, commits, records, snapshot_import
 from holdproof.memory.objects.commit_chain import ChainStep, CommitChain
@@ -362,7 +362,7 @@ def _import(context: Context, data: bytes, expected: CID | None, options: _Impor
     trusted = yield from ask(Read(lambda tx: _trusted(tx, options.did)))
     staged: Call[CommitChain] = Call(lambda: _stage(data, expected, trusted, options.progress))
     line = yield from ask(staged)
-    signer = yield from keys.use(context, "memory")
+    signer = yield from key_use.use(context, "memory")
     note = CommitNote(message=f"archive {line.head.commit.rev}")
     return (
         yield from ask(

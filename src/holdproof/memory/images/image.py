@@ -21,7 +21,6 @@ from pathlib import Path
 from typing import Any, Final, Literal, NamedTuple
 
 from holdproof import folders, paging
-from holdproof.config import Paths
 from holdproof.content import blocks, disk
 from holdproof.crypto import commit as formats
 from holdproof.crypto import didkey
@@ -38,7 +37,7 @@ from holdproof.errors import (
     UnavailableError,
     UnknownKeyError,
 )
-from holdproof.evidence import keys, prunings
+from holdproof.evidence import key_use, keys, prunings
 from holdproof.memory.images import image_files
 from holdproof.memory.images.image_files import MANIFEST, ImageManifest, Part
 from holdproof.memory.images.image_reader import Image
@@ -88,7 +87,7 @@ def dump(
     if keep < 1:
         raise InvalidInputError("at least one image is kept", keep=keep)
     folder = folder_of(context, path, ns)
-    signer = yield from keys.use(context, "memory")
+    signer = yield from key_use.use(context, "memory")
     note = CommitNote(author=author, message=message)
     # The snapshot is its own transaction: writing files may take long, and nobody waits for it.
     head = yield from ask(Write(lambda tx: snapshot_import.ensure_snapshot(tx, signer, note, ns)))
@@ -237,7 +236,7 @@ def load(
     if verify not in ("full", "lazy"):
         raise InvalidInputError("an image is verified `full` or `lazy`", verify=verify)
     place = folder_of(context, path, ns)
-    signer = yield from keys.use(context, "memory")
+    signer = yield from key_use.use(context, "memory")
     trusted, now, heads, empty = yield from ask(Read(lambda tx: _trusted(tx, did, ns)))
     current_heads = frozenset(heads) if verify == "lazy" else frozenset()
     search = _Search(place, trusted, None if force else ns, now, current_heads, progress)
@@ -486,11 +485,3 @@ def _describe(path: Path) -> ImageFile:
         return ImageFile(path.name, "", "", "", 0, 0, str(error))
     size = sum(part.size for part in manifest.parts)
     return ImageFile(path.name, manifest.head, manifest.rev, manifest.made_at, len(manifest.parts), size, None)
-
-
-def warnings(paths: Paths) -> builtins.list[str]:
-    """Return what is degraded: images that were put aside and not looked after yet."""
-    if not paths.images.is_dir():
-        return []
-    corrupt = sorted(path for path in paths.images.rglob(f"*{MANIFEST}.corrupt-*") if path.is_file())
-    return [f"an image is damaged and was put aside: {path}; look at it, then remove it" for path in corrupt]

@@ -26,6 +26,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, Final
 
 from holdproof import folders
+from holdproof.config import Paths
 from holdproof.content import disk
 from holdproof.crypto import canonical, car, didkey, dsse, varint
 from holdproof.crypto import cid as cids
@@ -409,3 +410,11 @@ def put_aside(path: Path, at: str) -> Path:
         os.replace(path, target)
         folders.sync(path.parent)
     return target
+
+
+def warnings(paths: Paths) -> list[str]:
+    """Return what is degraded: images that were put aside and not looked after yet."""
+    if not paths.images.is_dir():
+        return []
+    corrupt = sorted(path for path in paths.images.rglob(f"*{MANIFEST}.corrupt-*") if path.is_file())
+    return [f"an image is damaged and was put aside: {path}; look at it, then remove it" for path in corrupt]

@@ -147,9 +147,14 @@ _LISTS: Final = ("list", "text", "bytes")
 
 # --- snapshots ---------------------------------------------------------------------------------------------------
 
+# On PostgreSQL the leaf may still wait for the sequencer. It says all the same whether the snapshot was imported.
 _SNAPSHOTS = sql(
     "SELECT s.id, s.ns, s.cid, s.root, s.rev, s.prev, s.note, s.created_at, l.idx, l.leaf FROM snapshots s"
-    " LEFT JOIN log_leaves l ON l.id = s.leaf_id AND l.ver = 1 WHERE s.id > :after ORDER BY s.id LIMIT :limit"
+    " LEFT JOIN log_leaves l ON l.id = s.leaf_id AND l.ver = 1 WHERE s.id > :after ORDER BY s.id LIMIT :limit",
+    postgres="SELECT s.id, s.ns, s.cid, s.root, s.rev, s.prev, s.note, s.created_at, l.idx, coalesce(l.leaf, p.leaf)"
+    " FROM snapshots s LEFT JOIN log_leaves l ON l.id = s.leaf_id AND l.ver = 1"
+    " LEFT JOIN log_pending p ON p.id = s.leaf_id AND p.ver = 1"
+    " WHERE s.id > :after ORDER BY s.id LIMIT :limit",
 )
 
 

@@ -23,7 +23,7 @@ from holdproof.crypto.mst import EMPTY_ROOT
 from holdproof.crypto.mst_diff import TreeChange
 from holdproof.db import Tx, Work, Write, ask, sql
 from holdproof.errors import MergeConflictError, NotFoundError
-from holdproof.evidence import keys
+from holdproof.evidence import key_use
 from holdproof.memory.objects import commits, objects, records, snapshot_import, tree_transaction
 from holdproof.memory.objects.commits import NEWEST, CommitNote
 from holdproof.memory.objects.records import META, OBJECT, ObjectRecord
@@ -51,7 +51,7 @@ def create(
     ns: str = MAIN,
 ) -> Work[Snapshot]:
     """Sign the objects as they are now; `expected` is the snapshot that must still be the newest."""
-    signer = yield from keys.use(context, "memory")
+    signer = yield from key_use.use(context, "memory")
     note = CommitNote(author=author, message=message, reason=reason)
     return (yield from ask(Write(lambda tx: commits.create(tx, signer, note, expected=expected, ns=ns))))
 
@@ -125,7 +125,7 @@ def rollback(
     context: Context, to: str, *, message: str = "", author: str = "", reason: str = "", ns: str = MAIN
 ) -> Work[Snapshot]:
     """Let everything be as it was in a snapshot, as a new snapshot; what was not in one is kept in one first."""
-    signer = yield from keys.use(context, "memory")
+    signer = yield from key_use.use(context, "memory")
 
     def back(tx: Tx) -> Snapshot:
         target = commits.get(tx, to, ns=ns)
@@ -159,7 +159,7 @@ def merge(
 
     `resolve` may run more than once; without it an object that both changed is a MergeConflictError.
     """
-    signer = yield from keys.use(context, "memory")
+    signer = yield from key_use.use(context, "memory")
 
     def bring(tx: Tx) -> Snapshot:
         theirs = commits.parse(commits.get(tx, other, ns=ns).cid)

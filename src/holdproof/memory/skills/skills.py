@@ -29,7 +29,7 @@ from holdproof.errors import (
     RevokedKeyError,
     UnknownKeyError,
 )
-from holdproof.evidence import keys, leaves, logged_tables, tree
+from holdproof.evidence import key_use, keys, leaves, logged_tables, tree
 from holdproof.evidence.leaves import Projection
 from holdproof.memory.skills import proofs, skill_blocks, skill_files
 from holdproof.memory.skills.proofs import Ring
@@ -245,7 +245,7 @@ class _Statement(NamedTuple):
 
 def _record_statement(context: Context, statement: _Statement) -> Work[Approval]:
     """Sign a statement outside the transaction, then write its row and leaf."""
-    signer: Signer = yield from keys.use(context, "memory")
+    signer: Signer = yield from key_use.use(context, "memory")
     origin, now = yield from ask(Read(lambda tx: (tree.state(tx).origin, tx.now)))
     row = {**statement.columns, "path": statement.path, "n": statement.n, "approved_at": now}
     row["ns"] = _words("the namespace", statement.ns, least=1)

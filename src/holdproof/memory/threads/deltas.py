@@ -76,7 +76,10 @@ def _walk(
     steps: list[_Step] = []
     seeds: dict[str, Ref] = {}
     page: dict[str, tuple[str | None, bytes]] = {}
-    while waiting and parent is not None:
+    walked: set[str] = set()
+    # Whoever puts checkpoints names their parents, in a circle too: then the walk ends where it began.
+    while waiting and parent is not None and parent not in walked:
+        walked.add(parent)
         if parent not in page:
             # Ancestors mostly have the next smaller ids: one page serves a hundred steps back.
             of = {"thread": thread, "checkpoint_ns": checkpoint_ns, "first": parent}

@@ -3,13 +3,14 @@
 Rules:
 - What goes takes along every block that only it had: of a thread as a whole all of them, of checkpoints those that no
   other checkpoint or write of the thread needs.
-- The newest checkpoint of a line stays, unless the thread goes; so do those in which a channel must be looked for that
-  a remaining checkpoint left out (`needs`), back to the one that has it.
+- The newest checkpoint of a line stays, unless the thread goes, or the line is of a subgraph's call that is over; so do
+  those in which a channel must be looked for that a remaining checkpoint left out (`needs`), back to the one that has
+  it.
 - Each call is a pruning in the log: which rule, who, how many.
 """
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from holdproof import validation
@@ -17,7 +18,7 @@ from holdproof.db import Tx, sql
 from holdproof.errors import InvalidInputError, NotFoundError
 from holdproof.evidence import prunings
 from holdproof.memory.objects.tree_transaction import MAIN
-from holdproof.memory.threads import channel_values, thread_states, threads
+from holdproof.memory.threads import channel_values, thread_entries, thread_rows, thread_states
 from holdproof.memory.threads.channel_values import Digest, Ref, ThreadBlocks
 from holdproof.model.threads import ThreadsRemoved
 
@@ -46,23 +47,37 @@ _BURY = sql(
 
 def delete(tx: Tx, thread_id: str, *, who: str = "operator", dry_run: bool = False, ns: str = MAIN) -> ThreadsRemoved:
     """Remove a thread with all it has; what is still written for it afterwards stays out. No thread is no error."""
-    thread = threads.find(tx, thread_id, ns)
-    if thread is None or thread.deleted_at is not None:
+    thread = thread_rows.find(tx, thread_id, ns)
+    if thread is None:
+        return ThreadsRemoved()
+    if thread.deleted_at is not None:
+        # A run that was under way may have written ahead for checkpoints that were refused.
+        if not dry_run:
+            _bury(tx, thread)
         return ThreadsRemoved()
     [(count, blocks, size)] = tx.all(_SIZES, n=thread.n)
     removed = ThreadsRemoved(1, count, blocks, size)
     if not dry_run:
-        # Ids grow with time: what is written later for a checkpoint up to this one belongs to the deleted life.
-        [(largest,)] = tx.all(_LARGEST, n=thread.n)
-        for query in _EMPTY:
-            tx.execute(query, n=thread.n)
-        tx.execute(_BURY, n=thread.n, now=tx.now, dead_id=max(largest or "", thread.dead_id), expect=1)
-        _log(tx, {"delete": thread_id}, count, who, ns)
+        handles = thread_entries.drop(tx, thread.n)
+        _bury(tx, thread)
+        _log(tx, {"delete": thread_id}, handles, (count, who, ns))
     return removed
 
 
-def _log(tx: Tx, rule: dict[str, Any], count: int, who: str, ns: str) -> None:
-    prunings.record(tx, _WHAT, {}, rule=thread_states.json_text(rule), who=validation.who(who), count=count, ns=ns)
+def _bury(tx: Tx, thread: thread_rows.ThreadRow) -> None:
+    # Ids grow with time: what is written later for a checkpoint up to this one belongs to the deleted life.
+    [(largest,)] = tx.all(_LARGEST, n=thread.n)
+    for query in _EMPTY:
+        tx.execute(query, n=thread.n)
+    tx.execute(_BURY, n=thread.n, now=tx.now, dead_id=max(largest or "", thread.dead_id), expect=1)
+
+
+def _log(tx: Tx, rule: dict[str, Any], handles: Sequence[str], of: tuple[int, str, str]) -> None:
+    count, who, ns = of
+    removals = {thread_entries.TABLE: handles} if handles else {}
+    prunings.record(
+        tx, _WHAT, removals, rule=thread_states.json_text(rule), who=validation.who(who), count=count, ns=ns
+    )
 
 
 # --- checkpoints -------------------------------------------------------------------------------------------------
@@ -98,14 +113,15 @@ def prune(
         raise InvalidInputError("say how many to keep, or how old")
     if keep is not None and (isinstance(keep, bool) or keep < 1):
         raise InvalidInputError("keep is a whole number, one or more", keep=keep)
-    thread = threads.find(tx, thread_id, ns)
+    thread = thread_rows.find(tx, thread_id, ns)
     if thread is None or thread.deleted_at is not None:
         return ThreadsRemoved()
     rows = [_Row(*row) for row in tx.all(_ROWS, n=thread.n)]
     due = _due(rows, keep or 1, None if before is None else validation.moment("before", before))
     removed = _remove(tx, thread.n, due, dry_run=dry_run)
     if due and not dry_run:
-        _log(tx, {"thread": thread_id, "keep": keep, "before": before}, len(due), who, ns)
+        handles = _drop_entries(tx, thread.n, due)
+        _log(tx, {"thread": thread_id, "keep": keep, "before": before}, handles, (len(due), who, ns))
     return removed
 
 
@@ -115,21 +131,42 @@ def _due(rows: Iterable[_Row], keep: int, before: str | None) -> list[_Row]:
     for row in rows:
         lines.setdefault(row.checkpoint_ns, []).append(row)
     due: list[_Row] = []
-    for line in lines.values():
-        old = {row.checkpoint_id: row for row in line[keep:] if before is None or row.created_at < before}
+    oldest: dict[str, str | None] = {}
+    # A line comes after the one that called it: what stays of a call depends on what stays of its caller.
+    for line_ns, line in sorted(lines.items()):
+        least = 0 if _is_over(line_ns, line, oldest) else keep
+        old = {row.checkpoint_id: row for row in line[least:] if before is None or row.created_at < before}
         by_id = {row.checkpoint_id: row for row in line}
         for row in line:
             if row.checkpoint_id not in old:
                 _spare(row, by_id, old)
         due += old.values()
+        remaining = [row.checkpoint_id for row in line if row.checkpoint_id not in old]
+        oldest[line_ns] = min(remaining, default=None)
     return due
+
+
+def _is_over(line_ns: str, line: Sequence[_Row], oldest: Mapping[str, str | None]) -> bool:
+    """Return whether a line is that of a call, and its caller has nothing left that the call could go on from.
+
+    Frameworks name a line by the way to it, `node:task|node:task`. One without a task belongs to a subgraph that keeps
+    its state from call to call.
+    """
+    caller, _, call = line_ns.rpartition("|")
+    if ":" not in call or caller not in oldest:
+        return False
+    first = oldest[caller]
+    # Ids grow with time: a call that goes on has checkpoints after the one it was made from. `line` is newest first.
+    return first is None or line[0].checkpoint_id < first
 
 
 def _spare(row: _Row, by_id: dict[str, _Row], old: dict[str, _Row]) -> None:
     """Take from what goes the checkpoints in which this one's missing channels must be looked for."""
     missing = set(thread_states.decode(row.state).needs)
     parent = row.parent_id
-    while missing and parent is not None and parent in by_id:
+    walked: set[str] = set()
+    while missing and parent in by_id and parent not in walked:
+        walked.add(parent)
         old.pop(parent, None)
         missing -= thread_states.decode(by_id[parent].state).refs.keys()
         parent = by_id[parent].parent_id
@@ -150,11 +187,16 @@ def delete_runs(tx: Tx, run_ids: Sequence[str], *, who: str = "operator", ns: st
     total = ThreadsRemoved()
     for run_id in dict.fromkeys(run_ids):
         for n, thread_id in tx.all(_OF_RUNS, ns=ns, run_id=run_id):
-            threads.find(tx, thread_id, ns)
+            thread_rows.find(tx, thread_id, ns)
             rows = [_Row(*row) for row in tx.all(_ROWS_OF_RUN, n=n, run_id=run_id)]
             total += _remove(tx, n, rows, dry_run=False)
-            _log(tx, {"run": run_id, "thread": thread_id}, len(rows), who, ns)
+            handles = _drop_entries(tx, n, rows)
+            _log(tx, {"run": run_id, "thread": thread_id}, handles, (len(rows), who, ns))
     return total
+
+
+def _drop_entries(tx: Tx, n: int, rows: Iterable[_Row]) -> list[str]:
+    return thread_entries.drop(tx, n, ((row.checkpoint_ns, row.checkpoint_id) for row in rows))
 
 
 _DROP = sql("DELETE FROM thread_checkpoints WHERE n = :n")
@@ -215,7 +257,7 @@ _COPIES = [
     )
     for table, columns in (
         ("thread_blocks", "h, data"),
-        ("thread_lines", "checkpoint_ns, epoch, writer"),
+        ("thread_lines", "checkpoint_ns, epoch, writes, writer"),
         (
             "thread_checkpoints",
             "checkpoint_ns, checkpoint_id, parent_id, run_id, epoch, metadata, state, h, created_at",
@@ -231,14 +273,14 @@ def copy(tx: Tx, thread_id: str, to: str, *, ns: str = MAIN) -> int:
     if thread_id == to:
         raise InvalidInputError("a thread is copied to another one", thread_id=thread_id)
     for name in sorted((thread_id, to)):  # in one order, or two that copy crosswise would wait for each other
-        threads.find(tx, name, ns)
-    source = threads.find(tx, thread_id, ns)
+        thread_rows.find(tx, name, ns)
+    source = thread_rows.find(tx, thread_id, ns)
     if source is None or source.deleted_at is not None:
         raise NotFoundError("no such thread", thread_id=thread_id)
-    target = threads.begin(tx, to, ns)
+    target = thread_rows.begin(tx, to, ns)
     for query in _COPIES:
         tx.execute(query, new=target.n, old=source.n)
     [(status, facts)] = tx.all(_MARKS, n=source.n)
-    threads.touch(tx, target, ns, status, json.loads(facts))
+    thread_rows.touch(tx, target, ns, status, json.loads(facts))
     [(count, _, _)] = tx.all(_SIZES, n=target.n)
     return int(count)

@@ -8,7 +8,7 @@ from holdproof import paging, validation
 from holdproof.db import Tx, sql
 from holdproof.errors import NotFoundError
 from holdproof.memory.objects.tree_transaction import MAIN
-from holdproof.memory.threads import thread_states, threads
+from holdproof.memory.threads import thread_rows, thread_states
 from holdproof.model.page import Page
 from holdproof.model.threads import Thread
 from holdproof.model.times import END
@@ -61,7 +61,7 @@ def list(
 ) -> Page[Thread]:
     """List threads, the last written first: all, of one status, with all these facts, or idle since a moment."""
     if status is not None:
-        threads.one_of_statuses(status)
+        thread_rows.one_of_statuses(status)
     n, at = paging.decode(cursor, validation.LAST, END)
     params: dict[str, Any] = {"ns": ns, "n": n, "at": paging.moment(at), "limit": paging.fetch(limit)}
     params["before"] = validation.moment("updated_before", END if updated_before is None else updated_before)

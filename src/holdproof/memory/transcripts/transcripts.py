@@ -7,6 +7,7 @@ Rules:
 - A writer that says which `rev` it has seen (`expected`; 0: none) is refused with ConflictError if another came first.
 - Numbers are never given twice, not even after `pop` or `clear`. A deleted transcript begins anew.
 - What is read was written by an append that is durable, whole.
+- A transcript that is a subject's stays the subject's, and goes with all its items when that person is erased.
 """
 
 import builtins
@@ -15,8 +16,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from holdproof import paging, validation
+from holdproof.content import encryption
 from holdproof.db import Row, Tx, sql
 from holdproof.errors import ConflictError, FormatError, InvalidInputError, NotFoundError
+from holdproof.evidence import erasable
 from holdproof.memory.objects.tree_transaction import MAIN
 from holdproof.model import jsontext
 from holdproof.model.page import Page
@@ -28,14 +31,15 @@ _ALL: Final = 2**62
 # --- writing -----------------------------------------------------------------------------------------------------
 
 _TOUCH = sql(
-    "INSERT INTO transcripts (ns, name, rev, last, state, created_at, updated_at)"
-    " VALUES (:ns, :name, 1, :count, coalesce(:state, '{}'), :now, :now)"
+    "INSERT INTO transcripts (ns, name, rev, last, state, subject, created_at, updated_at)"
+    " VALUES (:ns, :name, 1, :count, coalesce(:state, '{}'), :subject, :now, :now)"
     " ON CONFLICT (ns, name) DO UPDATE SET rev = transcripts.rev + 1, last = transcripts.last + :count,"
-    " state = coalesce(:state, transcripts.state), updated_at = :now"
+    " state = coalesce(:state, transcripts.state), subject = coalesce(transcripts.subject, :subject), updated_at = :now"
     " WHERE :expected = -1 OR transcripts.rev = :expected RETURNING n, rev, last"
 )
 _RENEW = sql(
-    "UPDATE transcripts SET rev = rev + 1, state = coalesce(:state, state), last = last + :count, updated_at = :now"
+    "UPDATE transcripts SET rev = rev + 1, state = coalesce(:state, state), last = last + :count,"
+    " subject = coalesce(subject, :subject), updated_at = :now"
     " WHERE ns = :ns AND name = :name AND rev = :expected RETURNING n, rev, last"
 )
 _ADD = sql(
@@ -51,30 +55,68 @@ def append(
     state: Any = None,
     changes: Mapping[str, Any] | None = None,
     expected: int | None = None,
+    subject: str | None = None,
     ns: str = MAIN,
 ) -> int:
-    """Add items at the end, and replace the document by `state` or keys of it by `changes`, as one; the new `rev`."""
+    """Add items at the end, and replace the document by `state` or keys of it by `changes`, as one; the new `rev`.
+
+    With `subject`, a transcript that is nobody's yet becomes that person's.
+    """
     bodies = [_to_json(item) for item in items]
     # The row first: it serializes writers and reserves the numbers of all items at once.
-    n, rev, last = _touch(tx, name, ns, count=len(bodies), state=state, expected=expected)
+    n, rev, last = _touch(tx, name, ns, count=len(bodies), state=state, expected=expected, subject=subject)
     if changes:
         _merge(tx, n, changes)
     _add(tx, n, last - len(bodies), ((None, None, body) for body in bodies))
     return rev
 
 
-def put_item(tx: Tx, name: str, key: str, value: Any, *, tag: str | None = None, ns: str = MAIN) -> Item:
+_ADD_NEW = sql(
+    "INSERT INTO transcript_items (transcript, seq, key, tag, body) VALUES (:transcript, :seq, :key, NULL, :body)"
+    " ON CONFLICT (transcript, key) WHERE key IS NOT NULL DO NOTHING"
+)
+
+
+def append_new(
+    tx: Tx, name: str, items: Sequence[tuple[str | None, Any]], *, subject: str | None = None, ns: str = MAIN
+) -> builtins.list[Any]:
+    """Add (key, value) items at the end, except those whose key is there already; return the values that were added.
+
+    A writer that does not know whether its last call arrived sends the items again, and nothing is there twice.
+    """
+    bodies = [(None if key is None else _named("key", key), value, _to_json(value)) for key, value in items]
+    n, _, last = _touch(tx, name, ns, count=len(bodies), subject=subject)
+    added = []
+    # A number of an item that was there stays unused: numbers are never given twice, and may have gaps.
+    for seq, (key, value, body) in enumerate(bodies, last - len(bodies) + 1):
+        if tx.count(_ADD_NEW, transcript=n, seq=seq, key=key, body=body):
+            added.append(value)
+    return added
+
+
+def put_item(
+    tx: Tx,
+    name: str,
+    key: str,
+    value: Any,
+    *,
+    tag: str | None = None,
+    subject: str | None = None,
+    ns: str = MAIN,
+) -> Item:
     """Add an item that is found by its key at the end, replacing the one that had that key."""
     body = _to_json(value)
-    n, _, last = _touch(tx, name, ns, count=1)
+    n, _, last = _touch(tx, name, ns, count=1, subject=subject)
     tx.execute(_DROP, transcript=n, key=_named("key", key))
     _add(tx, n, last - 1, [(key, None if tag is None else _named("tag", tag), body)])
     return Item(last, json.loads(body), key, tag)
 
 
-def put_state(tx: Tx, name: str, state: Any, *, expected: int | None = None, ns: str = MAIN) -> int:
+def put_state(
+    tx: Tx, name: str, state: Any, *, expected: int | None = None, subject: str | None = None, ns: str = MAIN
+) -> int:
     """Replace the document beside the items; return the new `rev`."""
-    _, rev, _ = _touch(tx, name, ns, state={} if state is None else state, expected=expected)
+    _, rev, _ = _touch(tx, name, ns, state={} if state is None else state, expected=expected, subject=subject)
     return rev
 
 
@@ -102,10 +144,19 @@ def _merge(tx: Tx, n: int, changes: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _touch(
-    tx: Tx, name: str, ns: str, *, count: int = 0, state: Any = None, expected: int | None = None
+    tx: Tx,
+    name: str,
+    ns: str,
+    *,
+    count: int = 0,
+    state: Any = None,
+    expected: int | None = None,
+    subject: str | None = None,
 ) -> tuple[int, int, int]:
     """Take a transcript's next `rev` and numbers; nobody else has it before this transaction ends."""
-    row = {"name": _named("name", name), "ns": ns, "count": count, "now": tx.now}
+    row: dict[str, Any] = {"name": _named("name", name), "ns": ns, "count": count, "now": tx.now}
+    # Labelled before the row is taken: an erasure waits for the label, and so never for a row that waits for it.
+    row["subject"] = None if subject is None else encryption.label(tx, _named("subject", subject), ns=ns)
     row["state"] = None if state is None else _to_json(state)
     if expected is not None and (isinstance(expected, bool) or not 0 <= expected < _ALL):
         raise InvalidInputError("expected is the rev that was seen, 0 where there was none", expected=expected)
@@ -172,6 +223,19 @@ def _held(tx: Tx, name: str, ns: str) -> int | None:
     n, _ = row
     return int(n)
 
+
+_ERASE_ITEMS = sql(
+    "DELETE FROM transcript_items WHERE transcript IN (SELECT n FROM transcripts WHERE subject = :subject)"
+)
+_ERASE = sql("DELETE FROM transcripts WHERE subject = :subject")
+
+
+def _erase(tx: Tx, handle: str) -> int:
+    tx.execute(_ERASE_ITEMS, subject=handle)
+    return tx.count(_ERASE, subject=handle)
+
+
+erasable.register_rows(erasable.UnloggedRows("transcripts", _erase))
 
 # --- reading -----------------------------------------------------------------------------------------------------
 

@@ -6,9 +6,10 @@ from fastapi import APIRouter, Query
 from starlette.requests import Request
 from starlette.responses import Response
 
-from holdproof.model.agents import STATUSES
+from holdproof import validation
+from holdproof.model.agents import STATUSES, AgentCounts
 from holdproof.model.page import Page
-from holdproof.server.console import charts
+from holdproof.server.console import charts, listing
 from holdproof.server.console.desk import Desk, or_default
 from holdproof.server.console.template_filters import moment
 from holdproof.server.pages import form
@@ -23,16 +24,40 @@ CHANGES: Final = {
     "RETIRED": "It opens no flows, asks nothing, and its session token opens no door any more.",
 }
 """What an operator may make of an agent, and what follows."""
+_WINDOWS: Final = {"1h": 3_600.0, "24h": 86_400.0, "7d": 604_800.0, "30d": 2_592_000.0}
+_COLUMNS: Final = (
+    *("agent_id", "status", "agent_version", "priority", "suspension_reason", "registered_at", "updated_at"),
+)
 
 
 @router.get("/agents")
 async def show(
-    request: Request, status: Text = "", cursor: Annotated[str | None, Query(max_length=500)] = None
+    request: Request, status: Text = "", range: Text = "", cursor: Annotated[str | None, Query(max_length=500)] = None
 ) -> Response:
-    """Agents by name."""
+    """Agents by name, with what they did lately."""
     desk = Desk(request)
+    word = range or "24h"
+    validation.one_of("range", word, frozenset(_WINDOWS))
     page = await desk.store.agents.list(status=status or None, cursor=cursor, limit=100)
-    return await desk.render("agents.html", {"page": page, "status": status, "statuses": sorted(STATUSES)})
+    activity = await or_default(desk.store.agents.activity(window_s=_WINDOWS[word]))
+    values = {
+        "page": page,
+        "status": status,
+        "statuses": sorted(STATUSES),
+        "activity": activity,
+        "counts": {each.agent_id: each for each in activity.agents} if activity else {},
+        "query": {"status": status, "range": range},
+        "word": word,
+        "windows": _WINDOWS,
+    }
+    return await desk.render("agents.html", values)
+
+
+@router.get("/agents.{format}")
+async def rows(request: Request, format: str, status: Text = "") -> Response:
+    """Agents for programs."""
+    page = await Desk(request).store.agents.list(status=status or None, limit=listing.MOST_ROWS)
+    return listing.export("agents", format, page.items, _COLUMNS)
 
 
 @router.get("/agents/agent")
@@ -53,8 +78,15 @@ async def one(request: Request, id: Text) -> Response:
         "escalations": await or_default(store.escalations.list(agent_id=id, limit=10)),
         "flows": await or_default(store.flows.list(agent_id=id, limit=10)),
         "changes": CHANGES,
+        "counts": await _counts(desk, id),
     }
     return await desk.render("agent.html", values)
+
+
+async def _counts(desk: Desk, id: str) -> AgentCounts | None:
+    """What one agent did within a day; None where that is nothing, or not for the caller."""
+    activity = await or_default(desk.store.agents.activity())
+    return next((each for each in activity.agents if each.agent_id == id), None) if activity else None
 
 
 @router.post("/agents/status")

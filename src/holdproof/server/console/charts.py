@@ -2,8 +2,10 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import isfinite
+from math import floor, isfinite, log10
 from typing import Final
+
+from holdproof.server.console import axes
 
 WIDTH: Final = 460.0
 LEFT: Final = 46.0
@@ -107,7 +109,27 @@ def _y(value: float, low: float, high: float, height: float) -> float:
 
 
 def _ticks(low: float, high: float, height: float) -> tuple[Tick, ...]:
-    return tuple(Tick(_y(value, low, high, height), f"{value:.3g}") for value in (low, (low + high) / 2, high))
+    return tuple(
+        Tick(_y(value, low, high, height), number(value, high - low)) for value in (low, (low + high) / 2, high)
+    )
+
+
+_UNITS: Final = ((1e9, "G"), (1e6, "M"), (1e4, "k"))
+"""From ten thousand on a number is told in thousands: beside an axis there is room for six letters."""
+
+
+def number(value: float, spread: float) -> str:
+    """Return a number as an axis tells it: short, and with as many digits as tell it from its neighbours."""
+    size = max(abs(value), abs(spread))
+    if 0 < spread < 1e-3 and size < 1:
+        return f"{value:.2g}"
+    least, letter = next(((least, letter) for least, letter in _UNITS if size >= least), (1.0, ""))
+    scale = 1e3 if letter == "k" else least
+    step = spread / scale / 2
+    # The neighbours are half of the spread away: one digit more than that difference has tells them apart.
+    decimals = 0 if step <= 0 or step >= 10 else min(max(1 - floor(log10(step)), 0), 4)
+    text = f"{value / scale:.{decimals}f}"
+    return f"{text.rstrip('0').rstrip('.') if '.' in text else text}{letter}"
 
 
 # --- traces ------------------------------------------------------------------------------------------------------
@@ -167,7 +189,7 @@ def waterfall(spans: Sequence[TraceSpan]) -> Waterfall:
             # Two pixels at least, or a short span would be invisible.
             max((each.end - each.start) * scale, 2.0),
             min(depth, 8) * 12.0,
-            f"{(each.end - each.start) / 1000:.3g} ms",
+            axes.length((each.end - each.start) / 1_000_000),
         )
         for number, (depth, each) in enumerate(_ordered(spans))
     )

@@ -23,6 +23,8 @@ from holdproof.errors import ForbiddenError, HoldproofError
 from holdproof.executors import BoundMethod
 from holdproof.model.namespaces import MAIN
 from holdproof.model.progress import Progress
+from holdproof.runtime import gauges
+from holdproof.server.console import navigation
 from holdproof.server.jobs import ServerJob
 from holdproof.server.pages import page
 from holdproof.server.permissions import Caller, may, permit
@@ -75,6 +77,12 @@ class Desk:
         """The jobs that the caller may know of, the newest first."""
         return self.state.jobs.list(self.caller.ns)
 
+    async def namespaces(self) -> list[str]:
+        """The namespaces to choose from, the one that is looked at among them."""
+        if self.caller.ns is not None:
+            return [self.ns]
+        return sorted({MAIN, self.ns, *await self.state.store.read(gauges.namespaces)})
+
     async def render(self, template: str, values: Mapping[str, Any], *, status: int = 200) -> Response:
         """A page of the console, with what every page tells: the lockdown, what waits, and what just happened."""
         waiting = await self.store.escalations.count() if self.may("escalations", "count") else None
@@ -85,6 +93,9 @@ class Desk:
             "locked": await self.state.store.lockdown.status(),
             "waiting": waiting,
             "flash": _read(self.request.cookies.get(FLASH), self._mark),
+            "navigation": navigation.groups(self.request, self.may),
+            "is_current": navigation.current,
+            "namespaces": await self.namespaces(),
         }
         answer = page(self.request, f"console/{template}", {**about, **values}, status=status)
         # Shown once: the page that shows a message also removes it.

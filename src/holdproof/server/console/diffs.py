@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from holdproof.errors import InvalidInputError
+from holdproof.model.visible_text import visible, visible_json
 
 ABSENT: Final = object()
 WHOLE: Final = "the whole proposal"
@@ -35,6 +36,11 @@ def compare(old: Any, new: Any) -> list[FieldChange]:
     now = dict(_leaves(new))
     places = [*now, *(path for path in was if path not in now)]
     return [_change(path, was.get(path, ABSENT), now.get(path, ABSENT)) for path in places]
+
+
+def leaves(value: Any) -> list[tuple[str, Any]]:
+    """The places of a value with what stands there, as people read them."""
+    return [(named(path), item) for path, item in _leaves(value)]
 
 
 def _change(path: Path, old: Any, new: Any) -> FieldChange:
@@ -99,8 +105,20 @@ class ProposalPart:
         """The proposed value as it is edited."""
         return written(self.proposed)
 
+    @property
+    def input(self) -> str:
+        """How it is edited: as a `number`, a `switch`, a `line`, a `text` of several lines, or as `json`."""
+        match self.proposed:
+            case bool():
+                return "switch"
+            case int() | float():
+                return "number"
+            case str():
+                return "text" if len(self.text) > 60 or "\n" in self.text else "line"
+        return "json"
+
     def edited(self, text: str) -> Any:
-        """What somebody made of it; InvalidInputError where a value that is no text is no JSON."""
+        """What somebody made of it: of the type that was proposed, or InvalidInputError."""
         # Browsers send line breaks of a form as CR LF, whatever the value had.
         typed = text.replace("\r\n", "\n")
         # An untouched field gives back the proposed value itself: a round trip through text could change its type.
@@ -109,14 +127,32 @@ class ProposalPart:
         if isinstance(self.proposed, str):
             return typed
         try:
-            return json.loads(typed, parse_constant=_refuse)
+            value = json.loads(typed, parse_constant=_refuse)
         except (ValueError, RecursionError) as error:
-            raise InvalidInputError(f"{self.name}: {typed[:60]!r} is no JSON value", part=self.name) from error
+            raise InvalidInputError(f"{self.name}: {typed[:60]!r} is no {self._wanted}", part=self.name) from error
+        # The agent's code expects what it proposed: a number that became a list would fail there, after the answer.
+        if _type(value) != _type(self.proposed) and self.proposed is not None:
+            raise InvalidInputError(f"{self.name}: {typed[:60]!r} is no {self._wanted}", part=self.name)
+        return value
+
+    @property
+    def _wanted(self) -> str:
+        examples = {"number": "number, such as 1200.5", "switch": "true or false"}
+        return examples.get(self.input, "JSON value of the type that was proposed")
+
+
+def _type(value: Any) -> str:
+    match value:
+        case bool():
+            return "switch"
+        case int() | float():
+            return "number"
+    return type(value).__name__
 
 
 def written(value: Any) -> str:
-    """A value as it is edited: texts as they are, all else as JSON."""
-    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    """A value as it is edited: texts as they can be seen, all else as JSON."""
+    return visible(value) if isinstance(value, str) else visible_json(json.dumps(value, ensure_ascii=False))
 
 
 def _refuse(word: str) -> None:

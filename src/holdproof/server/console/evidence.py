@@ -9,7 +9,8 @@ from starlette.responses import Response
 from holdproof.model.evaluations import DbomChecked, Evaluation
 from holdproof.model.page import Page
 from holdproof.server.console.desk import Desk, or_default
-from holdproof.server.console.flows import download
+from holdproof.server.console.downloads import download
+from holdproof.server.console.proof import heads
 from holdproof.server.pages import form
 from holdproof.validation import LAST
 
@@ -25,11 +26,13 @@ async def show(request: Request, cursor: Text | None = None) -> Response:
     desk = Desk(request)
     store = desk.store
     page = await store.evaluations.list(cursor=cursor, limit=25)
+    level = await or_default(store.log.level())
     values = {
         "page": page,
         "checked": {each.id: await checked(desk, each) for each in page.items},
         "head": await or_default(store.log.head()),
-        "level": await or_default(store.log.level()),
+        "level": level,
+        "heads": heads(level),
         "pending": await or_default(store.log.pending(), 0),
         "keys": (await or_default(store.keys.list(limit=1_000), Page([]))).items,
         "jobs": [job for job in desk.jobs() if job.kind == "verification"][:5],

@@ -38,6 +38,7 @@ async def show(request: Request) -> Response:
         "growth": growth([*state.samples.history]),
         "services": await or_default(desk.store.storage.status()),
         "jobs": desk.jobs()[:5],
+        "notifications": await or_default(desk.store.channels.notifications(limit=10)),
     }
     return await desk.render("health.html", values)
 

@@ -14,8 +14,8 @@ router = APIRouter(include_in_schema=False)
 
 @router.get("/")
 async def show(request: Request) -> Response:
-    """Redirect to the inbox, or to the login page without a session."""
-    return RedirectResponse("/inbox" if caller_in(request.scope) else "/login", 303)
+    """Redirect to what happened today, or to the login page without a session."""
+    return RedirectResponse("/today" if caller_in(request.scope) else "/login", 303)
 
 
 @router.post("/namespace")
@@ -24,6 +24,9 @@ async def look(request: Request) -> Response:
     desk = Desk(request)
     fields = await form(request)
     ns = validation.name("namespace", fields.get("ns", ""))
+    # A typo must not end on an empty page that looks like a quiet day.
+    if ns not in await desk.namespaces():
+        return desk.after("/inbox", f"There is no namespace {ns}: nothing has happened in one.", kind="refused")
     answer = desk.after("/inbox", f"You look at the namespace {ns}.")
     # A caller bound to a namespace cannot leave it; the cookie would have no effect.
     if desk.caller.ns is None:

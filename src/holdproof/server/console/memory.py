@@ -24,13 +24,20 @@ async def show(request: Request, q: Text = "", cursor: Text = "") -> Response:
     store = desk.store
     values = {
         "q": q,
-        "found": await store.objects.search(q, limit=50) if q.strip() else None,
+        "found": await _search(desk, q.strip()) if q.strip() else None,
         "roots": await or_default(store.graph.roots(limit=100), ()),
         "page": await store.objects.list(cursor=cursor or None, limit=50),
         "snapshots": await or_default(store.snapshots.list(limit=5)),
         "images": await or_default(store.image.list(limit=20)),
     }
     return await desk.render("memory.html", values)
+
+
+async def _search(desk: Desk, q: str) -> list[Any]:
+    """What a search finds; an object is found by its own id too, and comes first."""
+    named = await or_default(desk.store.objects.get(q))
+    hits = list(await desk.store.objects.search(q, limit=50))
+    return [*([named] if named else []), *(each for each in hits if each.id != q)]
 
 
 @router.get("/memory/object")

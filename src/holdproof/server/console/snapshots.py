@@ -1,6 +1,7 @@
 """Snapshots: states of memory, how they differ, going back to one; and images."""
 
-from typing import Annotated
+from collections import Counter
+from typing import Annotated, Final, NamedTuple
 
 from fastapi import APIRouter, Query
 from starlette.requests import Request
@@ -14,6 +15,7 @@ from holdproof.server.pages import form
 router = APIRouter(include_in_schema=False)
 
 Text = Annotated[str, Query(max_length=1000)]
+_MOST_PAGES: Final = 5
 
 
 @router.get("/memory/snapshots")
@@ -30,7 +32,33 @@ async def diff(request: Request, old: Text, new: Text = "work", cursor: Text = "
     desk = Desk(request)
     difference = await desk.store.snapshots.diff(old, new, cursor=cursor or None, limit=50)
     changes = [(each, _changes(each)) for each in difference.differences]
-    return await desk.render("diff.html", {"diff": difference, "changes": changes})
+    summary = await _summary(desk, old, new)
+    return await desk.render("diff.html", {"diff": difference, "changes": changes, "summary": summary})
+
+
+class DiffSummary(NamedTuple):
+    """How many objects differ, by how they do; `exact` unless there were too many to count."""
+
+    counts: dict[str, int]
+    exact: bool
+
+    @property
+    def total(self) -> int:
+        """All of them."""
+        return sum(self.counts.values())
+
+
+async def _summary(desk: Desk, old: str, new: str) -> DiffSummary:
+    """Count what differs, page by page, up to a bound that keeps the page quick."""
+    counts: Counter[str] = Counter()
+    cursor: str | None = None
+    for _ in range(_MOST_PAGES):
+        page = await desk.store.snapshots.diff(old, new, cursor=cursor, limit=1000)
+        counts.update(each.change for each in page.differences)
+        cursor = page.next_cursor
+        if cursor is None:
+            break
+    return DiffSummary(dict(sorted(counts.items())), cursor is None)
 
 
 def _changes(one: Difference) -> list[diffs.FieldChange]:
@@ -59,9 +87,12 @@ async def rollback(request: Request) -> Response:
     target = await desk.store.snapshots.get(to)
     if fields.get("confirmed") != "yes" or not reason:
         difference = await desk.store.snapshots.diff("work", target.cid, limit=50)
-        return await desk.render("confirm_rollback.html", {"target": target, "diff": difference, "reason": reason})
+        summary = await _summary(desk, "work", target.cid)
+        values = {"target": target, "diff": difference, "reason": reason, "summary": summary}
+        return await desk.render("confirm_rollback.html", values)
     snapshot = await desk.store.snapshots.rollback(target.cid, author=desk.caller.who, reason=reason)
-    return desk.after("/memory/snapshots", f"Everything is as it was in {target.rev}; that is snapshot {snapshot.rev}.")
+    name = target.message or target.rev
+    return desk.after("/memory/snapshots", f"Everything is as it was in {name}; that is snapshot {snapshot.rev}.")
 
 
 @router.post("/memory/image")

@@ -8,15 +8,18 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from holdproof.model.storage import TelemetryEvent
-from holdproof.model.times import to_micros
-from holdproof.server.console import charts
+from holdproof.model.times import BEGINNING, END, to_micros
+from holdproof.server.console import axes, charts, listing
 from holdproof.server.console.charts import TraceSpan
 from holdproof.server.console.desk import Desk
+from holdproof.server.console.listing import TimeRange
 
 router = APIRouter(include_in_schema=False)
 
 Text = Annotated[str, Query(max_length=500)]
+_PAGE: Final = 100
 _MOST_SPANS: Final = 1000
+_COLUMNS: Final = ("timestamp", "event_type", "instance_id", "span_id", "trace_id", "data")
 _PARENTS: Final = ("parent_span_id", "parent_id", "parent")
 _LENGTHS: Final = {"duration_s": 1e6, "duration_ms": 1e3, "duration_us": 1.0, "duration_ns": 1e-3}
 _BAD: Final = frozenset({"ERROR", "error", "failed", "STATUS_CODE_ERROR"})
@@ -24,19 +27,55 @@ _BAD: Final = frozenset({"ERROR", "error", "failed", "STATUS_CODE_ERROR"})
 
 @router.get("/telemetry")
 async def show(
-    request: Request, *, type: Text = "", trace: Text = "", span: Text = "", since: Text = "", until: Text = ""
+    request: Request,
+    *,
+    type: Text = "",
+    trace: Text = "",
+    span: Text = "",
+    range: Text = "",
+    since: Text = "",
+    until: Text = "",
 ) -> Response:
     """Events that match, the newest first."""
     desk = Desk(request)
-    filters = {"event_type": type, "trace_id": trace, "span_id": span, "since": _moment(since), "until": _moment(until)}
-    events = await desk.store.telemetry.query(limit=100, **{name: text for name, text in filters.items() if text})
-    query = {"type": type, "trace": trace, "span": span, "since": since, "until": until}
-    return await desk.render("telemetry.html", {"events": events, "query": query})
+    time = listing.time_range(desk.now, range=range, since=since, until=until, default="all")
+    events = await _events(desk, {"event_type": type, "trace_id": trace, "span_id": span}, time, _PAGE + 1)
+    query = {"type": type, "trace": trace, "span": span, **time.query}
+    values = {
+        "events": events[:_PAGE],
+        "more": events[_PAGE - 1].timestamp if len(events) > _PAGE else "",
+        "total": await desk.store.telemetry.count(),
+        "query": query,
+        "time": time,
+        "ranges": listing.RANGES,
+    }
+    return await desk.render("telemetry.html", values)
 
 
-def _moment(text: str) -> str:
-    """A time as a form gives it, which knows no zone: UTC."""
-    return f"{text}Z" if len(text) in (16, 19) and text[10:11] == "T" else text
+@router.get("/telemetry.{format}")
+async def rows(
+    request: Request,
+    format: str,
+    *,
+    type: Text = "",
+    trace: Text = "",
+    span: Text = "",
+    range: Text = "",
+    since: Text = "",
+    until: Text = "",
+) -> Response:
+    """Events of the same query for programs."""
+    desk = Desk(request)
+    time = listing.time_range(desk.now, range=range, since=since, until=until, default="all")
+    events = await _events(desk, {"event_type": type, "trace_id": trace, "span_id": span}, time, listing.MOST_ROWS)
+    return listing.export("telemetry", format, events, _COLUMNS)
+
+
+async def _events(desk: Desk, names: Mapping[str, str], time: TimeRange, limit: int) -> list[TelemetryEvent]:
+    bounds = {"since": time.since if time.since > BEGINNING else "", "until": time.until if time.until < END else ""}
+    filters = {name: text for name, text in {**names, **bounds}.items() if text}
+    events: list[TelemetryEvent] = await desk.store.telemetry.query(limit=limit, **filters)
+    return events
 
 
 @router.get("/telemetry/trace")
@@ -44,7 +83,9 @@ async def trace(request: Request, id: Text) -> Response:
     """The spans of a trace, as they followed one another."""
     desk = Desk(request)
     events = await desk.store.telemetry.query(limit=_MOST_SPANS, trace_id=id)
-    values = {"id": id, "events": events[::-1], "fall": charts.waterfall(spans(events)), "most": _MOST_SPANS}
+    fall = charts.waterfall(spans(events))
+    marks = axes.seconds(fall.total_s)
+    values = {"id": id, "events": events[::-1], "fall": fall, "marks": marks, "most": _MOST_SPANS}
     return await desk.render("trace.html", values)
 
 

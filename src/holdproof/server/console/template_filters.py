@@ -9,6 +9,9 @@ from markupsafe import Markup, escape
 
 from holdproof.model.memory import plain
 from holdproof.model.times import to_micros
+from holdproof.model.visible_text import visible
+from holdproof.server.console import text_diff
+from holdproof.server.console.diffs import ProposalPart
 
 _SPANS: Final = ((86_400, "d"), (3_600, "h"), (60, "min"), (1, "s"))
 _SHORT: Final = 13
@@ -83,7 +86,7 @@ def ident(text: Any, href: str = "") -> Markup:
     """An id, short, to be copied whole; a link where there is somewhere to go."""
     if not text:
         return _NOTHING
-    code = Markup('<code title="{}">{}</code>').format(text, short(text))
+    code = Markup('<code title="{}">{}</code>').format(visible(str(text)), visible(short(text)))
     inner = Markup('<a href="{}">{}</a>').format(href, code) if href else code
     return Markup('<span class="id">{}{}</span>').format(inner, _COPY.format(text))
 
@@ -92,7 +95,7 @@ def badge(word: Any, text: str = "") -> Markup:
     """Show a state as a badge in its color; the word itself is always there, so the color carries nothing alone."""
     # A status may be followed by more words; the first one decides the color.
     tone = _TONE.get(str(word).split(" ")[0], "plain")
-    return Markup('<span class="badge {}">{}</span>').format(tone, text or str(word).replace("_", " ").lower())
+    return Markup('<span class="badge {}">{}</span>').format(tone, visible(text or str(word).replace("_", " ").lower()))
 
 
 def pretty(value: Any) -> str:
@@ -104,6 +107,33 @@ def brief(value: Any, most: int = 120) -> str:
     """A value on one line, its end left out."""
     text = value if isinstance(value, str) else json.dumps(plain(value), ensure_ascii=False, default=str)
     return text if len(text) <= most else text[: most - 1] + "…"
+
+
+def oneline(value: Any) -> str:
+    """A proposal as one line: `amount 4779 · to Ada`."""
+    if not isinstance(value, dict):
+        return brief(value, 100)
+    return brief(" · ".join(f"{name} {brief(item, 40)}" for name, item in value.items()), 110)
+
+
+def word_diff(part: ProposalPart) -> list[text_diff.Piece]:
+    """A changed text, word by word."""
+    return text_diff.words(part.current, part.proposed)
+
+
+def line_diff(part: ProposalPart) -> list[text_diff.Piece]:
+    """A changed text of several lines, line by line."""
+    return text_diff.lines(part.current, part.proposed)
+
+
+def grown(part: ProposalPart) -> str:
+    """By how much a number changes."""
+    return text_diff.factor(part.current, part.proposed)
+
+
+def as_table(value: Any) -> text_diff.TableDiff | None:
+    """A list of objects as a table."""
+    return text_diff.table(value)
 
 
 def size(count: float | None) -> str:
@@ -130,6 +160,10 @@ def drop_empty(query: dict[str, Any]) -> dict[str, Any]:
 
 
 FILTERS: Final = {
-    each.__name__: each for each in (clock, drop_empty, when, short, ident, badge, pretty, brief, size, duration, span)
+    each.__name__: each
+    for each in (
+        *(clock, drop_empty, when, short, ident, badge, pretty, brief, size, duration, span),
+        *(oneline, word_diff, line_diff, grown, as_table),
+    )
 }
 """By the names that templates use."""

@@ -11,6 +11,7 @@ from holdproof.server.console.desk import Desk
 router = APIRouter(include_in_schema=False)
 _SHOWN_TO: Final = {
     "verification": ("verify", "run"),
+    "bulk change": ("flows", "list"),
     "recovery": ("flows", "orphans"),
     "image": ("image", "list"),
 }

@@ -4,6 +4,8 @@ Rules:
 - The index is on a table of its own, `vector_index` in the schema `holdproof_application`, that follows the rows like a
   matrix does: `vector_index_mark` says up to which change, and of which key. Writers need not know of it; a search
   brings it up to date first.
+- The mark is read from the server before the changes are: a transaction that commits in between is read once more, and
+  never skipped.
 - It only proposes rows; distances are computed from them.
 - With a filter, or for more results than the index gives, the server compares all vectors instead.
 """
@@ -111,8 +113,9 @@ class ServerFinder:
         key = self._state.facts.key
         dimensions = self._state.facts.dimensions
         if tx.one(_MADE) is not None:
-            [(table_key, _)] = tx.all(self._texts.mark)
-            if table_key == key:
+            [(table_key, mark)] = tx.all(self._texts.mark)
+            # A mark ahead of this server's transactions came from another one: it would hide everything written here.
+            if table_key == key and mark <= vector_rows.moment(tx).horizon:
                 return
         tx.script(_TABLES.format(schema=self._schema, key=key, dimensions=dimensions))
         self._follow(tx)
@@ -142,6 +145,9 @@ class ServerFinder:
     def _follow(self, tx: Tx) -> None:
         """Bring the table up to date; the lock on the mark lets one transaction do it at a time."""
         [(_, mark)] = tx.all(self._texts.lock)
+        # Each statement sees what was committed before it. Taken after the changes, the horizon would cover a vector
+        # that was committed after they were read; taken first, it can only be too low.
+        horizon = vector_rows.moment(tx).horizon
         change = mark + 1
         id = ""
         while page := vector_rows.changes(tx, change, id, limit=_PAGE):
@@ -151,7 +157,7 @@ class ServerFinder:
             tx.many(self._texts.put, added)
             change = page[-1].number
             id = page[-1].id
-        tx.execute(self._texts.follow, mark=vector_rows.moment(tx).horizon, expect=1)
+        tx.execute(self._texts.follow, mark=horizon, expect=1)
 
     def _nearest(self, tx: Tx, unit: Unit, k: int, conditions: dict[str, str]) -> list[SearchResult]:
         direct = not conditions and k <= _MOST_BY_INDEX

@@ -220,7 +220,7 @@ def _copy_server(context: Context, where: Locations, folder: Path, keys: bool, t
     withheld = server.Exclusions(
         frozenset({("subjects", "key"), ("subjects", "name_hash")}), {"store_facts": "key <> 'subject_secret'"}
     )
-    url = str(context.settings.database_url)
+    url = str(context.settings.session_url)
     with server.open_snapshot(url, where.schemas, None if keys else withheld) as source:
         # Taken after the snapshot began: nothing of the server in the backup is later than this.
         moment = context.database.clock()

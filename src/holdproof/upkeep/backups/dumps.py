@@ -18,6 +18,8 @@ from holdproof.crypto import canonical, keys
 from holdproof.db import copy_text
 from holdproof.db.row_stream import ApplicationTables, RowStream
 from holdproof.errors import CorruptError, FormatError
+from holdproof.evidence.leaves import Leaf
+from holdproof.evidence.sequencer import pending_leaf
 from holdproof.evidence.tree import LogState
 from holdproof.model.backup import Manifest
 from holdproof.upkeep.backups import stream
@@ -100,13 +102,23 @@ class DumpSnapshot:
         listed = self._manifest.sequences.get(space, {})
         return {name.partition(".")[0]: int(last) for name, last in listed.items()}
 
-    def pending(self) -> list[tuple[str, int, str]]:
+    def pending(self) -> list[Leaf]:
         """Return the entries of the log that no head covered, in their order."""
         if stream.PENDING not in self._manifest.tables["kernel"]:
             return []
         columns = self.tables("kernel")[stream.PENDING]
         rows = [dict(zip(columns, row, strict=True)) for row in self.rows("kernel", stream.PENDING, columns)]
-        return [(row["id"], row["ver"], row["leaf"]) for row in sorted(rows, key=lambda row: int(row["seq"]))]
+        rows.sort(key=lambda row: int(row["seq"]))
+        # A backup of an older version does not say whose entries they are: those get no number.
+        return [
+            pending_leaf(
+                (row["id"], row["ver"], row["leaf"]),
+                row.get("agent_id"),
+                row.get("dfid"),
+                is_sourced=bool(row.get("sourced")),
+            )
+            for row in rows
+        ]
 
     def application(self) -> ApplicationTables | None:
         """Return the definitions of the tables that applications created; None if the backup has none."""

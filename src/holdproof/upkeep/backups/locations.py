@@ -9,6 +9,8 @@ from typing import Final, NamedTuple
 
 from holdproof.config import Provider
 from holdproof.db import Tx, migrate, sql
+from holdproof.db.backends import is_url
+from holdproof.storage.open_stores import configured_file, vector_database
 from holdproof.store.context import Context
 from holdproof.urls import redact, same_database
 
@@ -46,8 +48,8 @@ def locate(context: Context) -> Locations:
             files |= {space: path} if path.exists() else {}
         elif path.exists():
             outside.append(f"{what}: {path}")
-    vectors = providers["vector"].connection
-    if vectors and not (url is not None and same_database(vectors, url)):
+    vectors = vector_database(providers["vector"])
+    if vectors is not None and not (is_url(vectors) and url is not None and same_database(vectors, url)):
         outside.append(f"vectors: {redact(vectors)}")
     return Locations(schemas, files, outside)
 
@@ -57,7 +59,7 @@ def _target(provider: Provider, relational: Provider, default: Path) -> tuple[st
     if provider.type == "postgres":
         return provider.connection or relational.connection, default
     # In memory there is nothing to keep, but blobs and vectors still have their rows in the default file.
-    return None, Path(provider.path).expanduser() if provider.path and provider.type == "sqlite" else default
+    return None, (configured_file(provider) if provider.type == "sqlite" else None) or default
 
 
 _PLACES = sql("SELECT place, count(*) FROM blob_objects WHERE doomed_at IS NULL GROUP BY place ORDER BY place")

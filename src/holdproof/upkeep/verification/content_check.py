@@ -20,7 +20,7 @@ from holdproof.errors import HoldproofError
 from holdproof.memory.notes import notes
 from holdproof.memory.objects import object_checks
 from holdproof.memory.objects.object_checks import CheckedPage, ObjectFlaw
-from holdproof.memory.threads import thread_checks
+from holdproof.memory.threads import thread_checks, thread_entries
 from holdproof.model.verdicts import Verdict
 from holdproof.model.verify import Finding
 from holdproof.storage.executors import SyncStorageExecutor
@@ -37,6 +37,7 @@ def check_memory(context: HasDatabase, findings: Findings, full: bool) -> Work[N
     yield from _pages(context, findings, "commits", object_checks.snapshots)
     yield from _pages(context, findings, "blocks of threads", thread_checks.blocks)
     yield from _pages(context, findings, "checkpoints of threads", thread_checks.checkpoints)
+    yield from _pages(context, findings, "logged checkpoints", thread_entries.check_page)
     yield from _pages(context, findings, "writes of threads", thread_checks.writes)
     yield from _pages(context, findings, "notes", notes.check_page)
     yield from _check_search(context, findings, full)

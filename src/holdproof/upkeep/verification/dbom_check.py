@@ -24,7 +24,7 @@ from holdproof.crypto import attest, canonical, dbom
 from holdproof.crypto.attest import LegacySigma
 from holdproof.db import Call, Tx, Work, ask, sql
 from holdproof.errors import FormatError, HoldproofError, ProofError
-from holdproof.evidence import dbom_files, evaluations, keys
+from holdproof.evidence import dbom_files, keys
 from holdproof.evidence.dbom_files import DueFile
 from holdproof.evidence.logged_tables import Place
 from holdproof.model.keys import Key
@@ -179,7 +179,7 @@ def _files(context: Context, rows: list[DbomRow], findings: Findings, repair: bo
 
 def _write_again(context: Context, ns: str, evaluation_id: str) -> Work[bool]:
     """Write the missing files of an evaluation from its rows; False if the disk refuses."""
-    folder = evaluations.dbom_folder(context)
+    folder = dbom_files.of_store(context)
     try:
         yield from ask(Call(lambda: folder.publish(ns, evaluation_id) if folder is not None else None))
     except HoldproofError:

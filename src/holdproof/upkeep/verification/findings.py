@@ -2,15 +2,20 @@
 
 from collections import Counter
 from collections.abc import Callable
-from typing import Final, Protocol, TypeVar
+from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 
 from holdproof.db import Call, Database, Read, Tx, Work, ask
 from holdproof.errors import HoldproofError
+from holdproof.lazy import lazy_module
 from holdproof.model.progress import Progress
 from holdproof.model.verdicts import Verdict, worst
 from holdproof.model.verify import Finding, Report
 from holdproof.store.context import Context
-from holdproof.upkeep import kernel_tables
+
+if TYPE_CHECKING:
+    from holdproof.upkeep import kernel_tables
+else:
+    kernel_tables = lazy_module("holdproof.upkeep.kernel_tables")
 
 T = TypeVar("T")
 
@@ -79,6 +84,9 @@ class Findings:
         self.not_checked: list[str] = []
         self.head: dict[str, object] = {}
         self.level = ""
+        self.place = ""
+        self.since = ""
+        self.trusted_by: list[str] = []
 
     def add(self, finding: Finding) -> None:
         """Add a finding; past the bound of its verdict it is only counted, so that many of one kind hide no other."""
@@ -111,4 +119,7 @@ class Findings:
             self.level,
             self.not_checked,
             [*kernel_tables.NOT_COVERED],
+            place=self.place,
+            since=self.since,
+            trusted_by=self.trusted_by,
         )

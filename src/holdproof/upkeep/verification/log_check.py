@@ -1,13 +1,14 @@
 """Check the log of a copied store: the root of its leaves is that of its signed head, under a trusted key."""
 
 from collections.abc import Iterable, Iterator
-from typing import NamedTuple
+from contextlib import suppress
+from typing import Any, NamedTuple
 
-from holdproof.crypto import checkpoint, frontier, keys, merkle
+from holdproof.crypto import canonical, checkpoint, frontier, keys, merkle
 from holdproof.crypto.keys import PublicKey
 from holdproof.crypto.vkey import ED25519, VerifierKey
 from holdproof.db import Tx, sql
-from holdproof.errors import CorruptError, NotFoundError, ProofError
+from holdproof.errors import CorruptError, FormatError, NotFoundError, ProofError
 from holdproof.evidence import tree
 from holdproof.evidence.tree import LogState
 from holdproof.model.backup import Manifest
@@ -49,6 +50,44 @@ def store_id_or_unknown(tx: Tx) -> str:
         return store_id(tx)
     except NotFoundError:
         return "unknown"
+
+
+_FIRST = sql("SELECT leaf FROM log_leaves WHERE idx = 0")
+
+
+def first_time(tx: Tx) -> str:
+    """Return the time of the log's first entry; empty where it cannot be read."""
+    row = tx.one(_FIRST)
+    if row is None:
+        return ""
+    (text,) = row
+    try:
+        leaf: Any = canonical.loads(text.encode())
+        return str(leaf["ts"])
+    except (FormatError, KeyError, TypeError, AttributeError):
+        return ""
+
+
+_ROOTS = sql("SELECT keyid FROM keyring WHERE role = 'root' AND revoked_from IS NULL ORDER BY keyid")
+_COSIGNERS = sql("SELECT url, head FROM log_cosignatures ORDER BY url")
+
+
+def signers(tx: Tx) -> list[str]:
+    """Return whose signatures the newest head rests on: log keys, root keys, and witnesses with the size they saw."""
+    state = tree.state(tx)
+    signed = checkpoint.parse(state.head.encode())
+    able = []
+    for key in tree.verifiers(tx):
+        with suppress(ProofError):
+            checkpoint.verify(signed, origin=state.origin, log_keys=[key])
+            able.append(f"log key {key.public.keyid}")
+    roots = [f"root key {keyid}" for (keyid,) in tx.all(_ROOTS)]
+    witnesses = [f"witness {url}, up to entry {_size_of(head)}" for url, head in tx.all(_COSIGNERS)]
+    return [*able, *roots, *witnesses]
+
+
+def _size_of(head: str) -> int:
+    return checkpoint.parse(head.encode()).checkpoint.size
 
 
 def parts(tx: Tx) -> StoreParts:

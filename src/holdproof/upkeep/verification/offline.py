@@ -14,6 +14,7 @@ Rules:
   It is one of the namespace that bundles are made of: another may have an evaluation of the same name.
 - Of a flow: every record names it, and its transitions lead from its opening, in their order, without a gap. The large
   parts of what it recorded are there, all of them and no others, each the block that its name hashes.
+- The page `report.html`, if there is one, shows exactly the records of the bundle.
 - What no bundle can prove is said in `notes`: that nothing was left out of a flow. So is a VERIFY.md that is not
   that of this version: a reader must not follow a page that came with what it is to check.
 """
@@ -39,11 +40,12 @@ from holdproof.evidence.trust import Trust, TrustedKey
 from holdproof.model.flows import STATUSES, status_after
 from holdproof.model.verdicts import Verdict, worst
 from holdproof.model.verify import BundleReport, Finding
-from holdproof.upkeep.verification import bundle_values
+from holdproof.upkeep.verification import bundle_values, report_page
 
 MOST_BYTES: Final = 64 << 20
 _MOST_MEMBER: Final = 32 << 20
 MOST_RECORDS: Final = 1000
+_NAME: Final = report_page.NAME
 _COMMON: Final = ("VERIFY.md", "bundle.json", "head.note", "trust.json")
 _METHODS: Final = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
 _SALT_BYTES: Final = 16
@@ -64,10 +66,18 @@ class ProvenRecord:
     index: int
     kind: str
     content: Mapping[str, Any]
+    at: str
+    version: int
 
 
 def check(data: bytes, *, root: PublicKey | None = None) -> BundleReport:
     """Check what a bundle proves; a malformed one is a FormatError, a false one a finding."""
+    report, _ = examine(data, root=root)
+    return report
+
+
+def examine(data: bytes, *, root: PublicKey | None = None) -> tuple[BundleReport, list[ProvenRecord]]:
+    """Check what a bundle proves, and return its records too; none where it is not sound."""
     members = unpack(data)
     about = _about(members["bundle.json"])
     kind = about["kind"]
@@ -80,18 +90,21 @@ def check(data: bytes, *, root: PublicKey | None = None) -> BundleReport:
         records = [_record(members, entry, trust, head) for entry in about["records"]]
         _check_values(members, about.get("values", []), records)
         findings = _KINDS[kind](members, subject, records, trust)
+        usual_page = _NAME not in members or report_page.is_of_this_version(members[_NAME], members)
     except (
         FormatError,
         InvalidInputError,
         UnicodeEncodeError,
     ) as error:  # an origin that names no key, a lone surrogate
         finding = Finding(Verdict.TAMPERED, str(error), _REMEDY, file="bundle")
-        return BundleReport(Verdict.TAMPERED, subject, kind, findings=[finding])
+        return BundleReport(Verdict.TAMPERED, subject, kind, findings=[finding]), []
     keys = {f"{key.role} {keyid}": _until(key) for keyid, key in trust.keys.items()}
     facts = {"origin": head.checkpoint.origin, "size": head.checkpoint.size, "root": head.checkpoint.root.hex()}
     verdict = worst(each.verdict for each in findings)
     notes = _notes(members["VERIFY.md"], kind, records)
-    return BundleReport(verdict, subject, kind, keys, root is not None, facts, findings, notes)
+    if not usual_page:
+        notes.append("report.html is not the page of this version of Holdproof: rely on this report instead")
+    return BundleReport(verdict, subject, kind, keys, root is not None, facts, findings, notes), records
 
 
 def _notes(page: bytes, kind: str, records: list[ProvenRecord]) -> list[str]:
@@ -142,7 +155,8 @@ def unpack(data: bytes) -> dict[str, bytes]:
                 raise FormatError("bundle: its members are too large")
             # bundle.json is read first: it says which members there must be. Nothing else is unpacked before that.
             members = {"bundle.json": _member(archive, "bundle.json")}
-            expected = _wanted(_about(members["bundle.json"]))
+            # Bundles of older versions have no page.
+            expected = _wanted(_about(members["bundle.json"])) | ({_NAME} & set(names))
             if set(names) != expected:
                 raise FormatError("bundle: not exactly its members", odd=sorted(set(names) ^ expected)[:5])
             return members | {name: _member(archive, name) for name in sorted(expected)}
@@ -258,7 +272,9 @@ def _record(
     # The head itself was checked against keys that counted at its size; here it only has to be the same head.
     log_keys = [VerifierKey(origin, ED25519, key) for key in trust.of("log")]
     tlog_proof.verify(proof, merkle.leaf_hash(leaf), origin=origin, log_keys=log_keys)
-    return ProvenRecord(str(fields.get("p")).partition("/")[0], proof.index, str(fields.get("t")), value)
+    table = str(fields.get("p")).partition("/")[0]
+    version = int(str(fields.get("ver")))
+    return ProvenRecord(table, proof.index, str(fields.get("t")), value, str(fields.get("ts")), version)
 
 
 def _evaluation(members: Mapping[str, bytes], subject: str, records: list[ProvenRecord], trust: Trust) -> list[Finding]:
@@ -304,6 +320,15 @@ def _imported(members: Mapping[str, bytes], subject: str, records: list[ProvenRe
     return [Finding(Verdict.UNSIGNED, what, "rely on the log alone, or not at all", file="records/0001.json")]
 
 
+def _checkpoint(members: Mapping[str, bytes], subject: str, records: list[ProvenRecord], trust: Trust) -> list[Finding]:
+    """Check the entry of a checkpoint: it is of that thread and of that checkpoint, and of nothing else."""
+    del members, trust
+    names = {f"{each.content.get('thread_id')}/{each.content.get('checkpoint_id')}" for each in records}
+    if len(records) != 1 or records[0].table != "thread_entries" or names != {subject}:
+        raise ProofError("the bundle holds no entry of that checkpoint", subject=subject)
+    return []
+
+
 def _flow(members: Mapping[str, bytes], subject: str, records: list[ProvenRecord], trust: Trust) -> list[Finding]:
     """Check the records of a flow: all are its own, and its transitions follow one another."""
     del members, trust
@@ -332,4 +357,9 @@ def _check_moves(moves: list[Mapping[str, Any]], flow_id: str) -> None:
 
 
 Judge = Callable[[Mapping[str, bytes], str, list[ProvenRecord], Trust], list[Finding]]
-_KINDS: Final[dict[str, Judge]] = {"evaluation": _evaluation, "flow": _flow, "imported": _imported}
+_KINDS: Final[dict[str, Judge]] = {
+    "checkpoint": _checkpoint,
+    "evaluation": _evaluation,
+    "flow": _flow,
+    "imported": _imported,
+}

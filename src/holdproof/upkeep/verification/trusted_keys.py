@@ -10,7 +10,7 @@ Rules:
 
 from collections.abc import Sequence
 from contextlib import suppress
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from holdproof.crypto import checkpoint, dsse, merkle
 from holdproof.crypto.checkpoint import LogCheckpoint, SignedCheckpoint
@@ -22,11 +22,17 @@ from holdproof.errors import FormatError, InvalidInputError, NotFoundError
 from holdproof.evidence import keys as ring
 from holdproof.evidence import log, logged_tables, statements, tree
 from holdproof.evidence.key_files import KeyFolder
+from holdproof.lazy import lazy_module
 from holdproof.model.keys import Key
-from holdproof.upkeep import kernel_tables
 from holdproof.upkeep.verification import log_check
 from holdproof.upkeep.verification.log_check import LogKey
-from holdproof.upkeep.verification.row_check import judge
+
+if TYPE_CHECKING:
+    from holdproof.upkeep import kernel_tables
+    from holdproof.upkeep.verification import row_check
+else:
+    kernel_tables = lazy_module("holdproof.upkeep.kernel_tables")
+    row_check = lazy_module("holdproof.upkeep.verification.row_check")
 
 _ADMISSIONS: Final = ("admit", "rotate", "readmit")
 
@@ -45,7 +51,7 @@ def is_proven(tx: Tx, keyid: str, own: Sequence[PublicKey], heads: Sequence[Sign
     """Whether a key's row matches its leaf, and the leaf is under a head that one of our own keys signed."""
     table = kernel_tables.LOGGED["keyring"]
     row = tx.one(table.one, key=keyid)
-    if row is None or judge(table, row) is not None:
+    if row is None or row_check.judge(table, row) is not None:
         return False
     logged = logged_tables.logged_row(row)
     if logged.leaf_index is None or logged.leaf is None:

@@ -37,7 +37,7 @@ from holdproof.errors import (
     RevokedKeyError,
 )
 from holdproof.evidence import audit as audits
-from holdproof.evidence import erasures, keys, log, restores, tree, witness_client, witness_disputes
+from holdproof.evidence import erasures, keys, log, restores, retention_rules, tree, witness_client, witness_disputes
 from holdproof.evidence.heads import HeadFile
 from holdproof.evidence.key_files import own_keys
 from holdproof.memory.skills import skills
@@ -47,8 +47,17 @@ from holdproof.model.verify import Finding, Report
 from holdproof.runtime import checks as flow_checks
 from holdproof.store.context import Context
 from holdproof.upkeep import lockdown
-from holdproof.upkeep.verification import content_check, dbom_check, log_check, row_check, schema_check, trusted_keys
+from holdproof.upkeep.verification import (
+    content_check,
+    dbom_check,
+    log_check,
+    number_check,
+    row_check,
+    schema_check,
+    trusted_keys,
+)
 from holdproof.upkeep.verification.findings import EXPLAIN, RESTORE, WAIT, Findings, foreign_writer, on_reader, read
+from holdproof.urls import redact
 
 _BROKEN: Final = (CorruptError, QueryError, FormatError, NotFoundError, ExpectationError)
 _ODD: Final = (AttributeError, KeyError, TypeError, ValueError)
@@ -64,7 +73,10 @@ def run(context: Context, *, full: bool = False, lock: bool = False, progress: P
     """
     findings = Findings(progress)
     if not full:
-        findings.skip("the tree was not recomputed from its leaves, nor the text search from its words (--full does)")
+        findings.skip(
+            "the tree was not recomputed from its leaves, nor their numbers, nor the text search from its words"
+            " (--full does)"
+        )
     yield from _run_checks(context, findings, _checks(context, findings, full, repair=lock))
     report = findings.report("full" if full else "fast")
     if lock and report.locks:
@@ -115,11 +127,13 @@ def _checks(
         ("database", partial(_database, context, findings)),
         ("schema", partial(schema_check.check, context, findings)),
         ("log", partial(_log, context, findings, full)),
+        *([("numbers", partial(number_check.check, context, findings))] if full else []),
         ("rows", partial(row_check.check, context, findings)),
         ("keys", partial(_keys, context, findings)),
         ("flows", partial(_flows, context, findings)),
         ("skills", partial(_skills, context, findings)),
         ("erasures", partial(_erasures, context, findings)),
+        ("retention rules", partial(_retention_rules, context, findings)),
         ("memory", partial(content_check.check_memory, context, findings, full)),
         ("DBOMs", partial(dbom_check.check, context, findings, repair=repair)),
         (_TRUST, partial(_trust, context, findings)),
@@ -154,6 +168,7 @@ def damaged(error: HoldproofError, paths: Paths, target: str | Path, *, lock: bo
         raise error
     problems = check_file(target) if isinstance(target, Path) and target.exists() else []
     findings = Findings()
+    findings.place = redact(str(target))
     why, tables = _why(error)
     for problem in problems or [f"the store cannot be opened: {why}"]:
         findings.add(Finding(Verdict.TAMPERED, problem, RESTORE, file=str(target), table="" if problems else tables))
@@ -165,6 +180,7 @@ def damaged(error: HoldproofError, paths: Paths, target: str | Path, *, lock: bo
 def _database(context: Context, findings: Findings) -> Work[None]:
     """Run the database's own check, and look for pages that another program wrote."""
     path = context.database.backend.facts().get("path")
+    findings.place = str(path)
     if context.database.dialect == "postgres":
         problems: list[str] = yield from ask(Call(context.database.backend.check))
         findings.skip("the server's pages and indexes: PostgreSQL checks its own (data checksums, amcheck)")
@@ -196,6 +212,8 @@ def _log(context: Context, findings: Findings, full: bool) -> Work[None]:
     findings.level = (yield from on_reader(context, witness_client.level(context))).text
     head = yield from read(context, log.head)
     findings.head = {"origin": head.checkpoint.origin, "size": head.checkpoint.size, "root": head.checkpoint.root.hex()}
+    findings.since = yield from read(context, log_check.first_time)
+    findings.trusted_by = yield from read(context, log_check.signers)
     yield from _identity(context, findings, log.generation(head.checkpoint.origin)[0])
 
 
@@ -292,6 +310,13 @@ def _erasures(context: Context, findings: Findings) -> Work[None]:
     for handle in (yield from read(context, erasures.with_keys_again)):
         what = "the subject was erased, and has a key or a name again"
         findings.add(Finding(Verdict.TAMPERED, what, EXPLAIN, table="subjects", row=handle))
+
+
+def _retention_rules(context: Context, findings: Findings) -> Work[None]:
+    """Check that root set and lifted every retention rule: an entry alone needs the log key only."""
+    for rule, why in (yield from read(context, retention_rules.flaws)).items():
+        what = f"a retention rule that does not hold: {why}"
+        findings.add(Finding(Verdict.TAMPERED, what, EXPLAIN, table="retention_rules", row=rule))
 
 
 def _skills(context: Context, findings: Findings) -> Work[None]:

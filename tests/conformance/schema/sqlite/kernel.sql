@@ -49,6 +49,20 @@ CREATE TABLE access_tokens (
   CHECK ((role = 'agent') = (agent_id IS NOT NULL))
 );
 
+CREATE TABLE activity_hours (
+  ns TEXT NOT NULL,
+  hour TEXT NOT NULL,
+  agent_id TEXT NOT NULL,
+  started INTEGER NOT NULL DEFAULT 0,
+  completed INTEGER NOT NULL DEFAULT 0,
+  failed INTEGER NOT NULL DEFAULT 0,
+  cancelled INTEGER NOT NULL DEFAULT 0,
+  escalations INTEGER NOT NULL DEFAULT 0,
+  answers INTEGER NOT NULL DEFAULT 0,
+  expired INTEGER NOT NULL DEFAULT 0,
+  PRIMARY KEY (ns, hour, agent_id)
+);
+
 CREATE TABLE agent_registry (
   agent_id TEXT NOT NULL,
   contract TEXT NOT NULL DEFAULT '{}' CHECK (json_valid(contract)),
@@ -190,6 +204,8 @@ CREATE INDEX idx_decision_flows_created_at ON decision_flows (created_at);
 
 CREATE INDEX idx_decision_flows_dfid_parent ON decision_flows (dfid_parent);
 
+CREATE INDEX idx_decision_flows_listed ON decision_flows (ns, created_at, status);
+
 CREATE INDEX idx_decision_flows_root_dfid ON decision_flows (root_dfid);
 
 CREATE INDEX idx_decision_flows_status ON decision_flows (status);
@@ -219,6 +235,23 @@ CREATE INDEX idx_decision_ledger_entries_committed_at ON decision_ledger_entries
 
 CREATE UNIQUE INDEX idx_decision_ledger_entries_dfid ON decision_ledger_entries (dfid, ns);
 
+CREATE TABLE delegations (
+  id INTEGER PRIMARY KEY AUTOINCREMENT,
+  from_person TEXT NOT NULL,
+  to_person TEXT NOT NULL,
+  until TEXT NOT NULL,
+  created_at TEXT NOT NULL,
+  created_by TEXT NOT NULL,
+  ended_at TEXT,
+  ended_by TEXT,
+  ns TEXT NOT NULL DEFAULT 'main',
+  leaf_id TEXT NOT NULL,
+  leaf_ver INTEGER NOT NULL,
+  leaf_salt BLOB
+);
+
+CREATE INDEX idx_delegations_to_person ON delegations (ns, to_person) WHERE ended_at IS NULL;
+
 CREATE TABLE erasures (
   id TEXT PRIMARY KEY,
   kind TEXT NOT NULL CHECK (kind IN ('subject', 'record')),
@@ -233,6 +266,36 @@ CREATE TABLE erasures (
   leaf_salt BLOB
 );
 
+CREATE TABLE escalation_answers (
+  id INTEGER PRIMARY KEY AUTOINCREMENT,
+  escalation_id INTEGER NOT NULL,
+  dfid TEXT NOT NULL,
+  person TEXT NOT NULL,
+  seat TEXT NOT NULL,
+  answered_by TEXT NOT NULL,
+  decision TEXT NOT NULL,
+  answer_json TEXT CHECK (json_valid(answer_json)),
+--postgres:  answer_json JSON,
+  comment TEXT,
+  shown_hash TEXT NOT NULL,
+  statement TEXT NOT NULL,
+  statement_hash TEXT NOT NULL,
+  passkey_json TEXT CHECK (json_valid(passkey_json)),
+--postgres:  passkey_json JSON,
+  created_at TEXT NOT NULL,
+  ns TEXT NOT NULL DEFAULT 'main',
+  leaf_id TEXT NOT NULL,
+  leaf_ver INTEGER NOT NULL,
+  leaf_salt BLOB,
+  FOREIGN KEY (dfid, ns) REFERENCES decision_flows (dfid, ns) ON DELETE CASCADE
+);
+
+CREATE INDEX idx_escalation_answers_dfid ON escalation_answers (dfid);
+
+CREATE UNIQUE INDEX idx_escalation_answers_person ON escalation_answers (escalation_id, person);
+
+CREATE UNIQUE INDEX idx_escalation_answers_seat ON escalation_answers (escalation_id, seat);
+
 CREATE TABLE escalation_budget (
   id INTEGER PRIMARY KEY AUTOINCREMENT,
   agent_id TEXT NOT NULL,
@@ -244,6 +307,27 @@ CREATE TABLE escalation_budget (
 CREATE INDEX idx_escalation_budget_agent_id ON escalation_budget (agent_id);
 
 CREATE INDEX idx_escalation_budget_created_at ON escalation_budget (created_at);
+
+CREATE TABLE escalation_messages (
+  id INTEGER PRIMARY KEY AUTOINCREMENT,
+  escalation_id INTEGER NOT NULL,
+  dfid TEXT NOT NULL,
+  kind TEXT NOT NULL CHECK (kind IN ('question', 'reply', 'reassigned', 'reminder')),
+  text TEXT NOT NULL,
+  said_by TEXT NOT NULL,
+  created_at TEXT NOT NULL,
+  ns TEXT NOT NULL DEFAULT 'main',
+  leaf_id TEXT NOT NULL,
+  leaf_ver INTEGER NOT NULL,
+  leaf_salt BLOB,
+  FOREIGN KEY (dfid, ns) REFERENCES decision_flows (dfid, ns) ON DELETE CASCADE
+);
+
+CREATE INDEX idx_escalation_messages_dfid ON escalation_messages (dfid);
+
+CREATE INDEX idx_escalation_messages_escalation ON escalation_messages (escalation_id, id);
+
+CREATE UNIQUE INDEX idx_escalation_messages_reminder ON escalation_messages (escalation_id) WHERE kind = 'reminder';
 
 CREATE TABLE escalation_requests (
   id INTEGER PRIMARY KEY AUTOINCREMENT,
@@ -271,16 +355,20 @@ CREATE TABLE escalation_requests (
   ns TEXT NOT NULL DEFAULT 'main',
   leaf_id TEXT NOT NULL,
   leaf_ver INTEGER NOT NULL,
-  leaf_salt BLOB,
+  leaf_salt BLOB, approvers TEXT,
   FOREIGN KEY (dfid, ns) REFERENCES decision_flows (dfid, ns) ON DELETE CASCADE,
   FOREIGN KEY (agent_id, ns) REFERENCES agent_registry (agent_id, ns)
 );
 
 CREATE INDEX idx_escalation_requests_agent_id ON escalation_requests (agent_id);
 
+CREATE INDEX idx_escalation_requests_created_at ON escalation_requests (created_at);
+
 CREATE INDEX idx_escalation_requests_dfid ON escalation_requests (dfid);
 
 CREATE INDEX idx_escalation_requests_expired ON escalation_requests (resolved_at) WHERE resolved_by = 'deadline';
+
+CREATE INDEX idx_escalation_requests_resolved_at ON escalation_requests (resolved_at) WHERE resolved_at IS NOT NULL;
 
 CREATE INDEX idx_escalation_requests_root_dfid ON escalation_requests (root_dfid);
 
@@ -352,7 +440,7 @@ CREATE TABLE flow_leases (
   queue TEXT NOT NULL DEFAULT '',
   partition_key TEXT,
   priority INTEGER NOT NULL DEFAULT 0,
-  ns TEXT NOT NULL DEFAULT 'main',
+  ns TEXT NOT NULL DEFAULT 'main', waits_for TEXT, previous_worker TEXT, previous_heartbeat_at TEXT,
   PRIMARY KEY (dfid, ns),
   FOREIGN KEY (dfid, ns) REFERENCES decision_flows (dfid, ns) ON DELETE CASCADE
 );
@@ -619,6 +707,16 @@ CREATE TABLE log_stems (
   PRIMARY KEY (level, idx)
 );
 
+CREATE TABLE log_streams (
+  stream TEXT PRIMARY KEY,
+  salt TEXT NOT NULL,
+  agent_id TEXT NOT NULL,
+  kind TEXT NOT NULL,
+  ns TEXT NOT NULL,
+  n INTEGER NOT NULL,
+  UNIQUE (agent_id, kind, ns)
+);
+
 CREATE TABLE log_tiles (
   level INTEGER NOT NULL,
   idx INTEGER NOT NULL,
@@ -660,6 +758,37 @@ CREATE TABLE notes (
 CREATE INDEX idx_notes_expires ON notes (expires_at) WHERE expires_at IS NOT NULL;
 
 CREATE INDEX idx_notes_subject ON notes (subject) WHERE subject IS NOT NULL;
+
+CREATE TABLE notification_deliveries (
+  notification_id INTEGER NOT NULL,
+  channel TEXT NOT NULL,
+  attempts INTEGER NOT NULL DEFAULT 0,
+  next_at TEXT,
+  delivered_at TEXT,
+  problem TEXT,
+  PRIMARY KEY (notification_id, channel)
+);
+
+CREATE INDEX idx_notification_deliveries_next_at ON notification_deliveries (next_at) WHERE next_at IS NOT NULL;
+
+CREATE TABLE notifications (
+  id INTEGER PRIMARY KEY AUTOINCREMENT,
+  event TEXT NOT NULL,
+  about TEXT NOT NULL,
+  channels TEXT NOT NULL CHECK (json_valid(channels)),
+--postgres:  channels JSON NOT NULL,
+  created_at TEXT NOT NULL,
+  ended_at TEXT,
+  outcome TEXT CHECK (outcome IN ('delivered', 'undelivered')),
+  problems TEXT CHECK (json_valid(problems)),
+--postgres:  problems JSON,
+  ns TEXT NOT NULL DEFAULT 'main',
+  leaf_id TEXT NOT NULL,
+  leaf_ver INTEGER NOT NULL,
+  leaf_salt BLOB
+);
+
+CREATE UNIQUE INDEX idx_notifications_about ON notifications (about);
 
 CREATE TABLE object_history (
   ns TEXT NOT NULL,
@@ -738,6 +867,113 @@ CREATE INDEX idx_object_versions_pruned ON object_versions (cid) WHERE pruned_at
 CREATE TABLE objects (
   h BLOB PRIMARY KEY NOT NULL,
   data BLOB NOT NULL
+);
+
+CREATE TABLE passkey_challenges (
+  challenge TEXT PRIMARY KEY,
+  purpose TEXT NOT NULL CHECK (purpose IN ('register', 'answer')),
+  person TEXT NOT NULL,
+  nonce TEXT NOT NULL,
+  origin TEXT NOT NULL,
+  escalation_id INTEGER,
+  statement_hash TEXT,
+  expires_at TEXT NOT NULL,
+  used_at TEXT,
+  ns TEXT NOT NULL DEFAULT 'main'
+);
+
+CREATE TABLE passkeys (
+  credential_id TEXT PRIMARY KEY,
+  person TEXT NOT NULL,
+  public_key TEXT NOT NULL,
+  rp_id TEXT NOT NULL,
+  origin TEXT NOT NULL,
+  sign_count INTEGER NOT NULL DEFAULT 0,
+  created_at TEXT NOT NULL,
+  created_by TEXT NOT NULL,
+  revoked_at TEXT,
+  revoked_by TEXT,
+  ns TEXT NOT NULL DEFAULT 'main',
+  leaf_id TEXT NOT NULL,
+  leaf_ver INTEGER NOT NULL,
+  leaf_salt BLOB
+);
+
+CREATE INDEX idx_passkeys_person ON passkeys (ns, person);
+
+CREATE TABLE people (
+  name TEXT NOT NULL,
+  member_of TEXT NOT NULL CHECK (json_valid(member_of)),
+--postgres:  member_of JSON NOT NULL,
+  email TEXT,
+  created_at TEXT NOT NULL,
+  updated_at TEXT NOT NULL,
+  updated_by TEXT NOT NULL,
+  removed_at TEXT,
+  ns TEXT NOT NULL DEFAULT 'main',
+  leaf_id TEXT NOT NULL,
+  leaf_ver INTEGER NOT NULL,
+  leaf_salt BLOB,
+  PRIMARY KEY (name, ns)
+);
+
+CREATE TABLE policies (
+  policy_id TEXT PRIMARY KEY,
+  name TEXT NOT NULL,
+  version INTEGER NOT NULL CHECK (version >= 1),
+  text TEXT NOT NULL,
+  hash TEXT NOT NULL,
+  state TEXT NOT NULL CHECK (state IN ('DRAFT', 'ACTIVE', 'RETIRED')),
+  created_by TEXT NOT NULL,
+  created_at TEXT NOT NULL,
+  changed_by TEXT NOT NULL,
+  changed_at TEXT NOT NULL,
+  keyid TEXT NOT NULL,
+  statement TEXT NOT NULL,
+  ns TEXT NOT NULL DEFAULT 'main',
+  leaf_id TEXT NOT NULL,
+  leaf_ver INTEGER NOT NULL,
+  leaf_salt BLOB,
+  UNIQUE (ns, name, version)
+);
+
+CREATE TABLE policy_decisions (
+  id INTEGER PRIMARY KEY AUTOINCREMENT,
+  dfid TEXT,
+  agent_id TEXT NOT NULL,
+  action TEXT NOT NULL,
+  resource TEXT NOT NULL,
+  n INTEGER NOT NULL,
+  decision TEXT NOT NULL CHECK (decision IN ('allow', 'deny', 'ask')),
+  policy_hash TEXT NOT NULL,
+  inputs_hash TEXT NOT NULL,
+  request TEXT NOT NULL,
+  reasons TEXT NOT NULL,
+  escalation INTEGER,
+  decided_at TEXT NOT NULL,
+  ns TEXT NOT NULL DEFAULT 'main',
+  leaf_id TEXT NOT NULL,
+  leaf_ver INTEGER NOT NULL,
+  leaf_salt BLOB,
+  FOREIGN KEY (dfid, ns) REFERENCES decision_flows (dfid, ns) ON DELETE CASCADE
+);
+
+CREATE INDEX idx_policy_decisions_act ON policy_decisions (ns, agent_id, action, resource, inputs_hash);
+
+CREATE INDEX idx_policy_decisions_decided_at ON policy_decisions (ns, decided_at, id);
+
+CREATE INDEX idx_policy_decisions_dfid ON policy_decisions (dfid, ns, action, resource, n);
+
+CREATE TABLE policy_sets (
+  ns TEXT PRIMARY KEY,
+  revision INTEGER NOT NULL,
+  hash TEXT NOT NULL,
+  active TEXT NOT NULL,
+  changed_by TEXT NOT NULL,
+  changed_at TEXT NOT NULL,
+  leaf_id TEXT NOT NULL,
+  leaf_ver INTEGER NOT NULL,
+  leaf_salt BLOB
 );
 
 CREATE TABLE prunings (
@@ -826,6 +1062,25 @@ CREATE TABLE restores (
   leaf_ver INTEGER NOT NULL,
   leaf_salt BLOB
 );
+
+CREATE TABLE retention_rules (
+  id TEXT PRIMARY KEY,
+  kind TEXT NOT NULL CHECK (kind IN ('floor', 'hold')),
+  scope TEXT NOT NULL,
+  target TEXT NOT NULL,
+  days INTEGER,
+  reason TEXT NOT NULL,
+  set_at TEXT NOT NULL,
+  lifted_at TEXT,
+  lift_reason TEXT,
+  statement TEXT NOT NULL,
+  ns TEXT NOT NULL DEFAULT 'main',
+  leaf_id TEXT NOT NULL,
+  leaf_ver INTEGER NOT NULL,
+  leaf_salt BLOB
+);
+
+CREATE INDEX idx_retention_rules_target ON retention_rules (ns, scope, target);
 
 CREATE TABLE saga_dirty_state (
   dfid TEXT NOT NULL,
@@ -976,6 +1231,25 @@ CREATE TABLE thread_checkpoints (
 
 CREATE INDEX idx_thread_checkpoints_run ON thread_checkpoints (run_id) WHERE run_id IS NOT NULL;
 
+CREATE TABLE thread_entries (
+  id TEXT PRIMARY KEY,
+  thread INTEGER NOT NULL REFERENCES threads (n),
+  thread_id TEXT NOT NULL,
+  checkpoint_ns TEXT NOT NULL,
+  checkpoint_id TEXT NOT NULL,
+--postgres:  checkpoint_id TEXT COLLATE "C" NOT NULL,
+  h TEXT NOT NULL,
+  logged_at TEXT NOT NULL,
+  ns TEXT NOT NULL,
+  leaf_id TEXT NOT NULL,
+  leaf_ver INTEGER NOT NULL,
+  leaf_salt BLOB
+);
+
+CREATE UNIQUE INDEX idx_thread_entries_checkpoint ON thread_entries (thread, checkpoint_ns, checkpoint_id);
+
+CREATE INDEX idx_thread_entries_leaf ON thread_entries (leaf_id);
+
 CREATE TABLE thread_facts (
   ns TEXT NOT NULL,
   key TEXT NOT NULL,
@@ -990,7 +1264,7 @@ CREATE TABLE thread_lines (
   thread INTEGER NOT NULL REFERENCES threads (n),
   checkpoint_ns TEXT NOT NULL,
   epoch INTEGER NOT NULL,
-  writer TEXT NOT NULL,
+  writer TEXT NOT NULL, writes INTEGER NOT NULL DEFAULT 0,
   PRIMARY KEY (thread, checkpoint_ns)
 ) WITHOUT ROWID;
 
@@ -1047,9 +1321,11 @@ CREATE TABLE transcripts (
   last INTEGER NOT NULL,
   state TEXT NOT NULL,
   created_at TEXT NOT NULL,
-  updated_at TEXT NOT NULL,
+  updated_at TEXT NOT NULL, subject TEXT,
   UNIQUE (ns, name)
 );
+
+CREATE INDEX idx_transcripts_subject ON transcripts (subject) WHERE subject IS NOT NULL;
 
 CREATE TABLE witness_disputes (
   id TEXT PRIMARY KEY,

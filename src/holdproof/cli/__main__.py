@@ -1,5 +1,0 @@
-"""`python -m holdproof.cli`."""
-
-from holdproof.cli.app import main
-
-main()

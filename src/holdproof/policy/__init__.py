@@ -1,0 +1,1 @@
+"""Policies: what agents may do, written in Cedar, decided before the act."""

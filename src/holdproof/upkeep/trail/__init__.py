@@ -1,0 +1,1 @@
+"""The trail: one timeline of everything in the log."""
