@@ -53,6 +53,7 @@ _TEMPLATE = """\
 #   telemetry: {type: sqlite, retention: {hot_days: 30, warm_days: 365}}
 # direct_url: "${HOLDPROOF_PG_DIRECT}"  # the server itself, where the connection above names a pooler
 # images: {every_s: 300, keep: 3}
+# backups: {folder: /mnt/backups, every_s: 3600, keep: 24}
 # strict_agents: true
 """
 
@@ -190,6 +191,16 @@ class Images:
 
 
 @dataclass(frozen=True)
+class Backups:
+    """Backups that a server makes: where (None: none), how many seconds apart, how many to keep, whether with keys."""
+
+    folder: str | None = None
+    every_s: int = 86_400
+    keep: int = 7
+    keys: bool = False
+
+
+@dataclass(frozen=True)
 class Settings:
     """The merged settings: `database_url` None is the embedded default, `source` the last file that was read."""
 
@@ -203,6 +214,7 @@ class Settings:
     """Whether flows are opened only for agents that somebody registered."""
     direct_url: str | None = field(default=None, repr=False)
     """The server itself, where `database_url` names a pooler before it; for what needs a session that lasts."""
+    backups: Backups = Backups()
 
     @property
     def session_url(self) -> str | None:
@@ -251,12 +263,13 @@ def load(
     profile = next((tree["profile"] for tree in reversed(trees) if "profile" in tree), "default")
     source = files[-1] if files else None
     images = Images(**{name: value for tree in trees for name, value in tree.get("images", {}).items()})
+    backups = Backups(**{name: value for tree in trees for name, value in tree.get("backups", {}).items()})
     # One file that says so is enough: a project does not loosen what its owner's settings demand.
     strict_agents = any(tree.get("strict_agents", False) for tree in trees)
     shared = MappingProxyType(providers)
     direct_url = reading.direct(trees)
     warnings = tuple(reading.warnings)
-    return Settings(profile, shared, database_url, source, warnings, images, strict_agents, direct_url)
+    return Settings(profile, shared, database_url, source, warnings, images, strict_agents, direct_url, backups)
 
 
 def _provider(kind: str, trees: list[dict[str, Any]]) -> Provider:
@@ -380,6 +393,7 @@ def _is_size(value: Any) -> bool:
 _TEXT = (_is_text, "text that is not empty")
 _DAYS = (_is_count, "a whole number, 0 or more")
 _SIZE = (_is_size, "a whole number, 1 or more")
+_YES_OR_NO = (lambda value: isinstance(value, bool), "true or false")
 
 
 def _schema(names: tuple[str, ...]) -> dict[str, Any]:
@@ -406,8 +420,9 @@ _SCHEMA = {
     "profile": _TEXT,
     "providers": {kind: _schema(names) for kind, names in _TYPES.items()},
     "images": {"every_s": _DAYS, "keep": _SIZE},
+    "backups": {"folder": _TEXT, "every_s": _SIZE, "keep": _SIZE, "keys": _YES_OR_NO},
     "direct_url": _TEXT,
-    "strict_agents": (lambda value: isinstance(value, bool), "must be true or false"),
+    "strict_agents": _YES_OR_NO,
 }
 
 

@@ -16,6 +16,7 @@ STAYS = {
     "backup.check",
     "backup.create",
     "backup.list",
+    "backup.rotate",
     "blobs.close",
     "dbom.check_intent",
     "dbom.verify",

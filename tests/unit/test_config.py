@@ -586,6 +586,7 @@ def test_a_project_without_servers_and_variables_needs_no_permission(paths: Path
         "providers: {relational: {fallback: [memory]}}",
         "providers: {telemetry: {retention: {hot_days: 1}}}",
         "images: {keep: 1}",
+        "backups: {folder: /tmp/elsewhere}",
     ],
 )
 def test_a_project_moves_no_data_and_shortens_no_retention_until_it_is_allowed(

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from holdproof.importers import dir, green_agent
     from holdproof.model.backup import Backup
     from holdproof.upkeep import attestation, bundle, erase, holds, intent_spread, lockdown, retention, watch
-    from holdproof.upkeep.backups import backup
+    from holdproof.upkeep.backups import backup, rotation
     from holdproof.upkeep.trail import finding, reading
     from holdproof.upkeep.verification import verify
 else:
@@ -38,7 +38,7 @@ else:
     globals().update(
         lazy_functions("holdproof.upkeep", "attestation bundle erase holds intent_spread lockdown retention watch")
     )
-    globals().update(lazy_functions("holdproof.upkeep.backups", "backup"))
+    globals().update(lazy_functions("holdproof.upkeep.backups", "backup rotation"))
     globals().update(lazy_functions("holdproof.upkeep.trail", "finding reading"))
     globals().update(lazy_functions("holdproof.upkeep.verification", "verify"))
 
@@ -113,6 +113,16 @@ class BackupResource(Resource[Executor]):
     group = "Operate"
 
     create = RunsWith(backup.create, alias="backup", example="/mnt/backups/monday", note=_missing_parts)
+    rotate = RunsWith(
+        rotation.rotate,
+        example="/mnt/backups --keep 24",
+        parameters={
+            "folder": "The folder of backups; created if it is not there.",
+            "keep": "How many backups of this store stay.",
+            "every_s": "Do nothing while the newest is younger than this.",
+        },
+    )
+    beat = RunsWith(rotation.beat)
     check = Runs(backup.check, storeless=True, example="/mnt/backups/monday", note=_missing_parts)
     list = Runs(
         backup.list,

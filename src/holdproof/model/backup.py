@@ -66,6 +66,19 @@ class Backup(Value):
 
 
 @dataclass(frozen=True, slots=True)
+class Rotation(Value):
+    """What a rotation of backups did."""
+
+    made: Backup | None
+    """The new backup, as it was read back; None where the newest is young enough."""
+    removed: list[str]
+    kept: int
+    """How many backups of this store are in the folder now."""
+    next_at: str | None
+    """When the next one is due; None where nobody said how often."""
+
+
+@dataclass(frozen=True, slots=True)
 class RestoreRecord:
     """How the log went on after a restore."""
 

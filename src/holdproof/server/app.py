@@ -4,6 +4,7 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from functools import partial
 from typing import Any, Final
 
 from fastapi import APIRouter, FastAPI
@@ -112,6 +113,7 @@ async def _tended(state: ServerState) -> AsyncIterator[None]:
         _every(state.settings.channels_s, state.store.channels.deliver),
         # Looks often; `images.every_s` of the settings says how often an image is written at most.
         _every(state.settings.images_s, state.store.image.beat),
+        _every(state.settings.backups_s, partial(_rotate_backups, state.store)),
         _every(state.settings.flush_s, lambda: state.samples.take(state.store, state.now())),
     ]
     tasks = [asyncio.create_task(each) for each in jobs]
@@ -129,6 +131,17 @@ async def _tended(state: ServerState) -> AsyncIterator[None]:
         state.scrapers.cancel()
         state.numbers.cancel()
         await state.access_log.flush(ending=True)
+
+
+async def _rotate_backups(store: Holdproof) -> None:
+    """Make the backup that is due by the settings; a failure is logged at every attempt: it needs somebody."""
+    try:
+        rotation = await store.backup.beat()
+    except HoldproofError as error:
+        _log.error("no backup could be made: %s", error)
+        return
+    if rotation is not None and rotation.made is not None:
+        _log.info("backup %s made and checked; %s removed", rotation.made.path, len(rotation.removed))
 
 
 async def _every(seconds: float, job: Callable[[], Awaitable[object]]) -> None:

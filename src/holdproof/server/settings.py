@@ -44,6 +44,8 @@ class ServerSettings:
     """How often people are told through channels what waits for them; 0 for never."""
     images_s: float = 30.0
     """How often memory images that are due are written; 0 for never."""
+    backups_s: float = 60.0
+    """How often the server looks whether a backup is due; 0 for never."""
 
     @property
     def cookie(self) -> str:

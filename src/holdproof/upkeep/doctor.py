@@ -25,10 +25,12 @@ from holdproof.evidence import trust
 from holdproof.evidence.key_files import ROLES
 from holdproof.evidence.witness_client import level_of
 from holdproof.model.doctor import HealthCheck, HealthReport
-from holdproof.model.times import to_micros
+from holdproof.model.times import to_micros, to_text
 from holdproof.runtime import sweeps
 from holdproof.store.context import Context
 from holdproof.upkeep import lockdown, skill_watch
+from holdproof.upkeep.backups import rotation
+from holdproof.upkeep.verification import log_check
 
 _GIB: Final = 1 << 30
 _LITTLE: Final = 64 << 20
@@ -53,6 +55,7 @@ def examine(context: Context) -> HealthReport:
         "lockdown": partial(_lockdown, context),
         "skills": partial(_skills, context),
         "flows": partial(_flows, context),
+        "backups": partial(_backups, context),
     }
     return _gather(looks)
 
@@ -81,6 +84,24 @@ def _gather(looks: dict[str, Check]) -> HealthReport:
 def _versions() -> Iterator[HealthCheck]:
     running = f"Python {platform.python_version()} on {platform.system()} {platform.machine()}"
     yield HealthCheck("ok", "versions", f"holdproof {metadata.version('holdproof')}, {running}")
+
+
+def _backups(context: Context) -> Iterator[HealthCheck]:
+    """Check that the backups that the settings ask for are made; nothing where they ask for none."""
+    settings = context.settings.backups
+    if settings.folder is None:
+        return
+    folder = Path(settings.folder).expanduser()
+    remedy = f"run `holdproof backup rotate {folder}` and see what it says; a server makes them (`holdproof up`)"
+    store_id = context.database.read(log_check.store_id).result()
+    last = rotation.newest(folder, store_id, to_text(system_clock())) if folder.is_dir() else None
+    if last is None:
+        yield HealthCheck("error", "backups", f"none of this store in {folder}", remedy)
+        return
+    # Two intervals: one that is just being made is not late.
+    late = system_clock() - to_micros(last.created_at) > 2_000_000 * settings.every_s
+    what = f"the newest was made at {last.created_at}: {last.path}"
+    yield HealthCheck("error" if late else "ok", "backups", what, remedy if late else "")
 
 
 # --- around the store ----------------------------------------------------------------------------------------------

@@ -23,6 +23,9 @@ from holdproof.upkeep.verification.log_check import StoreParts
 KERNEL = "kernel.db"
 DAMAGED = "damaged"
 """How the `trust` of a backup begins whose manifest cannot be read."""
+REMOVING = ".removing"
+"""What the name of a backup ends in while it is deleted."""
+_UNFINISHED = (".partial", REMOVING)
 
 
 def no_progress(what: str, done: int, total: int) -> None:
@@ -61,7 +64,7 @@ def list_backups(folder: Path) -> list[Backup]:
     """Return the backups in a folder, oldest first."""
     if not folder.is_dir():
         raise NotFoundError(f"{folder}: no such folder", path=str(folder))
-    candidates = [at for at in folder.iterdir() if (at / manifests.MANIFEST).is_file() and at.suffix != ".partial"]
+    candidates = [at for at in folder.iterdir() if (at / manifests.MANIFEST).is_file() and at.suffix not in _UNFINISHED]
     return sorted(map(_summary, candidates), key=sort_key)
 
 

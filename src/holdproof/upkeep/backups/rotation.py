@@ -1,0 +1,112 @@
+"""Backups by the clock: a new one beside the earlier ones, checked, and then the oldest removed.
+
+Rules:
+- The new backup is read back and checked before an older one is removed: a run that fails removes nothing.
+- Only backups of this store count and are removed. What is damaged, of another store or no backup is left alone.
+- A removal is a rename and then a deletion: a run that is killed in between leaves no half backup under its name, and
+  the next run deletes the rest.
+- A backup from the future, made under a wrong clock, does not delay the next.
+"""
+
+import os
+from pathlib import Path
+
+from holdproof import folders, validation
+from holdproof.content import disk
+from holdproof.db import Call, Work, ask
+from holdproof.errors import InvalidInputError
+from holdproof.model.backup import Backup, Rotation
+from holdproof.model.progress import Progress
+from holdproof.model.times import later, to_text
+from holdproof.store.context import Context
+from holdproof.upkeep.backups import backup, backup_list, manifest
+from holdproof.upkeep.backups.backup_list import DAMAGED, REMOVING, no_progress
+from holdproof.upkeep.verification import log_check
+
+KEEP = 7
+
+
+def rotate(
+    context: Context,
+    folder: str | os.PathLike[str],
+    *,
+    keep: int = KEEP,
+    every_s: float = 0,
+    keys: bool = False,
+    progress: Progress | None = None,
+) -> Work[Rotation]:
+    """Make a backup in a folder of backups, check it, and remove the oldest beyond `keep`.
+
+    With `every_s` nothing is done while the newest one is younger than that, so it may be called often.
+    """
+    validation.count("keep", keep, least=1)
+    validation.seconds("every_s", every_s)
+    top = Path(os.path.abspath(os.path.expanduser(folder)))
+    tell = progress or no_progress
+    return (yield from ask(Call(lambda: _rotate(context, top, tell, keep=keep, every_s=every_s, keys=keys))))
+
+
+def beat(context: Context, *, progress: Progress | None = None) -> Work[Rotation | None]:
+    """Rotate backups as the settings say (`backups:`), if one is due; None where the settings name no folder."""
+    settings = context.settings.backups
+    if settings.folder is None:
+        return None
+    return (
+        yield from rotate(
+            context,
+            settings.folder,
+            keep=settings.keep,
+            every_s=settings.every_s,
+            keys=settings.keys,
+            progress=progress,
+        )
+    )
+
+
+def newest(folder: Path, store_id: str, now: str) -> Backup | None:
+    """Return the newest backup of a store in a folder that is not from the future; None where there is none."""
+    backups = [each for each in _of_store(folder, store_id) if each.created_at <= now]
+    return backups[-1] if backups else None
+
+
+def _rotate(context: Context, top: Path, tell: Progress, *, keep: int, every_s: float, keys: bool) -> Rotation:
+    if (top / manifest.MANIFEST).is_file():
+        raise InvalidInputError(f"{top} is a backup: name the folder that the backups are to be in", path=str(top))
+    folders.make(top)
+    now = to_text(context.database.clock())
+    store_id = context.database.read(log_check.store_id).result()
+    last = newest(top, store_id, now)
+    if last is not None and every_s and now < later(last.created_at, every_s):
+        return Rotation(None, [], len(_of_store(top, store_id)), later(last.created_at, every_s))
+    made = backup.make(context, top / _name(now), keys=keys, configuration=keys, tell=tell)
+    # Read back from the disk: only a backup that checks out may take the place of an older one.
+    checked = backup_list.inspect(Path(made.path), key=made.signer, tell=tell)
+    with disk.translated(top):
+        removed = _remove_oldest(top, store_id, keep)
+    return Rotation(checked, removed, len(_of_store(top, store_id)), later(now, every_s) if every_s else None)
+
+
+def _name(now: str) -> str:
+    """Return a name for a folder: the moment, without the colons that some file systems refuse."""
+    return now.replace(":", "-").replace(".", "-")
+
+
+def _of_store(top: Path, store_id: str) -> list[Backup]:
+    """Return the backups of one store in a folder, the oldest first."""
+    return [
+        each
+        for each in backup_list.list_backups(top)
+        if each.store_id == store_id and not each.trust.startswith(DAMAGED)
+    ]
+
+
+def _remove_oldest(top: Path, store_id: str, keep: int) -> list[str]:
+    for leftover in top.glob(f"*{REMOVING}"):
+        disk.remove_tree(leftover)
+    removed = [Path(each.path) for each in _of_store(top, store_id)[:-keep]]
+    for path in removed:
+        aside = path.with_name(f"{path.name}{REMOVING}")
+        path.rename(aside)
+        folders.sync(top)
+        disk.remove_tree(aside)
+    return [str(path) for path in removed]

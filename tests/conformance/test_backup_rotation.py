@@ -1,0 +1,170 @@
+"""Backups by the clock: checked before an older one goes, only this store's, and as often as somebody said."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from holdproof import errors, sync
+from holdproof.content import disk
+from holdproof.evidence.key_files import KeyFolder
+from tests.store_locations import StoreLocation, submit
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> StoreLocation:
+    url = request.getfixturevalue("postgres_url") if request.param == "postgres" else None
+    location = StoreLocation(tmp_path / "home", url)
+    with location.open() as store:
+        submit(store, "first")
+    return location
+
+
+def _names(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.iterdir())
+
+
+def test_the_newest_stay_and_each_can_be_restored(place: StoreLocation, tmp_path: Path) -> None:
+    top = tmp_path / "backups"
+    with place.open() as store:
+        made = []
+        for number in range(4):
+            submit(store, f"number-{number}")
+            rotation = store.backup.rotate(top, keep=2)
+            assert rotation.made is not None
+            made.append(rotation.made)
+        assert rotation.removed == [made[1].path]
+        assert rotation.kept == 2
+        assert _names(top) == [Path(each.path).name for each in made[2:]]
+    restored = place.restore(top, to_index=made[2].size)
+    assert restored.source == made[2].path
+    assert {name for name, _ in place.state()["battles"]} == {"first", "number-0", "number-1", "number-2"}
+    place.sound()
+
+
+def test_nothing_but_backups_of_this_store_is_removed(place: StoreLocation, tmp_path: Path) -> None:
+    top = tmp_path / "backups"
+    top.mkdir()
+    (top / "notes.txt").write_text("mine")
+    (top / "folder").mkdir()
+    StoreLocation(tmp_path / "other").backup(top / "2020-of-another-store")
+    with place.open() as store:
+        store.backup.rotate(top)
+        (damaged,) = [path for path in top.iterdir() if path.name.startswith("20") and "another" not in path.name]
+        (damaged / "manifest.json").write_text("{")
+        store.backup.rotate(top, keep=1)
+        assert store.backup.rotate(top, keep=1).kept == 1
+    assert {"notes.txt", "folder", "2020-of-another-store", damaged.name} < set(_names(top))
+
+
+def test_a_backup_that_fails_removes_none(
+    place: StoreLocation, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    top = tmp_path / "backups"
+    with place.open() as store:
+        store.backup.rotate(top)
+        before = _names(top)
+
+        def full(*_: Any) -> None:
+            raise OSError(28, "No space left on device")
+
+        with monkeypatch.context() as broken:
+            broken.setattr(disk, "sync_tree", full)
+            with pytest.raises(errors.HoldproofError):
+                store.backup.rotate(top, keep=1)
+        assert _names(top) == before
+
+
+def test_one_that_does_not_check_out_takes_no_place(
+    place: StoreLocation, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    top = tmp_path / "backups"
+    with place.open() as store:
+        first = store.backup.rotate(top).made
+        assert first is not None
+        rename = Path.rename
+
+        def damage(path: Path, target: Path) -> Path:
+            arrived = rename(path, target)
+            next(target.glob("dboms/*.json")).write_text("rotten")
+            return arrived
+
+        with monkeypatch.context() as broken:
+            broken.setattr(Path, "rename", damage)
+            with pytest.raises(errors.HoldproofError):
+                store.backup.rotate(top, keep=1)
+        assert store.backup.check(first.path).root == first.root, "the older one is still there"
+
+
+def test_what_a_killed_removal_left_is_removed_by_the_next(place: StoreLocation, tmp_path: Path) -> None:
+    top = tmp_path / "backups"
+    with place.open() as store:
+        first = store.backup.rotate(top).made
+        assert first is not None
+        Path(first.path).rename(f"{first.path}.removing")
+        assert store.backup.list(top).items == [], "half a backup is none"
+        assert store.backup.rotate(top).kept == 1
+        assert len(_names(top)) == 1
+
+
+def test_nothing_is_done_while_the_newest_is_young(place: StoreLocation, tmp_path: Path) -> None:
+    top = tmp_path / "backups"
+    with place.open() as store:
+        first = store.backup.rotate(top, every_s=3600)
+        again = store.backup.rotate(top, every_s=3600)
+        assert first.made is not None
+        assert (again.made, again.kept) == (None, 1)
+        assert again.next_at is not None
+        assert again.next_at > first.made.created_at
+        assert store.backup.rotate(top, every_s=0).kept == 2
+
+
+def test_arguments_that_mean_nothing_are_refused(place: StoreLocation, tmp_path: Path) -> None:
+    with place.open() as store:
+        with pytest.raises(errors.InvalidInputError, match="keep"):
+            store.backup.rotate(tmp_path / "backups", keep=0)
+        with pytest.raises(errors.InvalidInputError, match="every_s"):
+            store.backup.rotate(tmp_path / "backups", every_s=-1)
+        made = store.backup.create(tmp_path / "one")
+        with pytest.raises(errors.InvalidInputError, match="is a backup"):
+            store.backup.rotate(made.path)
+        assert not (tmp_path / "backups").exists()
+
+
+def test_the_settings_say_where_and_how_often_and_the_doctor_says_when_one_is_late(
+    place: StoreLocation, tmp_path: Path
+) -> None:
+    with place.open() as store:
+        assert store.backup.beat() is None, "nobody asked for backups"
+    (place.home / "config").mkdir(exist_ok=True)
+    top = tmp_path / "backups"
+    (place.home / "config" / "config.yaml").write_text(f"backups: {{folder: {top}, every_s: 3600, keep: 3}}\n")
+    assert _backup_health(place) == ["error"]
+    with place.open() as store:
+        first, again = store.backup.beat(), store.backup.beat()
+        assert first is not None
+        assert first.made is not None
+        assert again is not None
+        assert again.made is None
+    assert _backup_health(place) == ["ok"]
+
+
+def _backup_health(place: StoreLocation) -> list[str]:
+    report = sync.doctor(place.home, place.url)
+    return [check.level for check in report.checks if check.about == "backups"]
+
+
+def test_a_store_whose_key_is_not_its_own_makes_no_backup_in_the_place_of_a_good_one(
+    place: StoreLocation, tmp_path: Path
+) -> None:
+    top = tmp_path / "backups"
+    with place.open() as store:
+        store.backup.rotate(top)
+        before = _names(top)
+        folder = KeyFolder(place.home / "config" / "keys")
+        for path in (place.home / "config" / "keys").glob("log*"):
+            path.unlink()
+        folder.ensure("log")
+        with pytest.raises(errors.UnknownKeyError):
+            store.backup.rotate(top, keep=1)
+        assert _names(top) == before
