@@ -220,7 +220,7 @@ def test_pages_are_worked_with_by_keyboard(browser: Any, web: Web, ids: dict[str
         if page.evaluate("document.activeElement.textContent === 'charge card'"):
             break
     page.keyboard.press("Enter")
-    assert page.evaluate("location.hash").startswith("#s-")
+    page.wait_for_function("() => location.hash.startsWith('#s-')")
     page.goto(f"{web.listening.address}/flows?range=all")
     for _ in range(60):
         page.keyboard.press("Tab")

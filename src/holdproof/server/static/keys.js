@@ -1,36 +1,86 @@
 "use strict";
-// Keys, and searching everything. Each key does what a link or a button of the page does.
+// Keys: each does what a link or a button of the page does. This file is read before the page, so that no key is lost:
+// what is pressed while a page is still being read, or is already being left, is kept for the page that comes.
 
 const PLACES = { t: "/today", i: "/inbox", f: "/flows", a: "/agents", e: "/evidence", h: "/health" };
+const WAITING = "holdproof keys";
+const WAITING_MS = 10000;
+let isReady = false;
 let going = false;
+let leftAt = -WAITING_MS;
 
-const editable = (target) => target.closest("input:not([type=checkbox]):not([type=radio]), textarea, select, dialog") !== null;
-const press = (name) => {
+// A dialog that was just closed has the focus until the page is drawn again; who types then means the page.
+function editable(target) {
+  const dialog = target.closest("dialog");
+  return dialog !== null ? dialog.open : target.closest("input:not([type=checkbox]):not([type=radio]), textarea, select") !== null;
+}
+
+function press(name, isSeen) {
   const target = document.querySelector(`[data-key="${name}"]`);
-  if (target === null || target.disabled) { return; }
+  // A consequence is confirmed by a key that was pressed when it stood there, never by one from the page before.
+  if (target === null || target.disabled || (!isSeen && target.matches("[data-consequence]"))) { return; }
   const details = target.closest("details");
   if (details) { details.open = true; }
+  if (target.matches("a")) { leave(); }
   if (target.matches("input, textarea, select")) { target.focus(); target.scrollIntoView({ block: "center" }); } else { target.click(); }
-};
+}
 
-addEventListener("keydown", (event) => {
-  const letter = event.key.toLowerCase();
-  if ((event.metaKey || event.ctrlKey) && letter === "k") { event.preventDefault(); openPalette(); return; }
-  if ((event.metaKey || event.ctrlKey) && event.key === "Enter") { event.target.form?.requestSubmit(defaultButton(event.target)); return; }
-  if (event.metaKey || event.ctrlKey || event.altKey || editable(event.target)) { return; }
+function act(pressed, isSeen) {
+  const letter = pressed.toLowerCase();
   if (going) {
     going = false;
-    if (PLACES[letter]) { location.href = PLACES[letter]; }
-    return;
+    if (PLACES[letter]) { leave(); location.href = PLACES[letter]; }
+  } else if (pressed === "?") {
+    document.getElementById("help")?.showModal();
+  } else if (pressed === "/") {
+    openPalette();
+  } else if (letter === "g") {
+    going = true;
+    setTimeout(() => { going = false; }, 1500);
+  } else {
+    press(letter, isSeen);
   }
-  if (event.key === "?") { document.getElementById("help")?.showModal(); return; }
-  if (event.key === "/") { event.preventDefault(); openPalette(); return; }
-  if (letter === "g") { going = true; setTimeout(() => { going = false; }, 1500); return; }
-  if ("jkaerbh".includes(letter) && !event.repeat && document.querySelector(`[data-key="${letter}"]`)) {
-    event.preventDefault();
-    press(letter);
-  }
+}
+
+function leave() { leftAt = performance.now(); }
+const isLeaving = () => performance.now() - leftAt < WAITING_MS;
+const type = (pressed) => { if (isReady && !isLeaving()) { act(pressed, true); } else { keepKey(pressed); } };
+const isKey = (pressed) => pressed === "?" || pressed === "/" || (pressed.length === 1 && "jkaerbhgtif".includes(pressed.toLowerCase()));
+
+addEventListener("keydown", (event) => {
+  if ((event.metaKey || event.ctrlKey) && event.key.toLowerCase() === "k") { event.preventDefault(); type("/"); return; }
+  if ((event.metaKey || event.ctrlKey) && event.key === "Enter") { event.target.form?.requestSubmit(defaultButton(event.target)); return; }
+  if (event.metaKey || event.ctrlKey || event.altKey || event.repeat || editable(event.target) || !isKey(event.key)) { return; }
+  event.preventDefault();
+  type(event.key);
 });
+
+// --- keys that wait for their page -----------------------------------------------------------------------------------
+
+function takeKeys() {
+  const { at, keys } = JSON.parse(sessionStorage.getItem(WAITING) ?? "{}");
+  sessionStorage.removeItem(WAITING);
+  return Date.now() - at < WAITING_MS ? keys : [];
+}
+
+function keepKey(...keys) {
+  sessionStorage.setItem(WAITING, JSON.stringify({ at: Date.now(), keys: [...takeKeys(), ...keys] }));
+}
+
+// One of them may lead to another page: the rest are meant for that one.
+function pressWaiting() {
+  isReady = true;
+  const keys = takeKeys();
+  while (keys.length && !isLeaving()) { act(keys.shift(), false); }
+  if (keys.length) { keepKey(...keys); }
+}
+
+addEventListener("submit", (event) => { if (!event.defaultPrevented && event.target.method !== "dialog") { leave(); } });
+addEventListener("beforeunload", leave);
+addEventListener("pageshow", (event) => { if (event.persisted) { leftAt = -WAITING_MS; } });
+document.addEventListener("DOMContentLoaded", pressWaiting);
+
+// --- answers ---------------------------------------------------------------------------------------------------------
 
 // The button that was pressed last with a key, or the first of the form.
 let wantedButton = null;
@@ -48,38 +98,4 @@ document.addEventListener("click", (event) => {
     reason.focus();
     reason.reportValidity();
   }
-});
-
-// --- search everything -----------------------------------------------------------------------------------------------
-
-const palette = document.getElementById("palette");
-const hits = document.getElementById("hits");
-let searching = null;
-
-function openPalette() {
-  if (palette === null || palette.open) { return; }
-  palette.showModal();
-  palette.querySelector("input").select();
-}
-
-document.querySelector("[data-palette]")?.addEventListener("click", (event) => { event.preventDefault(); openPalette(); });
-palette?.addEventListener("click", (event) => { if (event.target === palette) { palette.close(); } });
-
-palette?.querySelector("input").addEventListener("input", (event) => {
-  clearTimeout(searching);
-  searching = setTimeout(async () => {
-    const answer = await fetch("/search?q=" + encodeURIComponent(event.target.value), { credentials: "same-origin" });
-    const fresh = new DOMParser().parseFromString(await answer.text(), "text/html").getElementById("results");
-    hits.replaceChildren(...(fresh ? [...fresh.childNodes].map((each) => document.importNode(each, true)) : []));
-  }, 150);
-});
-
-palette?.addEventListener("keydown", (event) => {
-  const links = [...hits.querySelectorAll("a")];
-  const step = { ArrowDown: 1, ArrowUp: -1 }[event.key];
-  if (event.key === "Enter" && event.target.matches("input") && links.length) { event.preventDefault(); links[0].click(); }
-  if (!step || !links.length) { return; }
-  event.preventDefault();
-  const at = links.indexOf(document.activeElement);
-  links[Math.max(0, Math.min(links.length - 1, at + step))].focus();
 });
