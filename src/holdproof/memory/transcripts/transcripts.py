@@ -205,6 +205,17 @@ def delete_items(tx: Tx, name: str, *, ns: str = MAIN) -> int:
     return 0 if n is None else tx.count(_CLEAR, transcript=n)
 
 
+_CUT = sql(
+    "DELETE FROM transcript_items WHERE transcript = :transcript AND seq >= :first AND seq <= :last RETURNING seq"
+)
+
+
+def delete_range(tx: Tx, name: str, *, first: int = 0, last: int = _ALL, ns: str = MAIN) -> builtins.list[int]:
+    """Remove the items whose numbers are from `first` to `last`; return those numbers, in order."""
+    n = _held(tx, name, ns)
+    return [] if n is None else sorted(seq for (seq,) in tx.all(_CUT, transcript=n, first=first, last=last))
+
+
 def delete(tx: Tx, name: str, *, ns: str = MAIN) -> bool:
     """Remove a transcript with its items and its document; return whether there was one."""
     n = _held(tx, name, ns)
