@@ -4,7 +4,7 @@ Rules:
 - Items come back in the order in which they were added, each `add_items` whole, whoever else adds at the same time.
 - What was added is durable when the call returns. A caller that is cancelled learns it once that is decided.
 - An append writes what is new, however long the session is.
-- A compaction replaces what it has seen, all or nothing: items that were added or taken meanwhile keep it from happening.
+- A compaction replaces what it has seen, as one; it leaves all as it was where items came or went meanwhile.
 """
 
 from collections.abc import Awaitable, Callable
@@ -84,11 +84,13 @@ class HoldproofSession:
 
     async def _get_compaction_snapshot(
         self, limit: int, *, prune_prefix: Callable[[Any], bool] | None = None
-    ) -> CompactionSnapshot:
+    ) -> CompactionSnapshot | None:
         """Return the last items, and how to replace them: what the SDK asks for where a session has a limit.
 
         `prune_prefix` says of older items whether they go too: an encrypted session has some that nobody can read.
         """
+        if self._is_transformed():
+            return None
         within = {"ns": self._shared.ns or MAIN}
 
         def read(tx: Tx) -> list[Item]:
@@ -119,6 +121,11 @@ class HoldproofSession:
 
         return CompactionSnapshot([item.value for item in items], complete, replace_suffix)
 
+    def _is_transformed(self) -> bool:
+        """Whether a subclass reads or writes items in a way of its own, which a compaction must not pass by."""
+        methods = ("get_items", "add_items", "pop_item", "clear_session")
+        return any(getattr(type(self), name) is not getattr(HoldproofSession, name) for name in methods)
+
     def _prune(self, tx: Tx, before: int, is_prunable: Callable[[Any], bool]) -> None:
         """Remove the oldest items of those before a number, as long as they may go."""
         within = {"ns": self._shared.ns or MAIN}
@@ -129,6 +136,8 @@ class HoldproofSession:
 
     async def _atomic_replace_items(self, items: list[Any]) -> bool:
         """Replace all items as one: the SDK asks for it where it compacts everything; else it would clear, then add."""
+        if self._is_transformed():
+            return False
         within = {"ns": self._shared.ns or MAIN}
 
         def write(tx: Tx) -> None:
