@@ -1,4 +1,4 @@
-"""Google ADK on a store: a session and its user state, continued by a second process.
+"""Google ADK on a store: a session with its user state, a memory and an artifact, continued by a second process.
 
 python examples/google_adk_sessions.py [FOLDER]
 
@@ -15,7 +15,7 @@ from google.adk.models import BaseLlm, LlmRequest, LlmResponse
 from google.adk.runners import Runner
 from google.genai import types
 
-from holdproof.adapters.google_adk import HoldproofSessionService
+from holdproof.adapters.google_adk import HoldproofArtifactService, HoldproofMemoryService, HoldproofSessionService
 
 
 class Scripted(BaseLlm):
@@ -56,6 +56,17 @@ async def main(folder: str) -> None:
         print("events:", len(session.events))
         print("of the user:", await service.get_user_state(app_name="shop", user_id="ada"))
         assert session.state["user:last_answer"] == "I have heard 3 messages."
+        async with HoldproofMemoryService(folder) as memory:
+            await memory.add_session_to_memory(session)
+            found = await memory.search_memory(app_name="shop", user_id="ada", query="Who said remember?")
+            print("remembered:", [part.text for each in found.memories for part in each.content.parts or ()])
+    async with HoldproofArtifactService(folder) as artifacts:
+        chat = {"app_name": "shop", "user_id": "ada", "session_id": "s1", "filename": "receipt.txt"}
+        for text in ("30 euros", "25 euros"):
+            version = await artifacts.save_artifact(**chat, artifact=types.Part(text=text))
+        first = await artifacts.load_artifact(**chat, version=0)
+        assert first is not None
+        print("receipt:", f"version {version}, the first says {first.text}")
 
 
 if __name__ == "__main__":

@@ -132,6 +132,25 @@ class GoogleAdk(OnStore):
 
         self.acted(live, work)
 
+    def test_a_session_was_updated_when_its_last_event_says(self, live: sync.Holdproof) -> None:
+        async def work(face: Holdproof, service: Any) -> None:
+            session = await service.create_session(**ADA, session_id="s")
+            await service.create_session(**ADA, session_id="new")
+            await service.append_event(session, event(timestamp=1000.5))
+            await service.append_event(session, event(timestamp=1001.5))
+            got = await service.get_session(**ADA, session_id="s", config=config.GetSessionConfig(num_recent_events=0))
+            listed = (await service.list_sessions(**ADA)).sessions
+            assert [session.last_update_time, got.last_update_time, got.events] == [1001.5, 1001.5, []]
+            assert [each.id for each in listed] == ["s", "new"], "the one with the latest event is the last"
+            assert listed[0].last_update_time == 1001.5
+            by_hand = sessions.Session(id="s", **ADA, last_update_time=1001.5)
+            await service.append_event(by_hand, event(timestamp=1002.0))
+            late = sessions.Session(id="s", **ADA, last_update_time=1001.5)
+            with pytest.raises(theirs.StaleSessionError, match="modified in storage"):
+                await service.append_event(late, event())
+
+        self.acted(live, work)
+
     def test_temporary_state_reaches_no_disk(self, live: sync.Holdproof) -> None:
         async def work(face: Holdproof, service: Any) -> None:
             session = await service.create_session(**ADA, session_id="s", state={"temp:secret": "hush"})

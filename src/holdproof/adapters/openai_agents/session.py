@@ -4,10 +4,13 @@ Rules:
 - Items come back in the order in which they were added, each `add_items` whole, whoever else adds at the same time.
 - What was added is durable when the call returns. A caller that is cancelled learns it once that is decided.
 - An append writes what is new, however long the session is.
+- A compaction replaces what it has seen, as one; it leaves all as it was where items came or went meanwhile.
 """
 
-from dataclasses import fields
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, fields
 from functools import partial
+from itertools import takewhile
 from types import TracebackType
 from typing import Any, Final
 
@@ -15,9 +18,20 @@ from agents.memory import SessionSettings
 
 from holdproof.adapters.shared_store import SharedStore, Where, shield_until_done
 from holdproof.client import Holdproof
-from holdproof.kernel import transcripts
+from holdproof.errors import ConflictError
+from holdproof.kernel import MAIN, Tx, transcripts
+from holdproof.model.transcripts import Item
 
 PREFIX: Final = "openai-agents/"
+
+
+@dataclass(frozen=True, slots=True)
+class CompactionSnapshot:
+    """The last items of a session, whether they are all of it, and how to replace those from a position on."""
+
+    items: list[Any]
+    complete: bool
+    replace_suffix: Callable[[int, list[Any]], Awaitable[bool]]
 
 
 class HoldproofSession:
@@ -67,6 +81,71 @@ class HoldproofSession:
         """Take all items away."""
         store = await self._shared.store()
         await shield_until_done(store.transcripts.delete(self._name, **self._shared.within()))
+
+    async def _get_compaction_snapshot(
+        self, limit: int, *, prune_prefix: Callable[[Any], bool] | None = None
+    ) -> CompactionSnapshot | None:
+        """Return the last items, and how to replace them: what the SDK asks for where a session has a limit.
+
+        `prune_prefix` says of older items whether they go too: an encrypted session has some that nobody can read.
+        """
+        if self._is_transformed():
+            return None
+        within = {"ns": self._shared.ns or MAIN}
+
+        def read(tx: Tx) -> list[Item]:
+            return transcripts.read_items(tx, self._name, last=limit + 1, **within)
+
+        items = await (await self._shared.store()).read(read)
+        complete = len(items) <= limit
+        items = items if complete else items[1:]
+
+        async def replace_suffix(start: int, output: list[Any]) -> bool:
+            suffix = [item.seq for item in items[start:]]
+            if not suffix:
+                return False
+
+            def write(tx: Tx) -> None:
+                # Numbers are never given twice, so these are the same items or others came or went.
+                if transcripts.delete_range(tx, self._name, first=suffix[0], **within) != suffix:
+                    raise ConflictError(f"the session {self.session_id} was changed meanwhile")
+                if prune_prefix is not None:
+                    self._prune(tx, suffix[0], prune_prefix)
+                transcripts.append(tx, self._name, output, **within)
+
+            try:
+                await shield_until_done((await self._shared.store()).write(write))
+            except ConflictError:
+                return False
+            return True
+
+        return CompactionSnapshot([item.value for item in items], complete, replace_suffix)
+
+    def _is_transformed(self) -> bool:
+        """Whether a subclass reads or writes items in a way of its own, which a compaction must not pass by."""
+        methods = ("get_items", "add_items", "pop_item", "clear_session")
+        return any(getattr(type(self), name) is not getattr(HoldproofSession, name) for name in methods)
+
+    def _prune(self, tx: Tx, before: int, is_prunable: Callable[[Any], bool]) -> None:
+        """Remove the oldest items of those before a number, as long as they may go."""
+        within = {"ns": self._shared.ns or MAIN}
+        older = transcripts.read_items(tx, self._name, before=before, **within)
+        prunable = [item.seq for item in takewhile(lambda item: is_prunable(item.value), older)]
+        if prunable:
+            transcripts.delete_range(tx, self._name, last=prunable[-1], **within)
+
+    async def _atomic_replace_items(self, items: list[Any]) -> bool:
+        """Replace all items as one: the SDK asks for it where it compacts everything; else it would clear, then add."""
+        if self._is_transformed():
+            return False
+        within = {"ns": self._shared.ns or MAIN}
+
+        def write(tx: Tx) -> None:
+            transcripts.delete_items(tx, self._name, **within)
+            transcripts.append(tx, self._name, items, **within)
+
+        await shield_until_done((await self._shared.store()).write(write))
+        return True
 
     def close(self) -> None:
         """Release the store; may be called twice. A store that was passed in stays open."""

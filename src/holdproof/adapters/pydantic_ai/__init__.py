@@ -7,12 +7,19 @@ ended = await durable.run("Refund order 42", flow_id="case-7")   # after a crash
 history = HoldproofHistory("customer-42", "./store")
 result = await history.run(agent, "Hello")                   # instead of agent.run("Hello", message_history=…)
 
+conversations = HoldproofConversationStore("./store")        # Pydantic AI 2.66 or newer; branches and forks
+
 approvals = HoldproofApprovals("./store", agent_id="support")
 asked = await approvals.pause(result)                        # result.output is a DeferredToolRequests
 ended = await approvals.resume(agent, asked.id, history=history)
 """
 
+from typing import TYPE_CHECKING, Any
+
 from holdproof.errors import MissingExtraError
+
+if TYPE_CHECKING:
+    from holdproof.adapters.pydantic_ai.conversations import HoldproofConversationStore
 
 try:
     from holdproof.adapters.pydantic_ai.agent import HoldproofAgent
@@ -24,4 +31,23 @@ except ModuleNotFoundError as error:
         raise MissingExtraError("the adapter needs pydantic-ai-slim: pip install 'holdproof[pydantic-ai]'") from error
     raise
 
-__all__ = ["HoldproofAgent", "HoldproofApprovals", "HoldproofDurability", "HoldproofHistory"]
+__all__ = [
+    "HoldproofAgent",
+    "HoldproofApprovals",
+    "HoldproofConversationStore",
+    "HoldproofDurability",
+    "HoldproofHistory",
+]
+
+
+def __getattr__(name: str) -> Any:
+    """Return what older versions of Pydantic AI have no protocol for, when it is asked for."""
+    if name != "HoldproofConversationStore":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    try:
+        from holdproof.adapters.pydantic_ai import conversations  # noqa: PLC0415 (not in every version)
+    except ModuleNotFoundError as error:
+        if error.name == "pydantic_ai.conversation_store":
+            raise MissingExtraError("this needs a newer version: pip install 'pydantic-ai-slim>=2.66'") from error
+        raise
+    return conversations.HoldproofConversationStore

@@ -144,6 +144,14 @@ _BELOW: Final = "(:path = '' OR path = :path OR (path >= :first AND path < :end)
 _GET = sql(f"SELECT {_COLUMNS} FROM notes WHERE ns = :ns AND path = :path AND key = :key AND {_LIVES}")  # noqa: S608
 
 
+_DELETE_BELOW = sql(f"DELETE FROM notes WHERE ns = :ns AND {_BELOW}")  # noqa: S608 (a constant of this file)
+
+
+def delete_below(tx: Tx, path: Sequence[str], *, ns: str = MAIN) -> int:
+    """Remove the notes at a path and below it; how many."""
+    return tx.count(_DELETE_BELOW, ns=ns, **_below(path))
+
+
 def get(tx: Tx, path: Sequence[str], key: str, *, ns: str = MAIN) -> Note:
     """Return a note; NotFoundError where there is none, or its time is over."""
     note = find(tx, path, key, ns=ns)

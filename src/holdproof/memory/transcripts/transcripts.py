@@ -205,6 +205,17 @@ def delete_items(tx: Tx, name: str, *, ns: str = MAIN) -> int:
     return 0 if n is None else tx.count(_CLEAR, transcript=n)
 
 
+_CUT = sql(
+    "DELETE FROM transcript_items WHERE transcript = :transcript AND seq >= :first AND seq <= :last RETURNING seq"
+)
+
+
+def delete_range(tx: Tx, name: str, *, first: int = 0, last: int = _ALL, ns: str = MAIN) -> builtins.list[int]:
+    """Remove the items whose numbers are from `first` to `last`; return those numbers, in order."""
+    n = _held(tx, name, ns)
+    return [] if n is None else sorted(seq for (seq,) in tx.all(_CUT, transcript=n, first=first, last=last))
+
+
 def delete(tx: Tx, name: str, *, ns: str = MAIN) -> bool:
     """Remove a transcript with its items and its document; return whether there was one."""
     n = _held(tx, name, ns)
@@ -304,11 +315,28 @@ _LIST = sql(
 
 def list(tx: Tx, *, prefix: str = "", cursor: str | None = None, limit: int = 100, ns: str = MAIN) -> Page[Transcript]:
     """List the transcripts whose names begin with `prefix`, by name."""
-    # No name holds the last code point: it is not printable. So this is after all names that begin with the prefix.
-    end = prefix + chr(0x10FFFF)
     (after,) = paging.decode(cursor, "")
-    rows = tx.all(_LIST, ns=ns, after=after, prefix=prefix, end=end, limit=paging.fetch(limit))
+    rows = tx.all(_LIST, ns=ns, after=after, prefix=prefix, end=_after(prefix), limit=paging.fetch(limit))
     return paging.page(map(_transcript, rows), limit, lambda transcript: (transcript.name,))
+
+
+_LAST = sql(
+    "SELECT t.name, i.body FROM transcripts t JOIN transcript_items i ON i.transcript = t.n"
+    " WHERE t.ns = :ns AND t.name >= :prefix AND t.name < :end"
+    " AND i.seq = (SELECT max(l.seq) FROM transcript_items l WHERE l.transcript = t.n)"
+)
+
+
+def last_items(tx: Tx, *, prefix: str, ns: str = MAIN) -> dict[str, Any]:
+    """Return the value of the last item of each transcript whose name begins with `prefix`, by name."""
+    rows = tx.all(_LAST, ns=ns, prefix=prefix, end=_after(prefix))
+    return {name: json.loads(body) for name, body in rows}
+
+
+def _after(prefix: str) -> str:
+    """Return what is after all names that begin with a prefix."""
+    # No name holds the last code point: it is not printable.
+    return prefix + chr(0x10FFFF)
 
 
 # --- values ------------------------------------------------------------------------------------------------------

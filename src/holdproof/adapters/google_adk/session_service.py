@@ -4,6 +4,8 @@ Rules:
 - An event and all the state it changes, of session, user and app, are kept as one, or not at all.
 - A session object that another writer has overtaken is refused (StaleSessionError): by its revision, never by a clock.
 - State of an app and of a user is changed key by key: sessions that change other keys at the same time lose nothing.
+- `last_update_time` is the timestamp of the last event, as in ADK's own services; of a session without one, when it was
+  made.
 - `temp:` is for the running invocation and reaches no disk. Events that are partial are not kept.
 - A value of state that JSON cannot hold is refused, and not turned into some text.
 """
@@ -22,7 +24,9 @@ from google.adk.sessions import BaseSessionService, Session, State
 from google.adk.sessions.base_session_service import GetSessionConfig, ListSessionsResponse
 from pydantic_core import PydanticSerializationError, to_jsonable_python
 
-from holdproof.adapters.shared_store import SharedStore, Where, shield_until_done
+from holdproof.adapters import documents
+from holdproof.adapters.google_adk import places
+from holdproof.adapters.shared_store import Where, shield_until_done
 from holdproof.errors import ConflictError, InvalidInputError, NotFoundError
 from holdproof.kernel import MAIN, Tx, transcripts
 from holdproof.model.transcripts import Transcript
@@ -30,15 +34,20 @@ from holdproof.model.transcripts import Transcript
 _SESSION = "adk/session"
 _USER = "adk/user"
 _APP = "adk/app"
-_PAGE: Final = 500
-_STALE: Final = "somebody else has written this session since it was read: get it again"
+_STALE: Final = "the session has been modified in storage since it was read: get it again"
 
 
 class HoldproofSessionService(BaseSessionService):
-    """Sessions on a store: a folder, a URL, `:memory:`, one that is open, or where the environment says."""
+    """Sessions on a store: a folder, a URL, `:memory:`, one that is open, or where the environment says.
 
-    def __init__(self, where: Where = None, *, ns: str | None = None) -> None:
-        self._shared = SharedStore(where, ns=ns)
+    `uri` is how a `services.yaml` names the store; what else ADK passes there is not needed.
+    """
+
+    def __init__(
+        self, where: Where = None, *, uri: str | None = None, ns: str | None = None, agents_dir: str | None = None
+    ) -> None:
+        del agents_dir
+        self._shared = places.open_shared(where, uri, ns)
 
     async def create_session(
         self, *, app_name: str, user_id: str, state: dict[str, Any] | None = None, session_id: str | None = None
@@ -93,7 +102,8 @@ class HoldproofSessionService(BaseSessionService):
                 transcript = transcripts.get(tx, name, ns=ns)
             except NotFoundError:
                 return None
-            items = transcripts.read_items(tx, name, last=None if after else last, ns=ns)
+            # One at least, for the time of the last event.
+            items = transcripts.read_items(tx, name, last=None if after or last is None else max(1, last), ns=ns)
             app = _state(tx, _name(_APP, app_name), ns)
             user = _state(tx, _name(_USER, app_name, user_id), ns)
             return transcript, [item.value for item in items], _merged(app, user, transcript.state)
@@ -102,37 +112,34 @@ class HoldproofSessionService(BaseSessionService):
         if stored is None:
             return None
         transcript, values, state = stored
+        updated = _updated(transcript, values[-1] if values else None)
         if after:
             values = [value for value in values if value["timestamp"] >= after]
-            # ADK filters by time first, then takes the last so many.
-            values = values if last is None else values[max(0, len(values) - last) :]
-        return _session(transcript, state, [Event.model_validate(value) for value in values])
+        # ADK filters by time first, then takes the last so many.
+        values = values if last is None else values[max(0, len(values) - last) :]
+        return _session(transcript, state, updated, [Event.model_validate(value) for value in values])
 
     async def list_sessions(self, *, app_name: str, user_id: str | None = None) -> ListSessionsResponse:
-        """The sessions of an app or of one of its users, without their events, the one that was written last last."""
+        """The sessions of an app or of one of its users, without their events, the one with the latest event last."""
         within = _name(_SESSION, app_name, *([] if user_id is None else [user_id])) + "/"
         ns = self._shared.ns or MAIN
 
-        def read(tx: Tx) -> list[tuple[Transcript, dict[str, Any]]]:
+        def read(tx: Tx) -> list[Session]:
             app = _state(tx, _name(_APP, app_name), ns)
+            events = transcripts.last_items(tx, prefix=within, ns=ns)
             users = dict[str, dict[str, Any]]()
-            sessions: list[tuple[Transcript, dict[str, Any]]] = []
-            cursor: str | None = None
-            more = True
-            while more:
-                page = transcripts.list(tx, prefix=within, cursor=cursor, limit=_PAGE, ns=ns)
-                for one in page.items:
-                    user = _parts(one)[1]
-                    if user not in users:
-                        users[user] = _state(tx, _name(_USER, app_name, user), ns)
-                    sessions.append((one, _merged(app, users[user], one.state)))
-                cursor = page.next_cursor
-                more = cursor is not None
+            sessions = []
+            for one in documents.every(tx, within, ns=ns):
+                user = _parts(one)[1]
+                if user not in users:
+                    users[user] = _state(tx, _name(_USER, app_name, user), ns)
+                updated = _updated(one, events.get(one.name))
+                sessions.append(_session(one, _merged(app, users[user], one.state), updated, []))
             return sessions
 
         sessions = await (await self._shared.store()).read(read)
-        sessions.sort(key=lambda each: (each[0].updated_at, each[0].name))
-        return ListSessionsResponse(sessions=[_session(one, state, []) for one, state in sessions])
+        sessions.sort(key=lambda each: (each.last_update_time, each.user_id, each.id))
+        return ListSessionsResponse(sessions=sessions)
 
     async def delete_session(self, *, app_name: str, user_id: str, session_id: str) -> None:
         """Remove a session with its events; the state of its user and its app stays."""
@@ -160,23 +167,23 @@ class HoldproofSessionService(BaseSessionService):
         name = _name(_SESSION, session.app_name, session.user_id, session.id)
         ns = self._shared.ns or MAIN
 
-        def write(tx: Tx) -> tuple[int, str]:
+        def write(tx: Tx) -> int:
             try:
                 transcript = transcripts.get(tx, name, ns=ns)
             except NotFoundError as error:
                 raise SessionNotFoundError(f"Session {session.id} not found.") from error
-            expected_rev = _revision(session, transcript)
+            expected_rev = _revision(tx, session, transcript)
             self._share(tx, session.app_name, session.user_id, parts, ns)
             try:
                 rev = transcripts.append(tx, name, [body], changes=parts[""], expected=expected_rev, ns=ns)
             except ConflictError as error:
                 raise StaleSessionError(_STALE) from error
-            return rev, tx.now
+            return rev
 
-        rev, now = await shield_until_done((await self._shared.store()).write(write))
+        rev = await shield_until_done((await self._shared.store()).write(write))
         # Only after the commit: a session object never shows an event that was refused.
         appended: Event = await super().append_event(session, event)
-        session.last_update_time = _seconds(now)
+        session.last_update_time = event.timestamp
         _marked(session, rev)
         return appended
 
@@ -244,12 +251,15 @@ def _state(tx: Tx, name: str, ns: str) -> dict[str, Any]:
 # --- sessions ----------------------------------------------------------------------------------------------------
 
 
-def _session(transcript: Transcript, state: dict[str, Any], events: list[Event]) -> Session:
+def _session(transcript: Transcript, state: dict[str, Any], updated: float, events: list[Event]) -> Session:
     app, user, id = _parts(transcript)
-    session = Session(
-        id=id, app_name=app, user_id=user, state=state, events=events, last_update_time=_seconds(transcript.updated_at)
-    )
+    session = Session(id=id, app_name=app, user_id=user, state=state, events=events, last_update_time=updated)
     return _marked(session, transcript.rev)
+
+
+def _updated(transcript: Transcript, event: Any) -> float:
+    """Return the time of a session's last event; when it was made where there is none."""
+    return _seconds(transcript.created_at) if event is None else float(event["timestamp"])
 
 
 def _marked(session: Session, rev: int) -> Session:
@@ -258,12 +268,13 @@ def _marked(session: Session, rev: int) -> Session:
     return session
 
 
-def _revision(session: Session, transcript: Transcript) -> int:
+def _revision(tx: Tx, session: Session, transcript: Transcript) -> int:
     """Return the revision that a session object stands for; one that was made by hand goes by its time."""
     marker = session._storage_update_marker
     if marker is not None:
         return int(marker)
-    if _seconds(transcript.updated_at) > session.last_update_time:
+    last = transcripts.read_items(tx, transcript.name, last=1, ns=transcript.ns)
+    if _updated(transcript, last[0].value if last else None) > session.last_update_time:
         raise StaleSessionError(_STALE)
     return transcript.rev
 
