@@ -1,5 +1,5 @@
-"""LangGraph on a store: `HoldproofSaver` keeps checkpoints, `HoldproofStore` long-term memory, and
-`HoldproofInterrupts` asks people what graphs wait for.
+"""LangGraph on a store: `HoldproofAgent` runs graphs through crashes, `HoldproofSaver` keeps checkpoints,
+`HoldproofStore` long-term memory, and `HoldproofInterrupts` asks people what graphs wait for.
 
 Needs `pip install holdproof[langgraph]`.
 """
@@ -11,10 +11,20 @@ except ImportError as error:
 
     raise MissingExtraError("LangGraph is not installed: pip install 'holdproof[langgraph]'") from error
 
+from holdproof.adapters.langgraph.agent import HoldproofAgent
+from holdproof.adapters.langgraph.durability import durable
 from holdproof.adapters.langgraph.import_checkpoints import import_sqlite
 from holdproof.adapters.langgraph.interrupts import HoldproofInterrupts
 from holdproof.adapters.langgraph.safety import SafeSerializer
 from holdproof.adapters.langgraph.saver import HoldproofSaver
 from holdproof.adapters.langgraph.store import HoldproofStore
 
-__all__ = ["HoldproofInterrupts", "HoldproofSaver", "HoldproofStore", "SafeSerializer", "import_sqlite"]
+__all__ = [
+    "HoldproofAgent",
+    "HoldproofInterrupts",
+    "HoldproofSaver",
+    "HoldproofStore",
+    "SafeSerializer",
+    "durable",
+    "import_sqlite",
+]
