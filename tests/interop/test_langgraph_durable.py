@@ -1,4 +1,4 @@
-"""Durable runs of LangGraph: its nodes, tasks, tools and interrupts, async and not; each run is made again from its record."""
+"""Durable runs of LangGraph: nodes, tasks, tools and interrupts, async and not; each is made again from its record."""
 
 import asyncio
 import operator
@@ -301,9 +301,7 @@ def test_the_prebuilt_agent_goes_on_with_its_thread(store: sync.Holdproof, model
     assert said == ["one", "ONE", "two"]
 
 
-def test_a_model_or_tool_that_is_not_durable_is_refused_when_it_is_called(
-    store: sync.Holdproof, model: Model
-) -> None:
+def test_a_model_or_tool_that_is_not_durable_is_refused_when_it_is_called(store: sync.Holdproof, model: Model) -> None:
     @tool
     def look(value: str) -> str:
         """Look."""

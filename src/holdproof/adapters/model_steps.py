@@ -19,6 +19,7 @@ from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import asdict, dataclass, field
 from decimal import Decimal
+from time import monotonic
 from typing import Any, Final
 
 from holdproof.adapters.approvals import CallDecision, RequestOptions, ToolCall, decisions
@@ -82,8 +83,35 @@ class ToolOptions:
     timeout_s: float | None = None
 
 
+_STUCK_S: Final = 60.0
+"""How long tasks of a run that is repeated wait for one another while none of them reaches a step."""
 _LOOP: Final[ContextVar["LoopSteps | None"]] = ContextVar("holdproof_loop", default=None)
 _INSIDE: Final[ContextVar[bool]] = ContextVar("holdproof_inside_step", default=False)
+
+
+@dataclass(slots=True, eq=False)
+class _WaitingCall:
+    """A call of a task that is not the next on record."""
+
+    task: str
+    name: str
+    arguments: dict[str, Any]
+
+
+class _Patience:
+    """How long a call waits for others while none of them comes."""
+
+    def __init__(self, run: Any) -> None:
+        self._run = run
+        self._position = run.position
+        self._since = monotonic()
+
+    def over(self) -> bool:
+        """Return whether no step was reached for so long."""
+        if self._run.position != self._position:
+            self._position = self._run.position
+            self._since = monotonic()
+        return monotonic() - self._since > _STUCK_S
 
 
 class LoopSteps:
@@ -94,16 +122,14 @@ class LoopSteps:
         self._price = price
         self.event_loop = asyncio.get_running_loop()
         self._one_at_a_time = asyncio.Condition()
-        self._waiting: Counter[str] = Counter()
+        self._waiting: list[_WaitingCall] = []
         self.running_tasks: Callable[[], Set[str]] = frozenset
         """The tasks that run at once, in frameworks that have any: calls of each come in their order, not of all."""
         self._numbers: Counter[str] = Counter()
         self.changed_arguments: dict[str, Any] = {}
         """The arguments of tool calls, by id, that were approved with changes: for frameworks that cannot say so."""
 
-    async def model(
-        self, call: ModelCall, run: Callable[[], Awaitable[ModelReply]], *, task: str | None = None
-    ) -> Any:
+    async def model(self, call: ModelCall, run: Callable[[], Awaitable[ModelReply]], *, task: str | None = None) -> Any:
         """Make a model call once, whatever happens, and return its output as JSON."""
 
         async def request(model: str, messages: Any, parameters: Any, tools: Any) -> dict[str, Any]:  # noqa: ARG001
@@ -194,26 +220,32 @@ class LoopSteps:
         """
         if task is None:
             return
-        self._waiting[task] += 1
+        call = _WaitingCall(task, name, arguments)
+        self._waiting.append(call)
+        # Of tasks in threads some may not have begun, since those that wait here have all the threads.
+        patience = _Patience(self.flow.held)
         try:
-            while not self._is_next(name, arguments) and not self.running_tasks() <= self._waiting.keys():
+            while not self._is_next(call) and (self._another_comes() and not patience.over()):
                 # A task that ends says so to nobody here.
                 with suppress(TimeoutError):
                     await asyncio.wait_for(self._one_at_a_time.wait(), 0.02)
         finally:
-            self._waiting[task] -= 1
-            if not self._waiting[task]:
-                del self._waiting[task]
+            self._waiting.remove(call)
 
-    def _is_next(self, name: str, arguments: dict[str, Any]) -> bool:
+    def _another_comes(self) -> bool:
+        if any(self._is_next(call) for call in self._waiting):
+            return True
+        return not self.running_tasks() <= {call.task for call in self._waiting}
+
+    def _is_next(self, call: "_WaitingCall") -> bool:
         run = self.flow.held
         expected = run.unreached.get(run.position + 1)
         if expected is None:
             return not run.unreached
-        if expected != name:
+        if expected != call.name:
             return False
-        recorded = run.journal[name, run.counts["step", name] + 1].value.arguments
-        return recorded is None or recorded == {"args": [], "kwargs": arguments}
+        recorded = run.journal[call.name, run.counts["step", call.name] + 1].value.arguments
+        return recorded is None or recorded == {"args": [], "kwargs": call.arguments}
 
     async def approve(
         self, framework: str, calls: Sequence[ToolCall], options: RequestOptions | None = None

@@ -2,11 +2,11 @@
 
 from typing import Any
 
+from langchain.agents import create_agent
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, ToolMessage
 from langchain_core.outputs import ChatGeneration, ChatResult
 from langchain_core.utils.function_calling import convert_to_openai_tool
-from langchain.agents import create_agent
 
 from holdproof.adapters.langgraph import HoldproofAgent, durable
 from tests.conformance.agents import TOOLS, Shop

@@ -1,8 +1,8 @@
 """Graphs of LangGraph as durable functions: each run a flow, its interrupts escalations.
 
 Rules:
-- A run that is repeated begins at the checkpoint at which it began first. Its calls return what was recorded; so the graph
-  comes to the same place, in a branch of its thread.
+- A run that is repeated begins at the checkpoint at which it began first. Its calls return what was recorded, so the
+  graph comes to the same place, in a branch of its thread.
 - Without a checkpointer the graph has one in memory: what is needed of it is made again from the record.
 - All interrupts that a graph waits for at once are one escalation; its answer resumes them.
 """
@@ -99,7 +99,9 @@ async def _beginning(loop: LoopSteps, checkpointer: Any, thread_id: str) -> str:
         if newest is not None:
             return str(newest.checkpoint["id"])
         # A thread that is new begins with what LangGraph takes for its beginning, so that there is one to come back to.
-        written = await checkpointer.aput(config, empty_checkpoint(), {"source": "input", "step": -2, "parents": {}}, {})
+        written = await checkpointer.aput(
+            config, empty_checkpoint(), {"source": "input", "step": -2, "parents": {}}, {}
+        )
         return str(written["configurable"]["checkpoint_id"])
 
     if isinstance(checkpointer, InMemorySaver):

@@ -1,13 +1,13 @@
 """Durable runs of LangGraph: model calls, tool calls and functions of a graph as steps of a flow.
 
 Rules:
-- `durable` gives a model, a tool or a function of which each call inside a flow is a step. Outside a flow it is as it was,
-  but for tools that are to be approved: those ask by `interrupt()` wherever they run.
-- Every model and tool of LangChain that a durable run calls has to be durable: one that is not is refused when it is called
-  (`RunningTasks`), since it would be called again after a crash.
+- `durable` gives a model, a tool or a function of which each call inside a flow is a step. Outside a flow it is as it
+  was, but for tools that are to be approved: those ask by `interrupt()` wherever they run.
+- Every model and tool of LangChain that a durable run calls has to be durable: one that is not is refused when it is
+  called (`RunningTasks`), since it would be called again after a crash.
 - A tool that was cut off is put to a person, unless its name is among those that are `safe` to repeat.
-- A tool that raised is answered in the same way when the run is repeated. A tool that interrupts the graph has no effect
-  that counts: its step records what it asked, and it is called again with the answer.
+- A tool that raised is answered in the same way when the run is repeated. A tool that interrupts the graph has no
+  effect that counts: its step records what it asked, and it is called again with the answer.
 - What a tool gives is recorded as it is, with LangChain's own types; what cannot be recorded is an UnrecordableError.
 - Messages are recorded without their ids, which are others in every process, and without what no model is sent.
 """
@@ -45,7 +45,7 @@ Calling = Callable[[], Awaitable[Any]]
 
 
 def durable(part: Any, *, safe: bool | Collection[str] = False, approve: bool | Collection[str] = False) -> Any:
-    """Return a part of a graph whose calls inside a flow are steps: a chat model, a tool, a function, or a list of them.
+    """Return a chat model, a tool or a function whose calls inside a flow are steps; or a list of tools like that.
 
     `safe` says that a call may be repeated, `approve` that a person is asked before it: of all, or of those with these
     names. A function is a node's helper or a task: its arguments and its result are recorded.
@@ -90,16 +90,16 @@ def _durable_model(model: Any) -> Any:
         loop = current_loop()
         if loop is None:
             return await inner(messages, stop=stop, **kwargs)
-        return await _generation(loop, model, messages, stop, kwargs, lambda: inner(messages, stop=stop, **kwargs))
+        request = _model_call(model, messages, stop, kwargs)
+        return await _generation(loop, request, lambda: inner(messages, stop=stop, **kwargs))
 
     def generate(messages: Any, stop: Any = None, run_manager: Any = None, **kwargs: Any) -> ChatResult:
         inner = partial(_with_manager(model._generate, run_manager), messages, stop=stop, **kwargs)
         loop = current_loop()
         if loop is None:
             return inner()
-        return in_its_thread(
-            loop, f"model {_name(model)}", inner, lambda call: _generation(loop, model, messages, stop, kwargs, call)
-        )
+        request = _model_call(model, messages, stop, kwargs)
+        return in_its_thread(loop, f"model {request.model}", inner, lambda call: _generation(loop, request, call))
 
     async def astream(messages: Any, stop: Any = None, **kwargs: Any) -> AsyncIterator[ChatGenerationChunk]:
         if current_loop() is None:
@@ -115,7 +115,12 @@ def _durable_model(model: Any) -> Any:
         yield _whole(generate(messages, stop, None, **_unmanaged(kwargs)))
 
     # Models are pydantic objects, which take no attributes but their fields.
-    for name, method in {"_agenerate": agenerate, "_generate": generate, "_astream": astream, "_stream": stream}.items():
+    for name, method in {
+        "_agenerate": agenerate,
+        "_generate": generate,
+        "_astream": astream,
+        "_stream": stream,
+    }.items():
         object.__setattr__(copy, name, method)
     return copy
 
@@ -128,13 +133,11 @@ def _unmanaged(kwargs: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in kwargs.items() if name not in ("run_manager", "stream")}
 
 
-async def _generation(
-    loop: LoopSteps, model: Any, messages: Any, stop: Any, kwargs: Mapping[str, Any], run: Calling
-) -> ChatResult:
+async def _generation(loop: LoopSteps, request: ModelCall, run: Calling) -> ChatResult:
     async def call() -> ModelReply:
         return _reply(await run())
 
-    record = await loop.model(_model_call(model, messages, stop, kwargs), call, task=current_task())
+    record = await loop.model(request, call, task=current_task())
     generations = [
         ChatGeneration(message=messages_from_dict([each["message"]])[0], generation_info=each["info"])
         for each in record["generations"]
@@ -190,7 +193,10 @@ def _type_name(value: Any) -> str:
 def _message(message: BaseMessage) -> dict[str, Any]:
     fields = message.model_dump(mode="json", exclude=set(_UNSENT))
     kind = fields.pop("type")
-    return {"role": _ROLES.get(kind, kind), **{key: value for key, value in fields.items() if value not in (None, [], {})}}
+    return {
+        "role": _ROLES.get(kind, kind),
+        **{key: value for key, value in fields.items() if value not in (None, [], {})},
+    }
 
 
 def _whole(result: ChatResult) -> ChatGenerationChunk:
@@ -243,7 +249,7 @@ def _shown_arguments(part: Any) -> Callable[[Mapping[str, Any]], dict[str, Any]]
 
 
 def _approved(part: Any, shown: Callable[..., Any], kwargs: dict[str, Any]) -> tuple[dict[str, Any], Any]:
-    """Ask before a call; return its arguments, as they were approved, and the answer to the model where it is refused."""
+    """Ask before a call; return its arguments as they were approved, and what the model is told of a refusal."""
     answer = interrupt({"tool": part.name, "arguments": shown(kwargs)})
     if isinstance(answer, Mapping):
         return {**kwargs, **answer}, None
@@ -254,7 +260,9 @@ def _approved(part: Any, shown: Callable[..., Any], kwargs: dict[str, Any]) -> t
 
 
 async def _tool_step(loop: LoopSteps, name: str, arguments: Any, options: ToolOptions, run: Calling) -> Any:
-    return await _with_interrupts(run, lambda call: loop.tool(name, arguments, call, options, task=current_task()), loop)
+    return await _with_interrupts(
+        run, lambda call: loop.tool(name, arguments, call, options, task=current_task()), loop
+    )
 
 
 async def _with_interrupts(run: Calling, step: Callable[[Calling], Awaitable[Any]], loop: LoopSteps) -> Any:

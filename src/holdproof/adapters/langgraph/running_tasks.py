@@ -114,7 +114,7 @@ def in_its_thread(
         context, future = call
         try:
             result = context.run(fn)
-        except BaseException as error:  # noqa: BLE001 (it is raised where the step waits)
+        except BaseException as error:
             loop.event_loop.call_soon_threadsafe(_settle, future, None, error)
         else:
             loop.event_loop.call_soon_threadsafe(_settle, future, result, None)
