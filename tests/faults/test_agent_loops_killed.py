@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-FRAMEWORKS = ("pydantic_ai", "openai_agents", "google_adk", "agent_framework")
+FRAMEWORKS = ("pydantic_ai", "openai_agents", "google_adk", "agent_framework", "langgraph")
 MODULES = {"openai_agents": "agents", "google_adk": "google.adk"}
 THOROUGH = os.environ.get("HOLDPROOF_THOROUGH") == "1"
 

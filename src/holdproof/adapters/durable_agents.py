@@ -7,6 +7,7 @@ Rules:
 - Tool calls that need approval are one escalation. The run waits for the answer and goes on, here or on another worker.
 """
 
+import asyncio
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from contextvars import ContextVar
@@ -123,6 +124,10 @@ class DurableAgent(ABC):
             _ENDED.reset(token)
         # Of a run that ended elsewhere there is what was recorded of it.
         return ended[0] if ended else AgentRun(str(flow_id), output)
+
+    def run_sync(self, prompt: Any = None, *, flow_id: str | None = None, **options: Any) -> AgentRun:
+        """Run the agent as `run` does, from code that is not async."""
+        return asyncio.run(self.run(prompt, flow_id=flow_id, **options))
 
     async def recover(self) -> Any:
         """Continue the runs whose process died and those that were answered meanwhile; see `flows.recover`."""

@@ -14,11 +14,12 @@ Rules:
 
 import asyncio
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence, Set
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import asdict, dataclass, field
 from decimal import Decimal
+from time import monotonic
 from typing import Any, Final
 
 from holdproof.adapters.approvals import CallDecision, RequestOptions, ToolCall, decisions
@@ -82,8 +83,35 @@ class ToolOptions:
     timeout_s: float | None = None
 
 
+_STUCK_S: Final = 60.0
+"""How long tasks of a run that is repeated wait for one another while none of them reaches a step."""
 _LOOP: Final[ContextVar["LoopSteps | None"]] = ContextVar("holdproof_loop", default=None)
 _INSIDE: Final[ContextVar[bool]] = ContextVar("holdproof_inside_step", default=False)
+
+
+@dataclass(slots=True, eq=False)
+class _WaitingCall:
+    """A call of a task that is not the next on record."""
+
+    task: str
+    name: str
+    arguments: dict[str, Any]
+
+
+class _Patience:
+    """How long a call waits for others while none of them comes."""
+
+    def __init__(self, run: Any) -> None:
+        self._run = run
+        self._position = run.position
+        self._since = monotonic()
+
+    def over(self) -> bool:
+        """Return whether no step was reached for so long."""
+        if self._run.position != self._position:
+            self._position = self._run.position
+            self._since = monotonic()
+        return monotonic() - self._since > _STUCK_S
 
 
 class LoopSteps:
@@ -92,12 +120,16 @@ class LoopSteps:
     def __init__(self, flow: OpenFlow, *, price: Price | None = None) -> None:
         self.flow = flow
         self._price = price
-        self._one_at_a_time = asyncio.Lock()
+        self.event_loop = asyncio.get_running_loop()
+        self._one_at_a_time = asyncio.Condition()
+        self._waiting: list[_WaitingCall] = []
+        self.running_tasks: Callable[[], Set[str]] = frozenset
+        """The tasks that run at once, in frameworks that have any: calls of each come in their order, not of all."""
         self._numbers: Counter[str] = Counter()
         self.changed_arguments: dict[str, Any] = {}
         """The arguments of tool calls, by id, that were approved with changes: for frameworks that cannot say so."""
 
-    async def model(self, call: ModelCall, run: Callable[[], Awaitable[ModelReply]]) -> Any:
+    async def model(self, call: ModelCall, run: Callable[[], Awaitable[ModelReply]], *, task: str | None = None) -> Any:
         """Make a model call once, whatever happens, and return its output as JSON."""
 
         async def request(model: str, messages: Any, parameters: Any, tools: Any) -> dict[str, Any]:  # noqa: ARG001
@@ -111,7 +143,7 @@ class LoopSteps:
             "parameters": dict(call.parameters),
             "tools": list(call.tools),
         }
-        record = await self._step(f"model {call.model}", request, arguments, on_unknown="retry")
+        record = await self._step(f"model {call.model}", request, arguments, task, on_unknown="retry")
         return record["output"]
 
     def _priced(self, model: str, reply: ModelReply) -> ModelReply:
@@ -126,6 +158,8 @@ class LoopSteps:
         arguments: Any,
         run: Callable[[], Awaitable[Any]],
         options: ToolOptions | None = None,
+        *,
+        task: str | None = None,
     ) -> Any:
         """Make a tool call once, whatever happens, and return its result; both are JSON."""
         chosen = options or ToolOptions()
@@ -137,34 +171,81 @@ class LoopSteps:
             f"tool {name}",
             call,
             {"tool": name, "arguments": arguments},
+            task,
             on_unknown="retry" if chosen.safe else "ask",
             retries=chosen.retries,
             timeout_s=chosen.timeout_s,
         )
 
     async def step(
-        self, name: str, arguments: Mapping[str, Any], run: Callable[[], Awaitable[Any]], *, safe: bool = False
+        self,
+        name: str,
+        arguments: Mapping[str, Any],
+        run: Callable[[], Awaitable[Any]],
+        *,
+        safe: bool = False,
+        task: str | None = None,
     ) -> Any:
         """Do once whatever else a framework does besides calling models and tools, and return its result as JSON."""
 
         async def work(arguments: Any) -> Any:  # noqa: ARG001 (recorded, and seen by policies)
             return await _inside(run)
 
-        return await self._step(name, work, {"arguments": dict(arguments)}, on_unknown="retry" if safe else "ask")
+        on_unknown = "retry" if safe else "ask"
+        return await self._step(name, work, {"arguments": dict(arguments)}, task, on_unknown=on_unknown)
 
     def number(self, kind: str) -> int:
         """Return how many of a kind this run of the flow has asked for: the same again when it is run again."""
         self._numbers[kind] += 1
         return self._numbers[kind]
 
-    async def _step(self, name: str, fn: Callable[..., Any], arguments: dict[str, Any], **options: Any) -> Any:
-        run = self.flow.held
+    async def _step(
+        self, name: str, fn: Callable[..., Any], arguments: dict[str, Any], task: str | None, **options: Any
+    ) -> Any:
         # A flow that is run again may have several calls in doubt, and asks about one at a time: no other step begins
         # while it waits. The lock is fair, so steps are reached in the order in which they are called.
-        if run.unreached or self._one_at_a_time.locked():
+        if self.flow.held.unreached or self._one_at_a_time.locked():
             async with self._one_at_a_time:
-                return await self.flow.step(name, fn, **options, **arguments)
+                await self._turn(name, arguments, task)
+                try:
+                    return await self.flow.step(name, fn, **options, **arguments)
+                finally:
+                    self._one_at_a_time.notify_all()
         return await self.flow.step(name, fn, **options, **arguments)
+
+    async def _turn(self, name: str, arguments: dict[str, Any], task: str | None) -> None:
+        """Wait until the record comes to this call, where tasks of a graph run at once: others may have to come first.
+
+        Where every task that runs waits, the record fits none of them, and the flow refuses the step.
+        """
+        if task is None:
+            return
+        call = _WaitingCall(task, name, arguments)
+        self._waiting.append(call)
+        # Of tasks in threads some may not have begun, since those that wait here have all the threads.
+        patience = _Patience(self.flow.held)
+        try:
+            while not self._is_next(call) and (self._another_comes() and not patience.over()):
+                # A task that ends says so to nobody here.
+                with suppress(TimeoutError):
+                    await asyncio.wait_for(self._one_at_a_time.wait(), 0.02)
+        finally:
+            self._waiting.remove(call)
+
+    def _another_comes(self) -> bool:
+        if any(self._is_next(call) for call in self._waiting):
+            return True
+        return not self.running_tasks() <= {call.task for call in self._waiting}
+
+    def _is_next(self, call: "_WaitingCall") -> bool:
+        run = self.flow.held
+        expected = run.unreached.get(run.position + 1)
+        if expected is None:
+            return not run.unreached
+        if expected != call.name:
+            return False
+        recorded = run.journal[call.name, run.counts["step", call.name] + 1].value.arguments
+        return recorded is None or recorded == {"args": [], "kwargs": call.arguments}
 
     async def approve(
         self, framework: str, calls: Sequence[ToolCall], options: RequestOptions | None = None

@@ -158,7 +158,9 @@ def check_same(lease: WorkerLease, step: Step, spec: StepSpec) -> None:
 
 def _replayed(lease: WorkerLease, spec: StepSpec, step: Step) -> Any:
     if step.state == "FAILED":
-        raise ReplayedError(f"step {spec.name} failed before: {step.error}", step=spec.name, flow_id=lease.flow_id)
+        raise ReplayedError(
+            f"step {spec.name} failed before: {step.error}", step=spec.name, flow_id=lease.flow_id, error=step.error
+        )
     return spec.decoded(step.result)
 
 

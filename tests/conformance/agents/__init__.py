@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-FRAMEWORKS = ("pydantic_ai", "openai_agents", "google_adk", "agent_framework")
+FRAMEWORKS = ("pydantic_ai", "openai_agents", "google_adk", "agent_framework", "langgraph")
 MODULES = {"openai_agents": "agents", "google_adk": "google.adk"}
 TOOLS = {"look": {"order": 3}, "refund": {"euros": 30}}
 """What the model asks for: the tool that the prompt names."""

@@ -47,7 +47,9 @@ async def run(framework: str, folder: Path, world: World) -> dict[str, Any]:
         verdict = str((await store.verify.run(full=True, lock=False)).verdict)
     return {
         "output": ended.output,
-        "steps": [(step.name, step.n, step.position, step.arguments, step.state) for step in steps],
+        "steps": sorted((step.name, step.n, step.state, json.dumps(step.arguments)) for step in steps),
+        # Tasks that run at once reach their steps in any order.
+        "order": None if getattr(module, "AT_ONCE", False) else [step.name for step in steps],
         "verdict": verdict,
     }
 
@@ -112,7 +114,7 @@ def killed(framework: str, folder: Path, targets: list[str]) -> dict[str, Any]:
 
 def problems(outcome: dict[str, Any], undisturbed: dict[str, Any]) -> list[str]:
     """What is wrong with a run that was killed; nothing, where it cannot be told from one that was not."""
-    wrong = [f"{key} differ" for key in ("output", "steps", "verdict") if outcome[key] != undisturbed[key]]
+    wrong = [f"{key} differ" for key in ("output", "steps", "order", "verdict") if outcome[key] != undisturbed[key]]
     if missing := set(CALLS) ^ set(outcome["calls"]):
         wrong.append(f"never called, or never asked for: {sorted(missing)}")
     cut_off = Counter(call for what, calls in outcome["notes"] if what == "cut off" for call in calls)

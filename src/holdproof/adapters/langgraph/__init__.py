@@ -1,5 +1,6 @@
-"""LangGraph on a store: `HoldproofSaver` keeps checkpoints, `HoldproofStore` long-term memory, `HoldproofCache` results
-of nodes, and `HoldproofInterrupts` asks people what graphs wait for.
+"""LangGraph on a store: `HoldproofAgent` runs graphs through crashes, `HoldproofSaver` keeps checkpoints,
+`HoldproofStore` long-term memory, `HoldproofCache` results of nodes, and `HoldproofInterrupts` asks people what graphs
+wait for.
 
 Needs `pip install holdproof[langgraph]`.
 """
@@ -11,7 +12,9 @@ except ImportError as error:
 
     raise MissingExtraError("LangGraph is not installed: pip install 'holdproof[langgraph]'") from error
 
+from holdproof.adapters.langgraph.agent import HoldproofAgent
 from holdproof.adapters.langgraph.cache import HoldproofCache
+from holdproof.adapters.langgraph.durability import durable
 from holdproof.adapters.langgraph.import_checkpoints import import_sqlite
 from holdproof.adapters.langgraph.interrupts import HoldproofInterrupts
 from holdproof.adapters.langgraph.safety import SafeSerializer
@@ -19,10 +22,12 @@ from holdproof.adapters.langgraph.saver import HoldproofSaver
 from holdproof.adapters.langgraph.store import HoldproofStore
 
 __all__ = [
+    "HoldproofAgent",
     "HoldproofCache",
     "HoldproofInterrupts",
     "HoldproofSaver",
     "HoldproofStore",
     "SafeSerializer",
+    "durable",
     "import_sqlite",
 ]
