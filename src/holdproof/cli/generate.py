@@ -72,7 +72,7 @@ def command(resource: str, method: str, *, words: str = "") -> click.Command:
     generated = Described(
         words.rpartition(" ")[2],
         callback=partial(_run, spec),
-        params=[*parameters, *shared_options()],
+        params=[*parameters, *shared_options(parameters)],
         help=spec.summary,
         epilog=f"Example: {example(spec, words)}",
         context_settings=SETTINGS,
@@ -325,6 +325,14 @@ def _target(spec: MethodSpec, call: CommandContext) -> Iterator[Any]:
         # A method needs some store to run on; this one lives and ends with the command.
         with sync.open(MEMORY) as empty:
             yield getattr(empty, spec.resource)
+        return
+    if call.remote is not None:
+        with call.open(create=False) as store:
+            resource = getattr(store, spec.resource, None)
+            # What a remote client has beyond the catalogue runs here, as `flows.result` does.
+            if not spec.remote and spec.method not in dir(type(resource)):
+                call.require_local(f"{spec.resource} {spec.method}".replace("_", "-"))
+            yield resource
         return
     if spec.resource in without_namespaces() and spec.resource != "storage":
         with opened(call, spec.resource, create=spec.exposure.creates) as target:

@@ -37,7 +37,9 @@ def _drawn(value: Any) -> Any:
     return draw.answer(_COLUMNS if "items" in value else (), "--cursor", value)
 
 
-@command(COMMANDS, "audit", example="holdproof audit --since 1h --agent trader", group="Inspect", draw=_drawn)
+@command(
+    COMMANDS, "audit", example="holdproof audit --since 1h --agent trader", group="Inspect", reach="server", draw=_drawn
+)
 def audit(
     call: CommandContext,
     *,
@@ -88,6 +90,7 @@ def _story(value: Any) -> Text:
     "show",
     example="holdproof show evaluation-1.zip",
     group="Prove",
+    reach="anywhere",
     exit_code=lambda answer: Verdict[answer["report"]["verdict"]].exit_code,
     draw=_story,
 )
