@@ -14,6 +14,7 @@ from holdproof.cli import draw
 from holdproof.cli.call import Argument, CommandContext, Option, command
 from holdproof.cli.files import read_bytes
 from holdproof.cli.storage import delivered
+from holdproof.cli.typed import moment
 from holdproof.crypto import keys
 from holdproof.errors import InvalidInputError
 from holdproof.model.namespaces import EVERY
@@ -58,7 +59,8 @@ def audit(
     """Show one timeline of everything: flows, steps, approvals, memory, keys, lockdowns, access; newest first."""
     if out is not None and not as_csv:
         raise InvalidInputError("--out is for --csv", field="out")
-    filters = {"since": since, "until": until, "agent_id": agent, "flow_id": flow, "person": person, "kind": kind}
+    filters = {"since": since and moment(since, "since"), "until": until and moment(until, "until")}
+    filters |= {"agent_id": agent, "flow_id": flow, "person": person, "kind": kind}
     with call.open(create=False) as store:
         if not as_csv:
             return store.audit.trail(cursor=cursor, limit=limit, ns=ns, **filters)
