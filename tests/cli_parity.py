@@ -1,5 +1,7 @@
 """A store whose methods are called on the command line: a command runs here, and its JSON is the answer.
 
+It runs on the open store itself, or with `--server` on one that shows it.
+
 What a command cannot express (a value that no word stands for, a function of this process) is called on the store
 itself.
 """
@@ -8,7 +10,7 @@ import contextlib
 import io
 import json
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -56,9 +58,13 @@ class _OutputByThread(io.TextIOBase):
 
 
 class CommandLine:
-    """Runs commands in this process, on a store that is open here, in any number of threads."""
+    """Runs commands in this process, on a store that is open here, in any number of threads.
 
-    def __init__(self, store: sync.Holdproof, folder: Path) -> None:
+    `through` are options that name a server: then commands reach the store through it.
+    """
+
+    def __init__(self, store: sync.Holdproof, folder: Path, through: Sequence[str] = ()) -> None:
+        self._through = through
         self._store = store
         self._folder = folder
         self._lock = threading.Lock()
@@ -77,7 +83,7 @@ class CommandLine:
     def _run(self, words: list[str]) -> tuple[int, Any]:
         self._output.begin()
         with self._in_process(), pytest.raises(SystemExit) as ended:
-            app.main([*words], prog_name="holdproof")
+            app.main([*self._through, *words], prog_name="holdproof")
         return int(ended.value.code or 0), json.loads(self._output.text())
 
     @contextlib.contextmanager
@@ -86,7 +92,8 @@ class CommandLine:
         with self._lock:
             if self._running == 0:
                 patch = self._patches.enter_context(pytest.MonkeyPatch.context())
-                patch.setattr(CommandContext, "open", lambda _, *, create: contextlib.nullcontext(self._store))
+                if not self._through:
+                    patch.setattr(CommandContext, "open", lambda _, *, create: contextlib.nullcontext(self._store))
                 self._patches.enter_context(contextlib.redirect_stdout(self._output))
             self._running += 1
         try:
@@ -206,9 +213,11 @@ class CommandResource:
 class CommandStore:
     """A store, its resources called on the command line as far as that has words."""
 
-    def __init__(self, near: sync.Holdproof, folder: Path, resources: frozenset[str]) -> None:
+    def __init__(
+        self, near: sync.Holdproof, folder: Path, resources: frozenset[str], through: Sequence[str] = ()
+    ) -> None:
         self.near = near
-        line = CommandLine(near, folder)
+        line = CommandLine(near, folder, through)
         for name in resources:
             setattr(self, name, CommandResource(line, getattr(near, name), name))
 

@@ -10,9 +10,10 @@ from hypothesis import strategies as st
 
 from holdproof import errors
 from holdproof.adapters.otel.receiver import receive
+from holdproof.model import differences as diffs
 from holdproof.model.progress import Progress
 from holdproof.model.storage import TelemetryEvent
-from holdproof.server.console import charts, diffs, template_filters
+from holdproof.server.console import charts, template_filters
 from holdproof.server.console.telemetry import spans
 from holdproof.server.jobs import MAX_ENDED, MOST, Jobs
 from holdproof.server.metrics import Metrics

@@ -43,7 +43,7 @@ class Escalations(Resource[Executor]):
         inbox.list,
         agent=OWN_AGENT,
         tool="ask",
-        columns=("id", "outcome", "impact", "agent_id", "flow_id", "created_at", "deadline", "on_deadline", "reason"),
+        columns=("id", "outcome", "deadline", "agent_id", "reason", "impact", "flow_id", "created_at", "on_deadline"),
         example="--status PENDING --order due",
         parameters={
             "flow_type": "Only of flows of this type.",

@@ -28,7 +28,7 @@ from holdproof.errors import HoldproofError, InvalidInputError
 _DEFECT: Final = 70
 _INTERRUPTED: Final = 130
 # Shared options that take a value.
-_VALUED: Final = ("--home", "--url")
+_VALUED: Final = ("--home", "--url", "--server", "--token")
 
 
 class LazyGroup(click.Group):

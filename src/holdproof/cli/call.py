@@ -1,4 +1,7 @@
-"""What every command shares: the options `--home`, `--url` and `--json`, and the way from a handler to its output.
+"""What every command shares: the options that say which store is meant, and the way from a handler to its output.
+
+A command works on a store that it opens, or with `--server` on one that a server has open: the remote client has the
+same methods. What needs the files of a store refuses `--server`, and says where to run it.
 
 A handler that is written by hand is a plain function of a `CommandContext` that returns a value; `command` gives it the
 shared options and prints the value. The options may stand before or after any part of the command; the one nearest to
@@ -12,19 +15,24 @@ import os
 import sys
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from types import NoneType
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, get_args, get_origin
 
 import click
 
-from holdproof.errors import InvalidInputError
+from holdproof.errors import InvalidInputError, RemoteError
 
 if TYPE_CHECKING:
     from holdproof.sync import Holdproof
 
 SETTINGS: Final[dict[str, Any]] = {"help_option_names": ["-h", "--help"], "max_content_width": 110}
-_SHARED: Final = ("shared_home", "shared_url", "shared_json")
+_SHARED: Final = ("shared_home", "shared_url", "shared_server", "shared_token", "shared_json")
+_SERVER: Final = "HOLDPROOF_SERVER"
+_TOKEN: Final = "HOLDPROOF_TOKEN"  # noqa: S105 (the variable's name)
+
+Reach = Literal["store", "server", "anywhere"]
+"""Where a command works: only beside the store's files, through a server as well, or without any store."""
 
 
 @dataclass(frozen=True)
@@ -33,15 +41,56 @@ class CommandContext:
 
     home: str | None = None
     url: str | None = None
+    server: str | None = None
+    token: str | None = field(default=None, repr=False)
     as_json: bool = False
+
+    @property
+    def remote(self) -> str | None:
+        """The address of the server whose store is meant; None for a store that is opened here.
+
+        An option counts before the environment, so `--home` and `--url` mean a store here also where HOLDPROOF_SERVER
+        is set.
+        """
+        here = self.home is not None or self.url is not None
+        if self.server is not None and here:
+            message = "--server excludes --home and --url: the server knows where its store is"
+            raise InvalidInputError(message, parameter="server")
+        address = self.server or (None if here else os.environ.get(_SERVER) or None)
+        if address is None and self.token is not None:
+            raise InvalidInputError("--token is for --server URL: name the server too", parameter="token")
+        if address is not None and not address.startswith(("http://", "https://")):
+            message = "a server's address begins with http:// or https://, as `holdproof up` prints it"
+            raise InvalidInputError(message, parameter="server")
+        return address
+
+    @property
+    def secret(self) -> str | None:
+        """The token to show, of the option or of the environment."""
+        return self.token or os.environ.get(_TOKEN) or None
+
+    def require_local(self, words: str, instead: str = "") -> None:
+        """Refuse a command that needs the store's own files while a server is named."""
+        if self.remote is not None:
+            raise RemoteError(
+                f"`holdproof {words}` needs the files of the store: run it on the machine of the server, without"
+                f" --server and {_SERVER}{instead and f'; {instead}'}",
+                command=words,
+            )
 
     @contextmanager
     def open(self, *, create: bool) -> "Iterator[Holdproof]":
-        """Open the store of this call; a first run and whatever is degraded are printed on stderr.
+        """Open the store of this call, or connect to that of a server.
 
-        Without `create` a store that is not there is an error: a command that reads must not answer a wrong path with
-        a new, empty store.
+        A first run and whatever is degraded are printed on stderr. Without `create` a store that is not there is an
+        error: a command that reads must not answer a wrong path with a new, empty store.
         """
+        if (address := self.remote) is not None:
+            # Imported late: its HTTP client is only for those who connect.
+            remote = importlib.import_module("holdproof.remote")
+            with remote.connect_sync(address, self.secret) as connected:
+                yield connected
+            return
         # Imported late: help and completion need neither.
         sync = importlib.import_module("holdproof.sync")
         render = importlib.import_module("holdproof.cli.render")
@@ -74,13 +123,26 @@ def told_once() -> Iterator[None]:
         logger.removeFilter(is_other)
 
 
-def shared_options() -> list[click.Parameter]:
-    """Make the options that every command and every group takes."""
+def shared_options(own: Iterable[click.Parameter] = ()) -> list[click.Parameter]:
+    """Make the options that every command and every group takes, but for those of which a command has its `own`."""
+    taken = {flag for each in own for flag in each.opts}
+    return [each for each in _all_shared() if not taken & {*each.opts}]
+
+
+def _all_shared() -> list[click.Parameter]:
     return [
         click.Option(
             ["--home", "shared_home"], metavar="PATH", help="Keep everything under this folder (or HOLDPROOF_HOME)."
         ),
         click.Option(["--url", "shared_url"], metavar="URL", help="Use this database (or HOLDPROOF_DATABASE_URL)."),
+        click.Option(
+            ["--server", "shared_server"], metavar="URL", help=f"Use the store of this server (or {_SERVER})."
+        ),
+        click.Option(
+            ["--token", "shared_token"],
+            metavar="TOKEN",
+            help=f"Show the server this token; {_TOKEN} keeps it out of the list of processes.",
+        ),
         click.Option(["--json", "shared_json"], is_flag=True, help="Print one JSON document."),
     ]
 
@@ -88,10 +150,12 @@ def shared_options() -> list[click.Parameter]:
 def merge_options(ctx: click.Context, values: dict[str, Any]) -> CommandContext:
     """Take the shared options out of `values` and merge them into those of the commands around this one."""
     outer = ctx.obj if isinstance(ctx.obj, CommandContext) else CommandContext()
-    home, url, as_json = (values.pop(name, None) for name in _SHARED)
+    home, url, server, token, as_json = (values.pop(name, None) for name in _SHARED)
     call = CommandContext(
         home=outer.home if home is None else home,
         url=outer.url if url is None else url,
+        server=outer.server if server is None else server,
+        token=outer.token if token is None else token,
         as_json=outer.as_json or bool(as_json),
     )
     ctx.obj = call
@@ -154,22 +218,30 @@ def command(
     example: str,
     group: str = "More",
     group_summary: str = "",
+    reach: Reach = "store",
+    instead: str = "",
     exit_code: Callable[[Any], int] = lambda _: 0,
     draw: Draw | None = None,
 ) -> Callable[[Handler], Handler]:
-    """Register a handler under its words; `exit_code` is read off its value, `draw` shows it."""
+    """Register a handler under its words; `exit_code` is read off its value, `draw` shows it.
+
+    One that reaches the `store` only is refused where a server is named; `instead` says what one does there.
+    """
 
     def register(handler: Handler) -> Handler:
         def run(**values: Any) -> None:
             call = merge_options(click.get_current_context(), values)
+            if reach == "store":
+                call.require_local(words, instead)
             finish(handler(call, **values), call, exit_code, draw)
 
         # Without the first parameter, the context.
         own = list(inspect.signature(handler, eval_str=True).parameters.values())[1:]
+        parameters = [*map(_parameter, own)]
         written = Written(
             words.rpartition(" ")[2],
             callback=run,
-            params=[*map(_parameter, own), *shared_options()],
+            params=[*parameters, *shared_options(parameters)],
             help=inspect.cleandoc(handler.__doc__ or ""),
             epilog=f"Example: {example}",
             context_settings=SETTINGS,

@@ -12,6 +12,7 @@ from typing import Any, Final
 import click
 from click.shell_completion import CompletionItem
 
+from holdproof.cli.call import CommandContext
 from holdproof.config import Paths, load
 from holdproof.db import Query, sql
 from holdproof.db.sqlite import snapshot
@@ -42,8 +43,12 @@ Offer = Callable[[click.Context, click.Parameter | None, str], list[CompletionIt
 def _offering(query: Query) -> Offer:
     def offer(ctx: click.Context, _: click.Parameter | None, incomplete: str) -> list[CompletionItem]:
         try:
-            paths = Paths.find(_option(ctx, "shared_home"))
-            if _is_elsewhere(paths, _option(ctx, "shared_url")):
+            home = _option(ctx, "shared_home")
+            url = _option(ctx, "shared_url")
+            if CommandContext(home, url, _option(ctx, "shared_server")).remote is not None:
+                return []
+            paths = Paths.find(home)
+            if _is_elsewhere(paths, url):
                 return []
             # What was typed is part of a LIKE pattern: its wildcards are dropped.
             plain = "".join(letter for letter in incomplete if letter not in "%_")

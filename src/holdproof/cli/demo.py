@@ -29,7 +29,7 @@ def _checks(value: Facts) -> Text:
     return lines
 
 
-@command(COMMANDS, "demo", example="holdproof demo --keep ./demo", group="Run", draw=_checks)
+@command(COMMANDS, "demo", example="holdproof demo --keep ./demo", group="Run", reach="anywhere", draw=_checks)
 def demo(
     call: CommandContext,
     keep: Annotated[

@@ -9,6 +9,8 @@ from typing import Any, Final
 
 from rich.text import Text
 
+from holdproof.cli.columns import aligned
+from holdproof.cli.columns import rows as column_rows
 from holdproof.cli.render import Draw, plain_table, words
 from holdproof.model.times import to_micros
 
@@ -65,8 +67,7 @@ def page_items(value: Any) -> Sequence[Any] | None:
 
 def table(columns: Sequence[str], items: Sequence[Any]) -> Text:
     """Draw values in columns; a value without a field has an empty cell."""
-    lines = [[cell(item[column]) if column in item else "" for column in columns] for item in items]
-    return _aligned([column.upper() for column in columns], lines)
+    return _aligned([column.upper() for column in columns], column_rows(columns, items, cell))
 
 
 def document(field: str, value: Facts) -> Text:
@@ -235,20 +236,7 @@ def _shortened(flow_ids: Sequence[str]) -> dict[str, str]:
 
 
 def _aligned(heads: list[str], lines: Sequence[Sequence[str]]) -> Text:
-    if not lines:
-        return Text("none\n")
-    widths = [max(len(cell) for cell in column) for column in zip(heads, *lines, strict=True)]
-    text = Text()
-    head = "  ".join(cell.ljust(width) for cell, width in zip(heads, widths, strict=True))
-    text.append(f"{head.rstrip()}\n", style="dim")
-    for line in lines:
-        line_text = Text()
-        for cell, width in zip(line, widths, strict=True):
-            line_text.append(_styled(cell)).append(" " * (width - len(cell) + 2))
-        # Trailing spaces would wrap a line that otherwise fits the terminal.
-        line_text.rstrip()
-        text.append(line_text).append("\n")
-    return text
+    return aligned(heads, lines, _styled)
 
 
 def _styled(text: str) -> Text:
@@ -351,8 +339,8 @@ def frame(value: Facts) -> Text:
         text.append("\nended lately:\n", style="bold")
         text.append(rows("ended", "flow_id", "status", "flow_type", "agent_id", "updated_at")(value))
     waiting = f", {value['pending']} pending" if value["pending"] else ""
-    text.append(f"\nlog: {value['size']} entries{waiting}, root {cell(value['root'])[:16]}, ", style="bold")
-    return text.append(f"{cell(value['origin'])}\n")
+    text.append(f"\nlog: {value['size']} entries{waiting}, root {cell(value['root'])[:16]}\n", style="bold")
+    return text.append(f"{cell(value['origin'])}\n", style="dim")
 
 
 def skills(value: Any) -> Text:

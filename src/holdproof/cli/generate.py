@@ -4,8 +4,9 @@ Rules:
 - The name is the method's, with hyphens; what it does and answers is what the method does and answers.
 - What Python takes by position is an argument, what it takes by keyword only is an option of the same name. What may
   be left out and Python takes either way is either here too.
-- A text is taken as it is; numbers and words are read by their type. A list of texts is an option that may be repeated,
-  a path of labels has dots between them, and anything else is JSON, or `@FILE` with JSON in it.
+- A text is taken as it is, but for what people shorten (typed.py); numbers and words are read by their type. A list of
+  texts is an option that may be repeated, a path of labels has dots between them, and anything else is JSON, or `@FILE`
+  with JSON in it.
 - What a declaration reads from `files` is the name of a file, `-` for stdin. So are bytes.
 - A function is named `module:function`; one that reports progress is a progress bar.
 - `--out FILE` writes an answer that is a document or a stream to a file, which is whole or not there.
@@ -22,7 +23,7 @@ import click
 from holdproof import sync
 from holdproof.api import wire
 from holdproof.api.catalogue import MethodSpec, Parameter, method_spec, without_namespaces
-from holdproof.cli import complete, draw
+from holdproof.cli import complete, draw, typed
 from holdproof.cli.bar import bar
 from holdproof.cli.call import (
     SETTINGS,
@@ -72,7 +73,7 @@ def command(resource: str, method: str, *, words: str = "") -> click.Command:
     generated = Described(
         words.rpartition(" ")[2],
         callback=partial(_run, spec),
-        params=[*parameters, *shared_options()],
+        params=[*parameters, *shared_options(parameters)],
         help=spec.summary,
         epilog=f"Example: {example(spec, words)}",
         context_settings=SETTINGS,
@@ -184,7 +185,7 @@ def _convert(spec: MethodSpec, parameter: Parameter, word: Any) -> Any:
     if parameter.shape.callback:
         return find_function(word)
     plain = parameter.shape.local or parameter.shape.scalar or _is_bare_text(parameter, word)
-    return _scalar(parameter, word) if plain else _structure(parameter, word)
+    return _scalar(parameter, typed.word(spec, parameter, word)) if plain else _structure(parameter, word)
 
 
 def _is_bare_text(parameter: Parameter, word: str) -> bool:
@@ -258,7 +259,7 @@ def _run(spec: MethodSpec, **words: Any) -> None:
     # `finish` prints a stream item by item and does not return.
     if spec.streams and out is None:
         finish(_stream(spec, call, values), call, exit_code, _draw(spec))
-    with _target(spec, call) as target, bar() as tell:
+    with _target(spec, call, values) as target, bar() as tell:
         if tell is not None and spec.parameter(_PROGRESS) is not None:
             values[_PROGRESS] = partial(_progress, tell, spec.method)
         args, kwargs = spec.arguments(values)
@@ -319,24 +320,34 @@ def _confirm(spec: MethodSpec, words: dict[str, Any]) -> None:
 
 
 @contextmanager
-def _target(spec: MethodSpec, call: CommandContext) -> Iterator[Any]:
-    """Open what the method belongs to: the store, or only the store of services that it needs."""
+def _target(spec: MethodSpec, call: CommandContext, values: dict[str, Any]) -> Iterator[Any]:
+    """Open what the method belongs to, the store or only the store of services, and find the ids that were cut."""
     if spec.exposure.storeless:
         # A method needs some store to run on; this one lives and ends with the command.
         with sync.open(MEMORY) as empty:
             yield getattr(empty, spec.resource)
+        return
+    if call.remote is not None:
+        with call.open(create=False) as store:
+            resource = getattr(store, spec.resource, None)
+            # What a remote client has beyond the catalogue runs here, as `flows.result` does.
+            if not spec.remote and spec.method not in dir(type(resource)):
+                call.require_local(f"{spec.resource} {spec.method}".replace("_", "-"))
+            typed.whole_ids(store, values)
+            yield resource
         return
     if spec.resource in without_namespaces() and spec.resource != "storage":
         with opened(call, spec.resource, create=spec.exposure.creates) as target:
             yield target
         return
     with call.open(create=spec.exposure.creates) as store:
+        typed.whole_ids(store, values)
         yield getattr(store, spec.resource)
 
 
-def _stream(spec: MethodSpec, call: CommandContext, values: Mapping[str, Any]) -> Iterator[Any]:
-    args, kwargs = spec.arguments(values)
-    with _target(spec, call) as target:
+def _stream(spec: MethodSpec, call: CommandContext, values: dict[str, Any]) -> Iterator[Any]:
+    with _target(spec, call, values) as target:
+        args, kwargs = spec.arguments(values)
         for item in getattr(target, spec.method)(*args, **kwargs):
             yield wire_plain(item)
 

@@ -28,7 +28,14 @@ _HOOK: Final = "Record what coding agents do: Claude Code, Codex, Gemini CLI, Cu
 _INCOMPLETE: Final = 1
 
 
-@command(COMMANDS, "hook", example="holdproof hook claude-code < event.json", group="Run", group_summary=_HOOK)
+@command(
+    COMMANDS,
+    "hook",
+    example="holdproof hook claude-code < event.json",
+    group="Run",
+    reach="anywhere",
+    group_summary=_HOOK,
+)
 def hook(
     call: CommandContext,
     tool: Tool,
@@ -50,7 +57,7 @@ def hook(
     raise click.exceptions.Exit(client.main(words))
 
 
-@command(COMMANDS, "hook install", example="holdproof hook install claude-code", group="Run")
+@command(COMMANDS, "hook install", example="holdproof hook install claude-code", group="Run", reach="anywhere")
 def install_(
     call: CommandContext,
     tool: Tool,
@@ -76,7 +83,7 @@ def install_(
     return _apply(install.installed(tool, path, text, gate=gate), tool, dry_run=dry_run, yes=yes)
 
 
-@command(COMMANDS, "hook uninstall", example="holdproof hook uninstall claude-code", group="Run")
+@command(COMMANDS, "hook uninstall", example="holdproof hook uninstall claude-code", group="Run", reach="anywhere")
 def uninstall(
     call: CommandContext,  # noqa: ARG001
     tool: Tool,
@@ -90,7 +97,7 @@ def uninstall(
     return _apply(install.uninstalled(tool, path), tool, dry_run=dry_run, yes=yes)
 
 
-@command(COMMANDS, "hook status", example="holdproof hook status", group="Run")
+@command(COMMANDS, "hook status", example="holdproof hook status", group="Run", reach="anywhere")
 def status(call: CommandContext) -> dict[str, Any]:
     """Show whether a recorder runs, how many events wait for it, and what keeps it from writing them."""
     state = _state(call)
@@ -105,7 +112,7 @@ def status(call: CommandContext) -> dict[str, Any]:
     }
 
 
-@command(COMMANDS, "hook drain", example="holdproof hook drain", group="Run")
+@command(COMMANDS, "hook drain", example="holdproof hook drain", group="Run", reach="anywhere")
 def drain(call: CommandContext) -> dict[str, Any]:
     """Write the events that wait into the store now; a recorder that runs does so by itself."""
     state = _state(call)

@@ -11,7 +11,19 @@ from pathlib import Path
 from typing import Any, Final
 
 _FILE: Final = Path(__file__).with_name("methods.json")
-WRITTEN: Final = ("maintenance", "serve", "demo", "watch", "trust", "transfer", "worker", "trail", "hooks", "capture")
+WRITTEN: Final = (
+    "maintenance",
+    "serve",
+    "demo",
+    "watch",
+    "answer",
+    "trust",
+    "transfer",
+    "worker",
+    "trail",
+    "hooks",
+    "capture",
+)
 """The modules of this package whose commands are written by hand."""
 GROUPS: Final = ("Run", "Inspect", "Approve", "Prove", "Operate", "More")
 """The headings of `holdproof --help`, in their order."""

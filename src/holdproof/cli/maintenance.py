@@ -41,7 +41,7 @@ _OUTCOME_STYLES: Final = {"moved": "green", "would move": "cyan", "moved before"
 _DATABASE: Final = "Check and migrate the database."
 
 
-@command(COMMANDS, "init", example="holdproof init ./my-agent", group="Run")
+@command(COMMANDS, "init", example="holdproof init ./my-agent", group="Run", reach="anywhere")
 def init(
     _: CommandContext, folder: Annotated[Path, Argument(help="The project's folder, here by default.")] = Path()
 ) -> dict[str, list[str]]:
@@ -49,7 +49,14 @@ def init(
     return {"created": [str(path) for path in config.init_project(folder)]}
 
 
-@command(COMMANDS, "config allow", example="holdproof config allow", group="Run", group_summary="Settings of projects.")
+@command(
+    COMMANDS,
+    "config allow",
+    example="holdproof config allow",
+    group="Run",
+    reach="anywhere",
+    group_summary="Settings of projects.",
+)
 def allow(
     call: CommandContext, folder: Annotated[Path, Argument(help="The project's folder, here by default.")] = Path()
 ) -> dict[str, str]:
@@ -62,7 +69,7 @@ def allow(
     return {"allowed": str(file)}
 
 
-@command(COMMANDS, "status", example="holdproof status --json", group="Inspect")
+@command(COMMANDS, "status", example="holdproof status --json", group="Inspect", reach="server")
 def status(call: CommandContext) -> Status:
     """Show where data lives, what it runs on, its size, what services store, and whether anything is degraded."""
     with call.open(create=False) as store:
@@ -101,6 +108,7 @@ def doctor(call: CommandContext) -> HealthReport:
     "verify",
     example="holdproof verify --full --json",
     group="Prove",
+    reach="server",
     exit_code=lambda answer: answer.verdict.exit_code,
     draw=draw.verification,
 )
@@ -125,6 +133,9 @@ def verify(
         return offline.check(read_bytes(Path(target), offline.MOST_BYTES + 1), root=trusted)
     home = call.home if target is None or url is not None else target
     with bar() as progress:
+        if target is None and call.remote is not None:
+            with call.open(create=False) as store:
+                return store.verify.run(full=full, lock=lock, progress=progress)
         verify_store = partial(sync.verify, home, url or call.url, full=full, lock=lock, progress=progress)
         if lock or not is_url(locate(home, url or call.url).target):
             return verify_store(readonly=not lock)
@@ -236,12 +247,16 @@ def move(
     "db check",
     example="holdproof db check --json",
     group="Operate",
+    reach="server",
     group_summary=_DATABASE,
     exit_code=lambda answer: 0 if answer.ok else _UNSOUND,
 )
 def check(call: CommandContext) -> Check:
     """Check the integrity of the database and its migrations; exits with 8 if anything is found."""
     with spinner("checking"):
+        if call.remote is not None:
+            with call.open(create=False) as store:
+                return store.check()
         return sync.check(call.home, call.url)
 
 

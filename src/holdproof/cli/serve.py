@@ -6,6 +6,7 @@ import tempfile
 import threading
 import webbrowser
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from types import FrameType
@@ -140,9 +141,10 @@ async def _played(state: "ServerState", *, once: bool, pace_s: float) -> None:
         stopping.set()
 
 
-@command(COMMANDS, "mcp", example="holdproof mcp --read-only", group="Run")
-def mcp(  # noqa: PLR0917 (options by name)
+@command(COMMANDS, "mcp", example="holdproof mcp --read-only", group="Run", reach="anywhere")
+def mcp(
     call: CommandContext,
+    *,
     read_only: Annotated[bool, Option("--read-only", help="Offer only what reads.")] = False,
     tools: Annotated[
         list[str] | None,
@@ -158,16 +160,13 @@ def mcp(  # noqa: PLR0917 (options by name)
     operator: Annotated[
         bool, Option("--operator", help="Act as the operator: the model may answer escalations itself.")
     ] = False,
-    token: Annotated[
-        str | None,
-        Option(
-            "--token",
-            envvar="HOLDPROOF_TOKEN",
-            help="Act as its holder (or HOLDPROOF_TOKEN); --agent and --operator must not contradict it.",
-        ),
-    ] = None,
 ) -> None:
-    """Offer the store as tools over standard input and output (Model Context Protocol), until the client goes away."""
+    """Offer the store as tools over standard input and output (Model Context Protocol), until the client goes away.
+
+    With --token it acts as the holder of that token (or of HOLDPROOF_TOKEN), whom the others must not contradict.
+    """
+    # The token is shown to the store that is opened here: no server has to be named for it.
+    replace(call, token=None).require_local("mcp", "a server offers the same tools at URL/mcp")
     if agent is not None and operator:
         raise InvalidInputError("--agent and --operator exclude each other: name one caller")
     try:
@@ -180,7 +179,7 @@ def mcp(  # noqa: PLR0917 (options by name)
 
     async def serve() -> None:
         async with holdproof.open(call.home, call.url) as store:
-            caller = await server.caller_for(store, token, agent, offer, operator=operator)
+            caller = await server.caller_for(store, call.secret, agent, offer, operator=operator)
             await server.over_stdio(store, caller, offer)
 
     asyncio.run(serve())
@@ -192,6 +191,7 @@ def mcp(  # noqa: PLR0917 (options by name)
     "witness key",
     example="holdproof witness key --name witness.example",
     group="Prove",
+    reach="anywhere",
     group_summary=_WITNESS,
 )
 def key(call: CommandContext, name: Name) -> dict[str, str]:
@@ -204,6 +204,7 @@ def key(call: CommandContext, name: Name) -> dict[str, str]:
     "witness run",
     example="holdproof witness run --name witness.example --log KEY",
     group="Prove",
+    reach="anywhere",
     group_summary=_WITNESS,
 )
 def run(

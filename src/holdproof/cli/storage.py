@@ -35,6 +35,10 @@ _LONGEST_LINE: Final = 64 << 20
 @contextmanager
 def opened(call: CommandContext, resource: str, *, create: bool) -> Iterator[Any]:
     """Open the store of a resource; a first run and whatever is degraded are printed on stderr."""
+    if call.remote is not None:
+        with call.open(create=False) as store:
+            yield getattr(store, resource)
+        return
     if resource in ON_TABLES:  # they are rows of the relational store that settings name
         with ExitStack() as stack:
             tables = stack.enter_context(opened(call, "relational", create=create))

@@ -14,6 +14,7 @@ from holdproof.cli import draw
 from holdproof.cli.call import Argument, CommandContext, Option, command
 from holdproof.cli.files import read_bytes
 from holdproof.cli.storage import delivered
+from holdproof.cli.typed import moment
 from holdproof.crypto import keys
 from holdproof.errors import InvalidInputError
 from holdproof.model.namespaces import EVERY
@@ -37,7 +38,9 @@ def _drawn(value: Any) -> Any:
     return draw.answer(_COLUMNS if "items" in value else (), "--cursor", value)
 
 
-@command(COMMANDS, "audit", example="holdproof audit --since 1h --agent trader", group="Inspect", draw=_drawn)
+@command(
+    COMMANDS, "audit", example="holdproof audit --since 1h --agent trader", group="Inspect", reach="server", draw=_drawn
+)
 def audit(
     call: CommandContext,
     *,
@@ -56,7 +59,8 @@ def audit(
     """Show one timeline of everything: flows, steps, approvals, memory, keys, lockdowns, access; newest first."""
     if out is not None and not as_csv:
         raise InvalidInputError("--out is for --csv", field="out")
-    filters = {"since": since, "until": until, "agent_id": agent, "flow_id": flow, "person": person, "kind": kind}
+    filters = {"since": since and moment(since, "since"), "until": until and moment(until, "until")}
+    filters |= {"agent_id": agent, "flow_id": flow, "person": person, "kind": kind}
     with call.open(create=False) as store:
         if not as_csv:
             return store.audit.trail(cursor=cursor, limit=limit, ns=ns, **filters)
@@ -88,6 +92,7 @@ def _story(value: Any) -> Text:
     "show",
     example="holdproof show evaluation-1.zip",
     group="Prove",
+    reach="anywhere",
     exit_code=lambda answer: Verdict[answer["report"]["verdict"]].exit_code,
     draw=_story,
 )

@@ -34,7 +34,12 @@ Key = Annotated[str, Argument(help="The key: a name like backups/today.bak, neve
 
 
 @command(
-    COMMANDS, "import vectors", example="holdproof import vectors vectors.jsonl", group="Operate", group_summary=_IMPORT
+    COMMANDS,
+    "import vectors",
+    example="holdproof import vectors vectors.jsonl",
+    group="Operate",
+    reach="server",
+    group_summary=_IMPORT,
 )
 def import_vectors(call: CommandContext, source: Source) -> dict[str, int]:
     """Keep the vectors of a file of JSON lines (id, vector, metadata), a thousand a commit; twice changes nothing."""
@@ -76,7 +81,9 @@ def import_langgraph(
         return import_sqlite(scoped, source, allow=types, dry_run=dry_run, progress=tell)
 
 
-@command(COMMANDS, "telemetry append", example="holdproof telemetry append events.jsonl", group="Inspect")
+@command(
+    COMMANDS, "telemetry append", example="holdproof telemetry append events.jsonl", group="Inspect", reach="server"
+)
 def append_events(call: CommandContext, source: Source) -> dict[str, int]:
     """Keep the events of a file of JSON lines, a thousand a commit; an error says how many were kept before it."""
     count = 0
@@ -109,6 +116,7 @@ def _events(source: str) -> Iterator[TelemetryEvent]:
     "blobs put",
     example="holdproof blobs put backups/today.bak today.bak --content-type application/gzip",
     group="Operate",
+    reach="server",
 )
 def put_blob(
     call: CommandContext,
@@ -124,7 +132,9 @@ def put_blob(
         return _present(blobs.stat(key), key)
 
 
-@command(COMMANDS, "blobs get", example="holdproof blobs get backups/today.bak today.bak", group="Operate")
+@command(
+    COMMANDS, "blobs get", example="holdproof blobs get backups/today.bak today.bak", group="Operate", reach="server"
+)
 def get_blob(
     call: CommandContext,
     key: Key,
@@ -156,7 +166,13 @@ def _present(blob: Blob | None, key: str) -> Blob:
     return blob
 
 
-@command(COMMANDS, "flows recover", example="holdproof flows recover --register my_agents:register", group="Run")
+@command(
+    COMMANDS,
+    "flows recover",
+    example="holdproof flows recover --register my_agents:register",
+    group="Run",
+    reach="server",
+)
 def recover(
     call: CommandContext,
     register: Annotated[

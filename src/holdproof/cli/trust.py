@@ -23,6 +23,7 @@ Out = Annotated[Path | None, Option("--out", help="Where to write it; stdout wit
     "lockdown sign",
     example="holdproof lockdown sign draft.json --key root.pem --out unlock.json",
     group="Prove",
+    reach="anywhere",
 )
 def lockdown_sign(
     _: CommandContext,
@@ -54,7 +55,13 @@ def export_root(
     return {"keyid": root.keyid, "on_disk": root.on_disk, **place}
 
 
-@command(COMMANDS, "keys sign", example="holdproof keys sign revoke.json --recovery root-recovery.txt", group="Prove")
+@command(
+    COMMANDS,
+    "keys sign",
+    example="holdproof keys sign revoke.json --recovery root-recovery.txt",
+    group="Prove",
+    reach="anywhere",
+)
 def keys_sign(
     _: CommandContext,
     payload: Annotated[str, Argument(help="The statement: a file, or - for stdin.")],

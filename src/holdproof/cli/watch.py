@@ -15,7 +15,7 @@ from holdproof.model.watch import Frame
 COMMANDS: dict[str, click.Command] = {}
 
 
-@command(COMMANDS, "watch", example="holdproof watch --every 2", group="Inspect", draw=frame)
+@command(COMMANDS, "watch", example="holdproof watch --every 2", group="Inspect", reach="server", draw=frame)
 def watch(
     call: CommandContext,
     *,

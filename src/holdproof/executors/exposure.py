@@ -94,7 +94,8 @@ class Exposure:
 
     # --- how it is shown ---
     columns: tuple[str, ...] = ()
-    """The fields and properties of each value of a list that the command shows as columns, or its drawing draws."""
+    """The fields and properties of each value of a list that the command shows as columns, the most important first: a
+    narrow terminal has no room for the last. Or those that its drawing draws."""
     example: str = ""
     """The arguments of a call on the command line, as a shell reads them."""
     parameters: Mapping[str, str] = field(default_factory=dict)

@@ -17,16 +17,17 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from holdproof.errors import InvalidInputError
+from holdproof.model import differences as diffs
 from holdproof.model.agents import Agent
 from holdproof.model.approvals import Approvals
 from holdproof.model.coordination import Budget, Escalation
+from holdproof.model.differences import ProposalPart
 from holdproof.model.flows import Flow
 from holdproof.model.page import Page
 from holdproof.model.records import Document, Feedback
 from holdproof.model.visible_text import marks, visible_json
-from holdproof.server.console import diffs, similar
+from holdproof.server.console import similar
 from holdproof.server.console.desk import Desk, or_default
-from holdproof.server.console.diffs import ProposalPart
 from holdproof.server.console.similar import PastOutcomes
 
 OUTCOMES: Final = {

@@ -6,8 +6,8 @@ from fastapi import APIRouter, Query
 from starlette.requests import Request
 from starlette.responses import Response
 
+from holdproof.model import differences as diffs
 from holdproof.model.memory import Object, plain
-from holdproof.server.console import diffs
 from holdproof.server.console.desk import Desk, or_default
 from holdproof.validation import LAST
 

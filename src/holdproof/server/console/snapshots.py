@@ -7,8 +7,8 @@ from fastapi import APIRouter, Query
 from starlette.requests import Request
 from starlette.responses import Response
 
+from holdproof.model import differences as diffs
 from holdproof.model.memory import Difference, plain
-from holdproof.server.console import diffs
 from holdproof.server.console.desk import Desk
 from holdproof.server.pages import form
 

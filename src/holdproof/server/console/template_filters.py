@@ -7,11 +7,11 @@ from jinja2 import pass_context
 from jinja2.runtime import Context
 from markupsafe import Markup, escape
 
+from holdproof.model.differences import ProposalPart
 from holdproof.model.memory import plain
 from holdproof.model.times import to_micros
 from holdproof.model.visible_text import visible
 from holdproof.server.console import text_diff
-from holdproof.server.console.diffs import ProposalPart
 
 _SPANS: Final = ((86_400, "d"), (3_600, "h"), (60, "min"), (1, "s"))
 _SHORT: Final = 13

@@ -7,9 +7,10 @@ from fastapi import APIRouter, Query
 from starlette.requests import Request
 from starlette.responses import Response
 
+from holdproof.model import differences as diffs
 from holdproof.model.page import Page
 from holdproof.model.threads import Checkpoint
-from holdproof.server.console import diffs, listing, messages
+from holdproof.server.console import listing, messages
 from holdproof.server.console.desk import Desk, or_default
 
 router = APIRouter(include_in_schema=False)
