@@ -55,6 +55,18 @@ def up(
     tls_key: Annotated[Path | None, Option("--tls-key", help="Its key (PEM).")] = None,
     name: Annotated[list[str] | None, Option("--name", help="A name the server goes by; may be repeated.")] = None,
     proxy: Annotated[str | None, Option("--proxy", help="The address of a proxy that says who calls.")] = None,
+    login_header: Annotated[
+        str | None,
+        Option("--login-header", help="With --proxy: the header in which it names the person, as OIDC proxies do."),
+    ] = None,
+    login_operator: Annotated[
+        list[str] | None,
+        Option("--login-operator", help="Who of them is an operator; may be repeated, * for everybody."),
+    ] = None,
+    login_auditor: Annotated[
+        list[str] | None,
+        Option("--login-auditor", help="Who of them is an auditor; may be repeated, * for everybody."),
+    ] = None,
     public_log: Annotated[bool, Option("--public-log", help="Show checkpoint and tiles to everybody.")] = False,
     rate: Annotated[
         float, Option("--rate", type=click.FloatRange(0), help="Requests a second for each caller; 0: any.")
@@ -78,6 +90,7 @@ def up(
     """Serve API and console on this store until it is stopped; prints the address and a link that opens it once."""
     try:
         from holdproof.server import ServerSettings, logs, serve  # noqa: PLC0415 (an optional extra)
+        from holdproof.server.settings import ProxyLogin  # noqa: PLC0415
     except ImportError as error:
         raise MissingExtraError("the server needs more: pip install 'holdproof[server]'") from error
 
@@ -88,7 +101,10 @@ def up(
 
     async def run() -> None:
         place = serve.ListenAddress(host, port, tls_cert, tls_key, frozenset(map(str.lower, name or ())), proxy)
-        settings = ServerSettings(public_log=public_log, rate_s=rate, burst=2 * rate)
+        login = None
+        if login_header is not None:
+            login = ProxyLogin(login_header, frozenset(login_operator or ()), frozenset(login_auditor or ()))
+        settings = ServerSettings(proxy_login=login, public_log=public_log, rate_s=rate, burst=2 * rate)
         with told_once():
             opened = await holdproof.open(_home(call, demo), call.url)
         async with opened as store:

@@ -21,7 +21,7 @@ from starlette.requests import Request, cookie_parser
 from starlette.types import Message, Receive, Scope, Send
 
 from holdproof.errors import ForgedRequestError, UnauthenticatedError
-from holdproof.server import pages, scrapes
+from holdproof.server import pages, proxy_login, scrapes
 from holdproof.server.middleware import Middleware, pace
 from holdproof.server.permissions import Caller
 from holdproof.server.state import ServerState, state_in
@@ -49,7 +49,9 @@ class AuthenticationMiddleware(Middleware):
         authorization = headers.get("authorization")
         # A header wins over a cookie: a program that sends both means its token, and needs no CSRF secret.
         look = (
-            partial(_by_cookie, state, headers) if authorization is None else partial(_by_header, state, authorization)
+            partial(_by_cookie, state, headers, proxy_login.person(scope))
+            if authorization is None
+            else partial(_by_header, state, authorization)
         )
         if authorization is not None and scope["path"] == scrapes.PATH:
             caller = await state.scrapers.caller(authorization, look)
@@ -89,14 +91,18 @@ def _decoded(credentials: str) -> str:
         raise UnauthenticatedError("these are no credentials") from error
 
 
-async def _by_cookie(state: ServerState, headers: Headers) -> Caller | None:
+async def _by_cookie(state: ServerState, headers: Headers, person: str | None) -> Caller | None:
     secret = cookie_parser(headers.get("cookie", "")).get(state.settings.cookie)
     if not secret:
         return None
     try:
-        return Caller.of_login(await state.store.logins.authenticate(secret), csrf(secret))
+        login = await state.store.logins.authenticate(secret)
     except UnauthenticatedError:
         return None
+    # A token is its holder's own; any other session behind a proxy that names people is for the one it names.
+    if person is not None and login.token_id is None and login.name != person:
+        return None
+    return Caller.of_login(login, csrf(secret))
 
 
 def same_origin(scope: Scope) -> None:

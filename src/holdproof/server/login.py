@@ -8,6 +8,7 @@ from starlette.responses import RedirectResponse, Response
 
 from holdproof.access import tokens
 from holdproof.model.access import AccessEvent
+from holdproof.server import proxy_login
 from holdproof.server.authentication import same_origin
 from holdproof.server.pages import form, page
 from holdproof.server.state import ServerState, caller_in, state_of
@@ -22,7 +23,9 @@ async def show(
     next: Annotated[str, Query(max_length=2000)] = "",
 ) -> Response:
     """Ask whether to come in: programs that look at links before people do must not use them up."""
-    return page(request, "login.html", {"code": code, "next": inside(next)})
+    return page(
+        request, "login.html", {"code": code, "next": inside(next), "proxy": proxy_login.admitted(request.scope)}
+    )
 
 
 @router.post("/login")
@@ -32,7 +35,9 @@ async def login(request: Request) -> Response:
     state = state_of(request)
     fields = await form(request)
     code = fields.get("code", "").strip()
-    if code.startswith(tokens.PREFIX):
+    if fields.get("proxy") == "yes":
+        code = (await proxy_login.create_link(state, request.scope)).secret
+    elif code.startswith(tokens.PREFIX):
         code = await _link_of(state, code)
     session = await state.store.logins.exchange(code, ttl_s=state.settings.session_s)
     await _note(state, request, "login", f"{session.login.role}:{session.login.name}")

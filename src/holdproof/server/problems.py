@@ -37,6 +37,7 @@ from holdproof.errors import (
     UnauthenticatedError,
 )
 from holdproof.model.access import AccessEvent
+from holdproof.server import proxy_login
 from holdproof.server.pages import page
 from holdproof.server.state import caller_in, state_in
 
@@ -152,7 +153,7 @@ def _response(scope: Scope, error: HoldproofError) -> Response:
     facts = problem_details(scope, error)
     headers = _headers(error)
     if wants_page(scope):
-        values = {"problem": facts, "code": "", "next": _where(scope)}
+        values = {"problem": facts, "code": "", "next": _where(scope), "proxy": proxy_login.admitted(scope)}
         return page(Request(scope), "problem.html", values, status=error.status, headers=headers)
     return Response(json.dumps(facts), error.status, headers, media_type=MEDIA_TYPE)
 

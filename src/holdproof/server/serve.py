@@ -31,6 +31,7 @@ from holdproof.server import console as pages
 from holdproof.server import mcp_mount, method_routes, otlp
 from holdproof.server.app import create_app
 from holdproof.server.protocol import TimeoutHttpProtocol
+from holdproof.server.proxy_login import TrustedProxy
 from holdproof.server.settings import LOOPBACK, ServerSettings
 from holdproof.server.state import ServerState
 
@@ -104,6 +105,8 @@ async def serve(
 ) -> None:
     """Serve a store until a signal comes; `ready` is told once, when it listens."""
     await admit(store, place)
+    if settings is not None and settings.proxy_login is not None:
+        settings.proxy_login.check(place.proxies)
     secure = place.tls_cert is not None
     chosen = replace(settings or ServerSettings(), hosts=place.hosts, secure=secure)
     app = create_app(store, chosen, parts=parts)
@@ -164,7 +167,7 @@ async def _listening(store: Holdproof, place: ListenAddress, port: int) -> Liste
 
 def _config(app: FastAPI, place: ListenAddress) -> uvicorn.Config:
     config = uvicorn.Config(
-        app,
+        app if place.proxies is None else TrustedProxy(app, place.proxies),
         place.host,
         place.port,
         http=TimeoutHttpProtocol,
@@ -172,8 +175,7 @@ def _config(app: FastAPI, place: ListenAddress) -> uvicorn.Config:
         lifespan="on",
         log_config=None,
         access_log=False,
-        proxy_headers=place.proxies is not None,
-        forwarded_allow_ips=place.proxies,
+        proxy_headers=False,
         server_header=False,
         limit_concurrency=_MOST_CONNECTIONS,
         timeout_keep_alive=_KEEP_ALIVE_S,

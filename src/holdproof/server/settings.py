@@ -3,8 +3,42 @@
 from dataclasses import dataclass
 from typing import Final
 
+from holdproof.errors import ConfigError
+
 LOOPBACK: Final = frozenset({"127.0.0.1", "localhost", "::1"})
 MIB: Final = 1 << 20
+EVERYBODY: Final = "*"
+
+
+@dataclass(frozen=True, slots=True)
+class ProxyLogin:
+    """Which header names a person, and who of them may come in as what."""
+
+    header: str
+    operators: frozenset[str] = frozenset()
+    auditors: frozenset[str] = frozenset()
+
+    def check(self, proxies: str | None) -> None:
+        """Raise ConfigError where anybody could send the header, or where it would let nobody in."""
+        if proxies is None:
+            raise ConfigError(
+                "a login header counts only from a proxy: name its address with --proxy", header=self.header
+            )
+        if not self.operators | self.auditors:
+            raise ConfigError(
+                "the login header lets nobody in: name people with --login-operator or --login-auditor",
+                header=self.header,
+            )
+
+    def role_of(self, name: str) -> str | None:
+        """Return as what a person comes in; None for who does not."""
+        for role, names in (("operator", self.operators), ("auditor", self.auditors)):
+            if name in names:
+                return role
+        for role, names in (("operator", self.operators), ("auditor", self.auditors)):
+            if EVERYBODY in names:
+                return role
+        return None
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,6 +49,8 @@ class ServerSettings:
     """The names it answers to, without ports; none for any. A page of another name cannot reach it by rebinding DNS."""
     secure: bool = False
     """Whether people reach it over TLS: cookies are Secure, and browsers remember to come that way."""
+    proxy_login: ProxyLogin | None = None
+    """Which header of a trusted proxy says who somebody is; None for none."""
     public_log: bool = False
     """Whether checkpoint and tiles are for everybody; they tell how much happened and when, not what."""
     session_s: float = 12 * 3600.0
