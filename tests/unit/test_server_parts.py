@@ -10,7 +10,7 @@ import holdproof
 from holdproof.client import Holdproof
 from holdproof.errors import RequestError, UnavailableError
 from holdproof.model.access import AccessEvent
-from holdproof.server import access_log_buffer, pages
+from holdproof.server import access_log_buffer, pages, scrapes
 from holdproof.server.access_log_buffer import AccessLogBuffer
 from holdproof.server.metrics import Gauge, Metrics
 from holdproof.server.permissions import Caller
@@ -193,3 +193,27 @@ def test_a_caller_sees_a_store_for_its_namespace_and_the_whole_for_nouns_that_kn
             assert faces.of(bound, "flows") is faces.of(bound, "objects"), "it is made once"
 
     asyncio.run(main())
+
+
+@pytest.mark.parametrize("answers", [True, False])
+def test_a_scraper_that_is_not_known_yet_waits_longer_before_the_database_counts_as_gone(
+    answers: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A database that is only busy answers in a while."""
+    monkeypatch.setattr(scrapes, "_FIRST_PATIENCE_S", 60 if answers else 0)
+
+    async def scrape() -> Caller | None:
+        scrapers, busy = scrapes.Scrapers(), asyncio.Event()
+
+        async def look() -> Caller | None:
+            await busy.wait()
+            return Caller("auditor", "test")
+
+        asyncio.get_running_loop().call_later(0.01, busy.set)
+        return await scrapers.caller("Bearer x", look)
+
+    if answers:
+        assert asyncio.run(scrape()) == Caller("auditor", "test")
+    else:
+        with pytest.raises(UnavailableError):
+            asyncio.run(scrape())

@@ -1,9 +1,11 @@
 """Scrapes of `/metrics` while the database is gone: answered at once, from what the server itself knows.
 
 Rules:
-- A scrape is answered within a second: Prometheus gives up after ten, and is blind when it matters most.
+- A scrape is answered within five seconds: Prometheus gives up after ten, and is blind when it matters most. A shorter
+  wait would take a database that is only busy for one that is gone.
 - A token is checked in the database. While that does not answer, a scraper that was let in before is let in for the
-  numbers of this process, and nothing else; one that was never seen here is told that the database is gone.
+  numbers of this process, and nothing else. One that was never seen here waits longer, for there is nothing else to
+  tell it, and is then told that the database is gone.
 - One look of a kind at a time: a database that hangs must not gather callers that wait for it.
 """
 
@@ -19,14 +21,16 @@ from holdproof.server.permissions import Caller
 T = TypeVar("T")
 
 PATH: Final = "/metrics"
-_PATIENCE_S: Final = 0.4
+_PATIENCE_S: Final = 2.0
+_FIRST_PATIENCE_S: Final = 4.5
 _MOST_SCRAPERS: Final = 16
 
 
 class SingleLook(Generic[T]):
     """One question to the database at a time, with a bounded wait for its answer."""
 
-    def __init__(self) -> None:
+    def __init__(self, patience_s: float = _PATIENCE_S) -> None:
+        self._patience_s = patience_s
         self._task: asyncio.Task[T] | None = None
 
     async def ask(self, question: Callable[[], Awaitable[T]]) -> T:
@@ -36,7 +40,7 @@ class SingleLook(Generic[T]):
             # Nobody may be waiting any more when it fails, and asyncio would complain of an error left alone.
             self._task.add_done_callback(lambda task: task.cancelled() or task.exception())
         try:
-            async with asyncio.timeout(_PATIENCE_S):
+            async with asyncio.timeout(self._patience_s):
                 return await asyncio.shield(self._task)
         except TimeoutError as error:
             raise UnavailableError("the database does not answer") from error
@@ -63,7 +67,10 @@ class Scrapers:
         key = sha256(credentials.encode()).digest()
         remembered = self._callers.get(key)
         # Only those that were let in before have a look of their own: others could invent keys without end.
-        single = self._looks.setdefault(key, SingleLook()) if remembered is not None else SingleLook()
+        if remembered is None:
+            single: SingleLook[Caller | None] = SingleLook(_FIRST_PATIENCE_S)
+        else:
+            single = self._looks.setdefault(key, SingleLook())
         try:
             caller = await single.ask(look)
         except UnavailableError:
