@@ -5,7 +5,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from harness import authenticator
+from harness import authenticator, witnesses
 from holdproof import sync
 from holdproof.db.sql import sql_postgres
 from holdproof.evidence import evaluations, import_records, key_use, keys, trust, witness_disputes
@@ -125,6 +125,7 @@ def fill(store: sync.Holdproof) -> None:
         store.evaluations.submit({}, evaluation_id=f"of {name}", score=1, subject=name)
         store.erase.subject(name)
         approve_and_lock(store, store.context.paths.data / f"{name}.org")
+        store.witness.add(f"https://{name}.example", key=witnesses.verifier_key(name).encode())
         store.lockdown.lock(reason="try")
         root: Any = store.context.keys.load("root")
         store.lockdown.unlock(unlock.sign(store.lockdown.statement(reason="done").encode(), root).decode())

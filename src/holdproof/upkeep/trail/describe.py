@@ -138,6 +138,13 @@ def _lockdown(version: Version) -> Words:
     return Words("unlocked", plain(row["reason"]))
 
 
+def _witness(version: Version) -> Words:
+    row = version.columns
+    if row["removed_at"] is not None:
+        return Words(f"witness {row['url']} removed", plain(row["reason"]))
+    return Words(f"witness {row['url']} {'added' if version.first else 'added again, or changed'}", plain(row["vkey"]))
+
+
 def _token(version: Version) -> Words:
     row = version.columns
     if version.first:
@@ -308,6 +315,7 @@ WORDS: Final[Mapping[str, Callable[[Version], Words]]] = {
     "imported_rows": _named("imported {source_table} {source_id}: {verdict}", "source"),
     "keyring": _key,
     "lockdowns": _lockdown,
+    "log_witnesses": _witness,
     "notifications": _notification,
     "passkeys": _passkey,
     "people": _person,
