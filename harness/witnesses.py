@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from harness.filling import settled
 from holdproof import sync
 from holdproof.crypto import keys
 from holdproof.crypto.vkey import COSIGNATURE_V1, VerifierKey
@@ -39,6 +40,7 @@ def cosign(store: sync.Holdproof, url: str, *, key: str | None = None, timeout_s
     """Have the newest head cosigned by one witness, which is added first where a key is given."""
     if key is not None:
         store.witness.add(url, key=key)
+        settled(store)
     [cosigned] = store.witness.ask(url, timeout_s=timeout_s)
     return cosigned
 

@@ -95,6 +95,7 @@ class WitnessSuite(logs.OnSqlite):
             with pytest.raises(errors.ConflictError):
                 store.witness.add("http://127.0.0.1:1", key=served.key.encode())
             store.witness.remove(url, reason="it moves")
+            settle(store)
             with serving(served) as elsewhere:  # another address, so the log believes it is new there
                 cosigned = witnesses.cosign(store, elsewhere, key=served.key.encode())
             assert cosigned.size == store.log.head().checkpoint.size
@@ -443,7 +444,7 @@ def test_a_log_and_a_witness_meet_on_the_command_line(home: Path, tmp_path: Path
         assert run("log", "level")["name"] == "KEPT"
         assert run("witness", "add", url, "--key", key)["key"] == key
         [cosigned] = run("witness", "ask")
-        assert cosigned["size"] == head.size
+        assert cosigned["size"] > head.size, "that the witness was added is an entry too"
         level = run("log", "level")
         assert (level["name"], level["witnessed"], level["witnesses"]) == ("WITNESSED", 1, 1)
     finally:

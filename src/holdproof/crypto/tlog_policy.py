@@ -1,7 +1,7 @@
 """C2SP tlog-policy: which logs count, which witnesses, and which of them have to cosign a head; no I/O.
 
 - One line each: `log VKEY [URL]`, `witness NAME VKEY [URL]`, `group NAME all|any|K MEMBER…`, and exactly one
-  `quorum NAME`; empty lines and lines that begin with `#` are comments. Spaces and tabs separate, a newline ends a line.
+  `quorum NAME`; empty lines and lines that begin with `#` are comments. Spaces and tabs separate words.
 - A name is defined before it is used, once, and is a member of one group at most: no witness counts in two ways.
 - No public key twice among the logs, nor among the witnesses: one witness under two names is one.
 - `quorum none` needs no witness. A policy without logs is for readers that know the log from elsewhere.
@@ -55,9 +55,9 @@ class TlogPolicy:
 def parse(text: str) -> TlogPolicy:
     """Parse a policy from untrusted text; FormatError names the line."""
     data = text.encode(errors="surrogateescape")
-    if len(data) > MAX_BYTES or not text.endswith("\n") or _CONTROLS.intersection(data):
-        raise FormatError(f"tlog-policy: not lines of text, each ended, of at most {MAX_BYTES} bytes")
-    rows = text[:-1].split("\n")
+    if len(data) > MAX_BYTES or _CONTROLS.intersection(data):
+        raise FormatError(f"tlog-policy: more than {MAX_BYTES} bytes, or control characters in it")
+    rows = text.split("\n")
     if len(rows) > _MOST_LINES:
         raise FormatError(f"tlog-policy: more than {_MOST_LINES} lines", count=len(rows))
     reader = _Reader()

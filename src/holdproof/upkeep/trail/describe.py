@@ -140,9 +140,11 @@ def _lockdown(version: Version) -> Words:
 
 def _witness(version: Version) -> Words:
     row = version.columns
-    if row["removed_at"] is not None:
+    # Of earlier versions only the address is known: it never changes.
+    if version.newest and row["removed_at"] is not None:
         return Words(f"witness {row['url']} removed", plain(row["reason"]))
-    return Words(f"witness {row['url']} {'added' if version.first else 'added again, or changed'}", plain(row["vkey"]))
+    key = plain(row["vkey"]) if version.newest else None
+    return Words(f"witness {row['url']} {'added' if version.first else 'changed'}", key)
 
 
 def _token(version: Version) -> Words:
