@@ -7,6 +7,8 @@ from typing import Any
 
 from harness import authenticator
 from holdproof import sync
+from holdproof.crypto.keys import generate
+from holdproof.crypto.vkey import COSIGNATURE_V1, VerifierKey
 from holdproof.db.sql import sql_postgres
 from holdproof.evidence import evaluations, import_records, key_use, keys, trust, witness_disputes
 from holdproof.upkeep import outbox, unlock
@@ -125,10 +127,15 @@ def fill(store: sync.Holdproof) -> None:
         store.evaluations.submit({}, evaluation_id=f"of {name}", score=1, subject=name)
         store.erase.subject(name)
         approve_and_lock(store, store.context.paths.data / f"{name}.org")
+        store.witness.add(f"https://{name}.example", key=_witness_key(name))
         store.lockdown.lock(reason="try")
         root: Any = store.context.keys.load("root")
         store.lockdown.unlock(unlock.sign(store.lockdown.statement(reason="done").encode(), root).decode())
     settled(store)
+
+
+def _witness_key(name: str) -> str:
+    return VerifierKey(name, COSIGNATURE_V1, generate("ed25519").public).encode()
 
 
 def dispute(store: sync.Holdproof) -> None:

@@ -40,10 +40,13 @@ _BATCH: Final = 500
 
 
 def requests(seed: int, count: int) -> Iterator[tuple[str, str, dict[str, Any]]]:
-    """Agent, tool and inputs of acts, the same for the same seed."""
+    """Agent, tool and inputs of acts, the same for the same seed.
+
+    No two are alike: an act that somebody is asked about already is not recorded a second time.
+    """
     rng = random.Random(seed)
-    for _ in range(count):
-        inputs: dict[str, Any] = {"amount": rng.randrange(1000), "region": rng.choice(REGIONS)}
+    for number in range(count):
+        inputs: dict[str, Any] = {"order": number, "amount": rng.randrange(1000), "region": rng.choice(REGIONS)}
         inputs["tags"] = rng.sample(("small", "new", "odd"), rng.randrange(4))
         if rng.random() < 0.5:
             inputs["urgent"] = rng.random() < 0.5

@@ -5,11 +5,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from harness.filling import settled
 from holdproof import sync
 from holdproof.crypto import keys
+from holdproof.crypto.vkey import COSIGNATURE_V1, VerifierKey
 from holdproof.db.clock import system_clock
 from holdproof.evidence import log
 from holdproof.evidence.witness_server import Witness, WitnessServer, WitnessState
+from holdproof.model.witnesses import CosignedHead
 
 NAME = "witness.example"
 
@@ -31,3 +34,17 @@ def made(store: sync.Holdproof, path: Path, name: str = NAME) -> Witness:
     """A witness that knows the log of this store."""
     known = [key.encode() for key in store.read(log.verifiers)]
     return Witness(name, keys.generate("ed25519"), known, WitnessState(path), system_clock)
+
+
+def cosign(store: sync.Holdproof, url: str, *, key: str | None = None, timeout_s: float = 10.0) -> CosignedHead:
+    """Have the newest head cosigned by one witness, which is added first where a key is given."""
+    if key is not None:
+        store.witness.add(url, key=key)
+        settled(store)
+    [cosigned] = store.witness.ask(url, timeout_s=timeout_s)
+    return cosigned
+
+
+def verifier_key(name: str = NAME) -> VerifierKey:
+    """The key of a witness that nobody runs."""
+    return VerifierKey(name, COSIGNATURE_V1, keys.generate("ed25519").public)

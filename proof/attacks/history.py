@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from harness import attacks as known
+from harness import witnesses
 from harness.attacks import regrow, rewrite, signed_by, thief
 from harness.filling import settled, submit
 from harness.witnesses import made, serving
@@ -244,7 +245,7 @@ def _witnessed(act: Callable[..., None], place: Place) -> Got:
 
         def ask() -> None:
             with place.open() as store:
-                store.log.witness(url, key=served.key.encode())
+                witnesses.cosign(store, url, key=served.key.encode())
 
         act(place, witness=ask)
         try:

@@ -10,6 +10,7 @@ from typing import Final
 
 import psycopg
 
+from harness import witnesses
 from harness.filling import settled, submit
 from harness.witnesses import made, serving
 from holdproof import errors, sync
@@ -138,7 +139,7 @@ def _contradicted(place: Place) -> Got:
             served._state.write({head.origin: LogCheckpoint(head.origin, head.size, bytes(32))})
         with serving(served) as url:
             try:
-                store.log.witness(url, key=served.key.encode())
+                witnesses.cosign(store, url, key=served.key.encode())
             except errors.ProofError:
                 settled(store)
     report = sync.verify(place.home, place.url, lock=True)

@@ -4,6 +4,7 @@ import shutil
 import time
 from pathlib import Path
 
+from harness import witnesses
 from harness.filling import fill, remember, submit
 from harness.witnesses import made, serving
 from holdproof import sync
@@ -66,7 +67,7 @@ class Subject:
         store.backup.create(out / "backup", keys=True)
         served = made(store, out / "witness.json")
         with serving(served) as url:
-            store.log.witness(url, key=served.key.encode())
+            witnesses.cosign(store, url, key=served.key.encode())
 
     def _while_open(self) -> None:
         """Copy the files of an open store between two writes: what a crash leaves, write-ahead logs and all."""

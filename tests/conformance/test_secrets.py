@@ -204,12 +204,12 @@ def test_what_a_node_is_reached_by_is_never_told(ear: Ear, tmp_path: Path) -> No
         store.snapshots.create("one")
         ear.refused(lambda: store.archive.push(node=url, token=SECRET))
         ear.refused(lambda: store.archive.restore("bafyreib", node=url, gateway=url, token=SECRET))
-        ear.refused(lambda: store.log.witness(url))
-        ear.refused(lambda: store.log.witness(url, key="nonsense"))
+        ear.refused(lambda: store.witness.ask(url))
+        ear.refused(lambda: store.witness.add(url, key="nonsense"))
     (home / "config" / "config.yaml").write_text(f"providers: {{blob: {{type: ipfs, connection: 'ipfs+{url}'}}}}\n")
     run(ear, "--home", str(home), "storage", "status")
     run(ear, "--home", str(home), "archive", "push", "--node", url, "--token", SECRET)
-    run(ear, "--home", str(home), "log", "witness", url)
+    run(ear, "--home", str(home), "witness", "add", url)
     ear.silent(SECRET)
 
 

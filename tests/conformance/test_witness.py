@@ -19,6 +19,7 @@ import httpx
 import pytest
 from click.testing import CliRunner
 
+from harness import witnesses
 from harness.filling import submit
 from harness.witnesses import NAME, made, serving
 from holdproof import errors, sync
@@ -44,7 +45,7 @@ class WitnessSuite(logs.OnSqlite):
             settle(store)
             served = made(store, tmp_path / "witness.json")
             with serving(served) as url:
-                cosigned = store.log.witness(url, key=served.key.encode())
+                cosigned = witnesses.cosign(store, url, key=served.key.encode())
                 assert (cosigned.size, cosigned.witness) == (store.log.head().checkpoint.size, NAME)
                 head = checkpoint.parse(cosigned.head.encode())
                 proof = store.log.prove(handle)
@@ -60,7 +61,7 @@ class WitnessSuite(logs.OnSqlite):
                 for amount in (1, 300, 0, 5):
                     store.write(partial(put_many, count=amount))
                     settle(store)
-                    assert store.log.witness(url).size == store.log.head().checkpoint.size
+                    assert witnesses.cosign(store, url).size == store.log.head().checkpoint.size
             check(store)
 
     def test_the_level_counts_witnesses_whose_cosignature_holds(self, tmp_path: Path) -> None:
@@ -69,17 +70,17 @@ class WitnessSuite(logs.OnSqlite):
             settle(store)
             one, two = made(store, tmp_path / "1.json", "one"), made(store, tmp_path / "2.json", "two")
             with serving(one) as url:
-                store.log.witness(url, key=one.key.encode())
+                witnesses.cosign(store, url, key=one.key.encode())
                 assert store.log.level().text == "WITNESSED 1/1"
             with serving(two) as url:
                 store.write(put)
                 settle(store)
-                store.log.witness(url, key=two.key.encode())
+                witnesses.cosign(store, url, key=two.key.encode())
             level = store.log.level()
             assert (level.text, level.witnessed_size) == ("WITNESSED 2/2", level.size)
             with serving(two) as url, pytest.raises(errors.ProofError):
-                store.log.witness(url, key=keys_of("three").encode())
-            assert store.log.level().text in ("WITNESSED 2/2", "WITNESSED 2/3")
+                witnesses.cosign(store, url, key=witnesses.verifier_key("three").encode())
+            assert store.log.level().text == "WITNESSED 2/3"
 
     def test_a_witness_that_remembers_another_size_gets_the_proof_from_there(self, tmp_path: Path) -> None:
         """409: the log lost what it knew of the witness, or the witness went on with another copy of the log."""
@@ -88,11 +89,15 @@ class WitnessSuite(logs.OnSqlite):
             settle(store)
             served = made(store, tmp_path / "witness.json")
             with serving(served) as url:
-                store.log.witness(url, key=served.key.encode())
+                witnesses.cosign(store, url, key=served.key.encode())
             store.write(lambda tx: [put(tx) for _ in range(10)])
             settle(store)
+            with pytest.raises(errors.ConflictError):
+                store.witness.add("http://127.0.0.1:1", key=served.key.encode())
+            store.witness.remove(url, reason="it moves")
+            settle(store)
             with serving(served) as elsewhere:  # another address, so the log believes it is new there
-                cosigned = store.log.witness(elsewhere, key=served.key.encode())
+                cosigned = witnesses.cosign(store, elsewhere, key=served.key.encode())
             assert cosigned.size == store.log.head().checkpoint.size
 
     def test_a_witness_that_has_seen_more_proves_a_rollback(self, tmp_path: Path) -> None:
@@ -103,7 +108,7 @@ class WitnessSuite(logs.OnSqlite):
             with served._state.locked():
                 served._state.write({said.origin: LogCheckpoint(said.origin, said.size + 5, b"\1" * 32)})
             with serving(served) as url, pytest.raises(errors.ProofError) as seen:
-                store.log.witness(url, key=served.key.encode())
+                witnesses.cosign(store, url, key=served.key.encode())
             assert seen.value.fields["verdict"] == "ROLLED_BACK"
 
     @pytest.mark.parametrize("back", [0, 2])
@@ -116,7 +121,7 @@ class WitnessSuite(logs.OnSqlite):
             with served._state.locked():
                 served._state.write({said.origin: LogCheckpoint(said.origin, said.size - back, b"\1" * 32)})
             with serving(served) as url, pytest.raises(errors.ProofError) as seen:
-                store.log.witness(url, key=served.key.encode())
+                witnesses.cosign(store, url, key=served.key.encode())
             assert seen.value.fields["verdict"] == "FORKED"
             assert store.log.level().witnessed == 0
 
@@ -131,7 +136,7 @@ class WitnessSuite(logs.OnSqlite):
             with serving(served) as url:
                 for _ in range(2):  # asked every hour, it is recorded once
                     with pytest.raises(errors.ProofError):
-                        store.log.witness(url, key=served.key.encode())
+                        witnesses.cosign(store, url, key=served.key.encode())
             settle(store)
             [(what, leaf)] = store.read(
                 lambda tx: tx.all(
@@ -152,7 +157,7 @@ class WitnessSuite(logs.OnSqlite):
         with self.open() as store:
             settle(store)
             with serving(made(store, tmp_path / "witness.json")) as url, pytest.raises(errors.ProofError):
-                store.log.witness(url, key=keys_of(NAME).encode())
+                witnesses.cosign(store, url, key=witnesses.verifier_key(NAME).encode())
             assert store.log.level().witnessed == 0
 
     def test_bad_addresses_and_keys_are_refused_before_anything_is_sent(self) -> None:
@@ -161,15 +166,15 @@ class WitnessSuite(logs.OnSqlite):
             own = store.read(log.verifiers)[0].encode()
             for url in ("ftp://x", "witness.example", "http://", "http://x/?a=b"):
                 with pytest.raises(errors.InvalidInputError):
-                    store.log.witness(url, key=keys_of(NAME).encode())
+                    witnesses.cosign(store, url, key=witnesses.verifier_key(NAME).encode())
             with pytest.raises(errors.InvalidInputError):
-                store.log.witness("http://127.0.0.1:1", key=own)
-            with pytest.raises(errors.InvalidInputError):
-                store.log.witness("http://127.0.0.1:1")
+                witnesses.cosign(store, "http://127.0.0.1:1", key=own)
+            with pytest.raises(errors.NotFoundError):
+                witnesses.cosign(store, "http://127.0.0.1:1")
             with pytest.raises(errors.BadKeyError):
-                store.log.witness("http://127.0.0.1:1", key="nonsense")
+                witnesses.cosign(store, "http://127.0.0.1:1", key="nonsense")
             with pytest.raises(errors.UnreachableError):
-                store.log.witness("http://127.0.0.1:1", key=keys_of(NAME).encode(), timeout_s=2)
+                witnesses.cosign(store, "http://127.0.0.1:1", key=witnesses.verifier_key(NAME).encode(), timeout_s=2)
 
     @pytest.mark.parametrize(
         ("answer", "error"),
@@ -195,7 +200,7 @@ class WitnessSuite(logs.OnSqlite):
         with self.open() as store, raw_server(answer) as url:
             settle(store)
             with pytest.raises(error):
-                store.log.witness(url, key=keys_of(NAME).encode(), timeout_s=5)
+                witnesses.cosign(store, url, key=witnesses.verifier_key(NAME).encode(), timeout_s=5)
             check(store)
 
 
@@ -209,10 +214,6 @@ class TestMemory(logs.InMemory, WitnessSuite):
 
 class TestPostgres(logs.OnPostgres, WitnessSuite):
     pass
-
-
-def keys_of(name: str) -> VerifierKey:
-    return VerifierKey(name, 4, keys.generate("ed25519").public)
 
 
 def _read_request(connection: socket.socket) -> None:
@@ -385,7 +386,7 @@ def test_a_witness_knows_only_the_logs_it_was_given(tree: Tree, tmp_path: Path) 
     assert served.add_checkpoint(b"nonsense").status == 400
     assert tree.witness(tmp_path / "w.json", thief.vkey.encode()).add_checkpoint(thief.request(0, 5)).status == 200
     with pytest.raises(errors.BadKeyError):
-        tree.witness(tmp_path / "w.json", keys_of("w").encode())
+        tree.witness(tmp_path / "w.json", witnesses.verifier_key("w").encode())
 
 
 def test_a_damaged_memory_is_never_taken_for_an_empty_one(tree: Tree, tmp_path: Path) -> None:
@@ -441,7 +442,9 @@ def test_a_log_and_a_witness_meet_on_the_command_line(home: Path, tmp_path: Path
         url, key = line.split()[2], line.split()[4]
         assert run("--home", folder, "witness", "key", "--name", NAME) == {"key": key}
         assert run("log", "level")["name"] == "KEPT"
-        assert run("log", "witness", url, "--key", key)["size"] == head.size
+        assert run("witness", "add", url, "--key", key)["key"] == key
+        [cosigned] = run("witness", "ask")
+        assert cosigned["size"] > head.size, "that the witness was added is an entry too"
         level = run("log", "level")
         assert (level["name"], level["witnessed"], level["witnesses"]) == ("WITNESSED", 1, 1)
     finally:
@@ -450,7 +453,7 @@ def test_a_log_and_a_witness_meet_on_the_command_line(home: Path, tmp_path: Path
         assert process.stderr is not None
         process.stderr.close()
     assert process.returncode == 0
-    refused = CliRunner().invoke(app, ["log", "witness", url, "--timeout-s", "2"])
+    refused = CliRunner().invoke(app, ["witness", "ask", url, "--timeout-s", "2"])
     assert refused.exit_code == errors.UnreachableError.exit_code
 
 
@@ -492,7 +495,7 @@ def test_a_head_that_comes_byte_by_byte_does_not_keep_others_from_the_witness(
                         slow.sendall(b"x")  # always in time for the next read
                         hung_up = slow.recv(100) == b""
                 assert hung_up
-            store.log.witness(url, key=served.key.encode())
+            witnesses.cosign(store, url, key=served.key.encode())
 
 
 def test_a_length_of_thousands_of_digits_is_refused(tmp_path: Path) -> None:

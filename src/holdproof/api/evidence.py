@@ -23,7 +23,17 @@ if TYPE_CHECKING:
     )
     from holdproof.importers import dir, green_agent
     from holdproof.model.backup import Backup
-    from holdproof.upkeep import attestation, bundle, erase, holds, intent_spread, lockdown, retention, watch
+    from holdproof.upkeep import (
+        attestation,
+        bundle,
+        erase,
+        holds,
+        intent_spread,
+        lockdown,
+        retention,
+        watch,
+        witness_ring,
+    )
     from holdproof.upkeep.backups import backup, rotation
     from holdproof.upkeep.trail import finding, reading
     from holdproof.upkeep.verification import verify
@@ -36,7 +46,9 @@ else:
     )
     globals().update(lazy_functions("holdproof.importers", "dir green_agent"))
     globals().update(
-        lazy_functions("holdproof.upkeep", "attestation bundle erase holds intent_spread lockdown retention watch")
+        lazy_functions(
+            "holdproof.upkeep", "attestation bundle erase holds intent_spread lockdown retention watch witness_ring"
+        )
     )
     globals().update(lazy_functions("holdproof.upkeep.backups", "backup rotation"))
     globals().update(lazy_functions("holdproof.upkeep.trail", "finding reading"))
@@ -302,7 +314,37 @@ class LogResource(Resource[Executor]):
     pending = Reads(log.pending)
     audit = RunsWith(audit.audit, reads=True, example="--full", exit_code=exit_verdict)
     level = RunsWith(witness_client.level, reads=True)
-    witness = RunsWith(witness_client.witness, example="https://witness.example --key KEY")
+
+
+class WitnessResource(Resource[Executor]):
+    """Witnesses: others who cosign this log's heads, each only if it continues the one before; and to run one."""
+
+    group = "Prove"
+
+    add = RunsWith(
+        witness_ring.add,
+        parameters={
+            "key": "Its verifier key, as its operator tells you; without it nothing is added.",
+            "locks": "Lock this store when it says that the log is forked or rolled back.",
+        },
+        example="https://witness.example --key KEY",
+        note=lambda _: "it is asked by `holdproof witness ask`, and by every `holdproof up`",
+    )
+    list = Reads(witness_ring.list, columns=("url", "name", "size", "cosigned_at", "locks", "dispute"))
+    remove = Writes(witness_ring.remove, example="https://witness.example --reason 'closed down'")
+    ask = RunsWith(witness_ring.ask_all, columns=("url", "witness", "size"))
+    policy = Reads(
+        witness_ring.policy,
+        document="text",
+        parameters={"quorum": "How many of the witnesses have to cosign; without it all."},
+        example="--quorum 2 --out log.policy",
+    )
+    check = Reads(
+        witness_ring.check,
+        files=("policy",),
+        parameters={"policy": "A tlog-policy file"},
+        example="log.policy",
+    )
 
 
 class EvidenceResources(Generic[Executor]):
@@ -314,6 +356,7 @@ class EvidenceResources(Generic[Executor]):
         self.materials = MaterialsResource(executor)
         self.keys = KeysResource(executor)
         self.log = LogResource(executor)
+        self.witness = WitnessResource(executor)
         self.verify = Verify(executor)
         self.watch = Watch(executor)
         self.bundle = BundleResource(executor)

@@ -76,6 +76,13 @@ def up(
         Literal["debug", "info", "warning", "error"], Option("--log-level", help="Log from this level on, to stderr.")
     ] = "info",
     log_json: Annotated[bool, Option("--log-json", help="Log lines of JSON.")] = False,
+    witness: Annotated[
+        str | None, Option("--witness", help="Be a witness of this name for other logs, at ADDRESS/witness.")
+    ] = None,
+    cosign: Annotated[
+        list[str] | None,
+        Option("--cosign", metavar="KEY", help="With --witness: a log to cosign, by its verifier key; repeat it."),
+    ] = None,
     app: Annotated[
         str | None,
         Option("--app", metavar="MODULE[:FUNCTION]", help="Run a worker inside, for the flows that it registers."),
@@ -94,6 +101,11 @@ def up(
     except ImportError as error:
         raise MissingExtraError("the server needs more: pip install 'holdproof[server]'") from error
 
+    if cosign and witness is None:
+        raise InvalidInputError("--cosign needs --witness NAME: logs know a witness by its name")
+    home = _home(call, demo)
+    served = None if witness is None else _witness_of(home, witness, cosign or [])
+
     def ready(at: "Listening") -> None:
         render.show(at, call.as_json)
         if open_:
@@ -104,9 +116,9 @@ def up(
         login = None
         if login_header is not None:
             login = ProxyLogin(login_header, frozenset(login_operator or ()), frozenset(login_auditor or ()))
-        settings = ServerSettings(proxy_login=login, public_log=public_log, rate_s=rate, burst=2 * rate)
+        settings = ServerSettings(proxy_login=login, public_log=public_log, rate_s=rate, burst=2 * rate, witness=served)
         with told_once():
-            opened = await holdproof.open(_home(call, demo), call.url)
+            opened = await holdproof.open(home, call.url)
         async with opened as store:
             render.greet(await store.status())
             beside = [partial(_played, once=once, pace_s=pace)] if demo else []
@@ -212,7 +224,7 @@ def mcp(
 )
 def key(call: CommandContext, name: Name) -> dict[str, str]:
     """Show the verifier key that logs check this witness's answers with; made at its first use."""
-    return {"key": VerifierKey(name, COSIGNATURE_V1, _signer(call).public).encode()}
+    return {"key": VerifierKey(name, COSIGNATURE_V1, _signer(call.home).public).encode()}
 
 
 @command(
@@ -231,8 +243,7 @@ def run(
     port: Annotated[int, Option("--port", help="The port; 0 picks one.")] = 8432,
 ) -> dict[str, Any]:
     """Serve `POST /add-checkpoint` until interrupted; its memory is state/witness.json."""
-    state = WitnessState(config.Paths.find(call.home).state / "witness.json")
-    served = Witness(name, _signer(call), log, state, system_clock)
+    served = _witness_of(call.home, name, log)
     try:
         server = WitnessServer((host, port), served)
     except (OSError, OverflowError) as error:
@@ -253,7 +264,13 @@ def _stop(_: int, __: FrameType | None) -> None:
     raise KeyboardInterrupt
 
 
-def _signer(call: CommandContext) -> Signer:
+def _witness_of(home: str | None, name: str, logs: list[str]) -> Witness:
+    """Return the witness of a home: one key, and one memory of what it cosigned, however it is run."""
+    state = WitnessState(config.Paths.find(home).state / "witness.json")
+    return Witness(name, _signer(home), logs, state, system_clock)
+
+
+def _signer(home: str | None) -> Signer:
     """Return the witness's own key, which is none of a store's."""
-    folder = KeyFolder(config.Paths.find(call.home).config / "witness")
+    folder = KeyFolder(config.Paths.find(home).config / "witness")
     return folder.ensure("log")

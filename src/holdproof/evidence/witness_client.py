@@ -8,11 +8,9 @@ Rules:
 - No network call inside a transaction; answers are bounded in time and size, redirects refused.
 """
 
-import logging
 import time
-from dataclasses import asdict, dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 from urllib.parse import urlsplit
 
 from holdproof.content.credentials import Credentials, split_credentials
@@ -32,9 +30,11 @@ from holdproof.errors import (
     UnreachableError,
 )
 from holdproof.evidence import log, tree, witness_disputes
+from holdproof.evidence.witnesses import Peer
 from holdproof.lazy import lazy_module
 from holdproof.model.log import Level
 from holdproof.model.verdicts import Verdict
+from holdproof.model.witnesses import CosignedHead
 from holdproof.store.context import Context
 
 if TYPE_CHECKING:
@@ -42,112 +42,58 @@ if TYPE_CHECKING:
 else:  # loaded at the first request: it costs more than all the rest at start
     httpx = lazy_module("httpx")
 
-_log = logging.getLogger("holdproof.evidence")
-
 _MOST_BYTES: Final = 1 << 20
 _TRIES = 3
 
 
-@dataclass(frozen=True, slots=True)
-class CosignedHead:
-    """A head that a witness cosigned."""
+def cosign(peer: Peer, head: SignedCheckpoint, *, opens: Credentials | None, timeout_s: float) -> Work[CosignedHead]:
+    """Have a head cosigned; repeated while the witness names another size to prove from.
 
-    url: str
-    witness: str
-    origin: str
-    size: int
-    head: str
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the outcome as JSON values."""
-        return asdict(self)
-
-
-def witness(context: Context, url: str, *, key: str | None = None, timeout_s: float = 10.0) -> Work[CosignedHead]:
-    """Have the newest head cosigned by the witness at `url`; its verifier `key` is needed the first time."""
-    del context
-    # The address is stored and shown; credentials are neither.
-    bare, opens = split_credentials(url.strip())
-    address = _address(bare)
-    if key is not None:
-        parsed_key = _parse_key(key)
-        yield from ask(Write(partial(_register, url=address, key=parsed_key)))
-    verifier = yield from ask(Read(partial(_key, url=address)))
-    try:
-        return (yield from _cosign(address, verifier, opens, timeout_s))
-    except ProofError as error:
-        if "disputes" in error.fields:
-            yield from _dispute(error)
-        raise
-
-
-def _dispute(error: ProofError) -> Work[None]:
-    """Record what a witness said; where even that is refused, its error still reaches the caller."""
-    url, verdict, what = (str(error.fields[name]) for name in ("url", "verdict", "disputes"))
-    try:
-        yield from ask(Write(partial(witness_disputes.record, url=url, verdict=verdict, what=what)))
-    except HoldproofError as trouble:
-        _log.error("the answer of the witness %s could not be recorded: %s", url, trouble)
-
-
-def _cosign(address: str, verifier: VerifierKey, opens: Credentials | None, timeout_s: float) -> Work[CosignedHead]:
-    """Have the newest head cosigned; repeated while the witness names another size to prove from."""
+    A witness that has seen a later head of this log gets the newest one. ProofError where it contradicts the log, with
+    `disputes` in its fields; UnreachableError where it does not answer.
+    """
     size: int | None = None
     for _ in range(_TRIES):
-        request = yield from ask(Read(partial(_request, url=address, size=size)))
-        answer: _Reply = yield from ask(Call(partial(_post, address, request, timeout_s, opens)))
+        request = yield from ask(Read(partial(_request, url=peer.url, head=head, size=size)))
+        answer: _Reply = yield from ask(Call(partial(_post, peer.url, request, timeout_s, opens)))
         if answer.status == 200:
-            head = protocol.accept(request.head, answer.body, [verifier])
-            return (yield from ask(Write(partial(_record_cosignature, url=address, key=verifier, head=head))))
-        size = _other_size(address, request, answer)
-    raise UnreachableError(f"the witness {address} keeps changing its mind about the size of the log", url=address)
+            cosigned = protocol.accept(request.head, answer.body, [peer.key])
+            return (yield from ask(Write(partial(_record_cosignature, url=peer.url, key=peer.key, head=cosigned))))
+        size = _other_size(peer.url, request, answer)
+    raise UnreachableError(f"the witness {peer.url} keeps changing its mind about the size of the log", url=peer.url)
 
 
-def _address(url: str) -> str:
-    parts = urlsplit(url.strip())
+def address(url: str) -> tuple[str, Credentials | None]:
+    """Return a witness's address without credentials, which are neither stored nor shown, and the credentials."""
+    bare, opens = split_credentials(url.strip())
+    parts = urlsplit(bare)
     if parts.scheme not in {"http", "https"} or not parts.hostname or parts.query or parts.fragment:
-        raise InvalidInputError("a witness has an address like https://witness.example/log", url=url)
-    return url.strip().rstrip("/")
+        raise InvalidInputError("a witness has an address like https://witness.example/log", url=bare)
+    return bare.rstrip("/"), opens
 
 
-def _parse_key(text: str) -> VerifierKey:
-    key = vkey.parse(text.strip())
-    if key.kind != COSIGNATURE_V1:
-        raise InvalidInputError("that is the key of a log, not the cosignature key of a witness", name=key.name)
-    return key
-
-
-_REGISTER = sql(
-    "INSERT INTO log_witnesses (url, vkey, added_at) VALUES (:url, :vkey, :now)"
-    " ON CONFLICT (url) DO UPDATE SET vkey = excluded.vkey"
-)
-
-
-def _register(tx: Tx, url: str, key: VerifierKey) -> None:
-    tx.execute(_REGISTER, url=url, vkey=key.encode(), now=tx.now, expect=1)
-
-
-_KEY = sql("SELECT vkey FROM log_witnesses WHERE url = :url")
-
-
-def _key(tx: Tx, url: str) -> VerifierKey:
-    row = tx.one(_KEY, url=url)
-    if row is None:
-        raise InvalidInputError("this witness is not known yet: give its verifier key", url=url)
-    (text,) = row
-    return vkey.parse(text)
+def offered_key(url: str, opens: Credentials | None, timeout_s: float) -> str | None:
+    """Return the key that a witness shows at its address, to be compared with what its operator says; None without."""
+    try:
+        answer = _bounded("GET", f"{url}/key", timeout_s, opens)
+        key = vkey.parse(answer.body.decode().strip())
+    except (HoldproofError, UnicodeDecodeError):
+        return None
+    return key.encode() if answer.status == 200 and key.kind == COSIGNATURE_V1 else None
 
 
 _LAST = sql("SELECT size FROM log_cosignatures WHERE url = :url AND origin = :origin")
 
 
-def _request(tx: Tx, url: str, size: int | None) -> AddCheckpoint:
-    """Return the request for the newest head, with the consistency proof from the size that the witness has."""
-    head = log.head(tx)
+def _request(tx: Tx, url: str, head: SignedCheckpoint, size: int | None) -> AddCheckpoint:
+    """Return the request for a head, with the consistency proof from the size that the witness has."""
     newest = head.checkpoint
     if size is None:
         row = tx.one(_LAST, url=url, origin=newest.origin)
         (size,) = row or (0,)
+    if size > newest.size:
+        head = log.head(tx)
+        newest = head.checkpoint
     if size > newest.size:
         raise _rewritten(url, Verdict.ROLLED_BACK, f"has cosigned {size} leaves, the log has {newest.size}")
     # From size 0, or to the same size, there is nothing to prove.
@@ -164,11 +110,15 @@ class _Reply(NamedTuple):
 
 
 def _post(url: str, request: AddCheckpoint, timeout_s: float, opens: Credentials | None) -> _Reply:
+    return _bounded("POST", f"{url}/add-checkpoint", timeout_s, opens, protocol.encode_request(request))
+
+
+def _bounded(method: str, url: str, timeout_s: float, opens: Credentials | None, body: bytes | None = None) -> _Reply:
+    """Send one request to a witness; the answer is bounded in time and size, redirects are not followed."""
     data = bytearray()
     deadline = time.monotonic() + timeout_s
     try:
-        body = protocol.encode_request(request)
-        with httpx.stream("POST", f"{url}/add-checkpoint", content=body, timeout=timeout_s, auth=opens) as answer:
+        with httpx.stream(method, url, content=body, timeout=timeout_s, auth=opens) as answer:
             for part in answer.iter_bytes():
                 data += part
                 if len(data) > _MOST_BYTES:
@@ -224,7 +174,8 @@ def level(context: Context) -> Work[Level]:
 
 
 _COSIGNED = sql(
-    "SELECT w.vkey, c.size, c.head FROM log_witnesses w LEFT JOIN log_cosignatures c ON c.url = w.url ORDER BY w.url"
+    "SELECT w.vkey, c.size, c.head FROM log_witnesses w LEFT JOIN log_cosignatures c ON c.url = w.url"
+    " WHERE w.removed_at IS NULL ORDER BY w.url"
 )
 
 

@@ -2,9 +2,10 @@
 
 Rules:
 - Each dispute is a row with its entry. The same answer of the same witness about the same history is recorded once.
-- A dispute is open until the witness cosigns a later head of the same log, or a restore gives the log another origin.
+- A dispute is open until the witness cosigns a later head of the same log, a restore gives the log another origin, or
+  the witness is removed with a reason.
 - While one is open, `status`, the level of the log and `verify` say so. It does not lock the store: a witness is
-  somebody else, and whoever runs one must not be able to stop a log.
+  somebody else, and whoever runs one must not be able to stop a log; unless it was added as one that may.
 """
 
 from typing import Final, NamedTuple
@@ -24,6 +25,8 @@ class Dispute(NamedTuple):
     verdict: str
     what: str
     disputed_at: str
+    locks: int = 0
+    """Whether the witness was added as one whose word locks the store."""
 
     def __str__(self) -> str:
         return f"{self.verdict}: the witness {self.url} {self.what} (since {self.disputed_at})"
@@ -31,7 +34,9 @@ class Dispute(NamedTuple):
 
 # The last word of a witness counts: a cosignature after the dispute settles it.
 _OPEN = sql(
-    "SELECT d.url, d.verdict, d.what, d.disputed_at FROM witness_disputes d WHERE d.origin = :origin AND NOT EXISTS"
+    "SELECT d.url, d.verdict, d.what, d.disputed_at, coalesce(w.locks, 0) FROM witness_disputes d"
+    " LEFT JOIN log_witnesses w ON w.url = d.url WHERE d.origin = :origin"
+    " AND (w.removed_at IS NULL OR w.removed_at < d.disputed_at) AND NOT EXISTS"
     " (SELECT 1 FROM log_cosignatures c WHERE c.url = d.url AND c.origin = d.origin"
     " AND c.cosigned_at > d.disputed_at AND c.size > d.size) ORDER BY d.disputed_at, d.url"
 )

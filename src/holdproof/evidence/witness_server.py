@@ -33,7 +33,7 @@ from holdproof.errors import BadKeyError, CorruptError, FormatError, Unavailable
 
 _log = logging.getLogger("holdproof.witness")
 
-_MOST_BYTES: Final = 1 << 16
+MOST_BYTES: Final = 1 << 16
 _LENGTH_DIGITS: Final = 10
 _TIMEOUT_S = 10.0
 _MOST_THREADS = 64
@@ -189,14 +189,20 @@ class _Handler(BaseHTTPRequestHandler):
         with suppress(OSError):  # the caller was faster
             self.connection.shutdown(socket.SHUT_RDWR)
 
+    def do_GET(self) -> None:
+        """Show the key, to be compared with what the operator says."""
+        if not self.path.endswith("/key"):
+            return self._send(WitnessResponse(404, "there is only key and add-checkpoint here\n"))
+        return self._send(WitnessResponse(200, f"{self.server.witness.key.encode()}\n"))
+
     def do_POST(self) -> None:
         """WitnessResponse `add-checkpoint`."""
         length = self.headers.get("content-length", "")
         if not self.path.endswith("/add-checkpoint"):
             return self._send(WitnessResponse(404, "there is only add-checkpoint here\n"))
         # Longer numbers are too large anyway, and Python refuses to read the longest ones.
-        if not length.isdecimal() or len(length) > _LENGTH_DIGITS or int(length) > _MOST_BYTES:
-            return self._send(WitnessResponse(413, f"a request has a length, of at most {_MOST_BYTES} bytes\n"))
+        if not length.isdecimal() or len(length) > _LENGTH_DIGITS or int(length) > MOST_BYTES:
+            return self._send(WitnessResponse(413, f"a request has a length, of at most {MOST_BYTES} bytes\n"))
         body = self._body(int(length))
         if len(body) < int(length):
             self.close_connection = True

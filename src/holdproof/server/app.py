@@ -17,7 +17,7 @@ from holdproof.api.awaitable import AwaitableStore
 from holdproof.api.problems import MEDIA_TYPE
 from holdproof.client import Holdproof
 from holdproof.errors import HoldproofError
-from holdproof.server import docs, events, health, login, static_files, stream_events, tiles
+from holdproof.server import docs, events, health, login, static_files, stream_events, tiles, witnessing
 from holdproof.server.authentication import AuthenticationMiddleware
 from holdproof.server.compression import CompressionMiddleware
 from holdproof.server.middleware import (
@@ -34,7 +34,7 @@ from holdproof.version import VERSION
 _log = logging.getLogger("holdproof.server")
 
 ROUTERS: Final[Sequence[APIRouter]] = (
-    *(health.router, login.router, docs.router, tiles.router),
+    *(health.router, login.router, docs.router, tiles.router, witnessing.router),
     *(events.router, stream_events.router, static_files.router),
 )
 PROBLEMS: Final[dict[int | str, dict[str, Any]]] = {
@@ -111,6 +111,7 @@ async def _tended(state: ServerState) -> AsyncIterator[None]:
         _every(state.settings.flush_s, state.access_log.flush),
         _every(state.settings.sweep_s, state.store.sweep.run),
         _every(state.settings.channels_s, state.store.channels.deliver),
+        _every(state.settings.witness_s, lambda: witnessing.ask(state)),
         # Looks often; `images.every_s` of the settings says how often an image is written at most.
         _every(state.settings.images_s, state.store.image.beat),
         _every(state.settings.backups_s, partial(_rotate_backups, state.store)),

@@ -1,7 +1,10 @@
 """How a server is set up."""
 
 from dataclasses import dataclass
-from typing import Final
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from holdproof.evidence.witness_server import Witness
 
 from holdproof.errors import ConfigError
 
@@ -78,6 +81,10 @@ class ServerSettings:
     """How often what time has ended is put away; 0 for never."""
     channels_s: float = 5.0
     """How often people are told through channels what waits for them; 0 for never."""
+    witness_s: float = 60.0
+    """How often the witnesses of this log are asked to cosign its newest head; 0 for never."""
+    witness: "Witness | None" = None
+    """The witness that runs here, for logs of others."""
     images_s: float = 30.0
     """How often memory images that are due are written; 0 for never."""
     backups_s: float = 60.0

@@ -264,7 +264,9 @@ def _log(context: Context) -> Iterator[HealthCheck]:
         yield HealthCheck("ok", "log", level.text)
     else:
         what = f"{level.text}: an administrator of this machine could put an older store in place unnoticed"
-        yield HealthCheck("warning", "log", what, "`holdproof log witness URL`, or a webhook that keeps heads")
+        yield HealthCheck(
+            "warning", "log", what, "`holdproof witness add URL --key KEY`, or a webhook that keeps heads"
+        )
     if context.head_file is not None and (torn := context.head_file.unreadable()):
         what = f"{torn} lines of {context.head_file.path} are torn or damaged"
         yield HealthCheck("warning", "log", what, "keep a copy of the file: those heads count no more")

@@ -18,6 +18,7 @@ from holdproof.evidence import (
     retention_rules,
     startup,
     witness_disputes,
+    witnesses,
 )
 from holdproof.evidence.logged_tables import LoggedTable
 from holdproof.memory.objects import commits, refs
@@ -71,7 +72,7 @@ TABLES: Final = (
 _LOGGED: Final[tuple[LoggedTable, ...]] = (
     *(table.logged for table in TABLES),
     *(*erasures.LOGGED, *lockdown.LOGGED, *prunings.LOGGED, *restores.LOGGED, *startup.LOGGED),
-    *witness_disputes.LOGGED,
+    *(*witness_disputes.LOGGED, *witnesses.LOGGED),
     *(*commits.LOGGED, *refs.LOGGED, *skills.LOGGED, *thread_entries.LOGGED),
 )
 
@@ -98,9 +99,6 @@ UNLOGGED: Final[Mapping[str, Columns]] = {
         "seq id ver leaf agent_id dfid sourced",
         Cover.NONE,
         "entries that wait to be signed: who can write here can append to the log",
-    ),
-    "log_witnesses": columns(
-        "url vkey added_at", Cover.NONE, "whom you ask to cosign; a witness that was added counts in WITNESSED n/m"
     ),
     "log_cosignatures": {
         **columns("origin size head", Cover.HASHED, "the witness's own signature"),

@@ -138,6 +138,15 @@ def _lockdown(version: Version) -> Words:
     return Words("unlocked", plain(row["reason"]))
 
 
+def _witness(version: Version) -> Words:
+    row = version.columns
+    # Of earlier versions only the address is known: it never changes.
+    if version.newest and row["removed_at"] is not None:
+        return Words(f"witness {row['url']} removed", plain(row["reason"]))
+    key = plain(row["vkey"]) if version.newest else None
+    return Words(f"witness {row['url']} {'added' if version.first else 'changed'}", key)
+
+
 def _token(version: Version) -> Words:
     row = version.columns
     if version.first:
@@ -308,6 +317,7 @@ WORDS: Final[Mapping[str, Callable[[Version], Words]]] = {
     "imported_rows": _named("imported {source_table} {source_id}: {verdict}", "source"),
     "keyring": _key,
     "lockdowns": _lockdown,
+    "log_witnesses": _witness,
     "notifications": _notification,
     "passkeys": _passkey,
     "people": _person,

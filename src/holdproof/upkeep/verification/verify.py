@@ -232,8 +232,9 @@ def _trust(context: Context, findings: Findings) -> Work[None]:
     head_file = context.head_file
     for dispute in (yield from read(context, witness_disputes.open_disputes)):
         verdict = Verdict[dispute.verdict]
-        # Outside: a witness is somebody else, who must not be able to lock a store.
-        findings.add(Finding(verdict, str(dispute), _REMEDIES[verdict], table="witness_disputes", outside=True))
+        # Outside: a witness is somebody else, who locks a store only if it was added as one that may.
+        outside = not dispute.locks
+        findings.add(Finding(verdict, str(dispute), _REMEDIES[verdict], table="witness_disputes", outside=outside))
     for restore in (yield from read(context, restores.disagreeing)):
         what = "the restore does not agree with its own entry or with the head it trusts: it was made up"
         findings.add(Finding(Verdict.TAMPERED, what, EXPLAIN, table="restores", row=str(restore.n)))

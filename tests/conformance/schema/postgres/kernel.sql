@@ -679,6 +679,12 @@ CREATE TABLE log_witnesses (
   url text NOT NULL,
   vkey text NOT NULL,
   added_at timestamp with time zone NOT NULL,
+  locks bigint NOT NULL DEFAULT 0,
+  removed_at timestamp with time zone,
+  reason text,
+  leaf_id text,
+  leaf_ver bigint,
+  leaf_salt bytea,
   CONSTRAINT log_witnesses_pkey PRIMARY KEY (url)
 );
 

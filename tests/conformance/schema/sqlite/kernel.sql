@@ -728,7 +728,7 @@ CREATE TABLE log_witnesses (
   url TEXT PRIMARY KEY,
   vkey TEXT NOT NULL,
   added_at TEXT NOT NULL
-);
+, locks INTEGER NOT NULL DEFAULT 0, removed_at TEXT, reason TEXT, leaf_id TEXT, leaf_ver INTEGER, leaf_salt BLOB);
 
 CREATE TABLE note_vectors (
   note INTEGER NOT NULL REFERENCES notes (n) ON DELETE CASCADE,
