@@ -162,8 +162,10 @@ class HoldproofArtifactService(BaseArtifactService):
         self, *, app_name: str, user_id: str, filename: str, session_id: str | None = None
     ) -> list[int]:
         """Return the numbers of all versions of an artifact."""
-        scope = {"app_name": app_name, "user_id": user_id, "session_id": session_id}
-        return [each.version for each in await self.list_artifact_versions(**scope, filename=filename)]
+        versions = await self.list_artifact_versions(
+            app_name=app_name, user_id=user_id, filename=filename, session_id=session_id
+        )
+        return [each.version for each in versions]
 
     async def list_artifact_versions(
         self, *, app_name: str, user_id: str, filename: str, session_id: str | None = None
@@ -213,7 +215,7 @@ class HoldproofArtifactService(BaseArtifactService):
 
 def _parts(app_name: str, user_id: str, session_id: str | None, filename: str) -> tuple[str, str, str, str]:
     """Return app, user, scope and name of an artifact; a user's has its `user:` always."""
-    if not isinstance(filename, str) or not filename.removeprefix(_USER):
+    if not filename.removeprefix(_USER):
         raise InputValidationError("an artifact needs a filename")
     if session_id is None or filename.startswith(_USER):
         return app_name, user_id, _USER, _USER + filename.removeprefix(_USER)
@@ -258,7 +260,7 @@ def _check_reference(part: types.Part, app_name: str, user_id: str, session_id: 
     return target
 
 
-def _mime_type(part: types.Part) -> str | None:
+def _mime_type(part: types.Part) -> Any:
     if part.inline_data is not None:
         return part.inline_data.mime_type
     if part.text is not None:

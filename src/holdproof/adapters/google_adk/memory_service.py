@@ -30,8 +30,8 @@ from holdproof.adapters import documents
 from holdproof.adapters.google_adk import places
 from holdproof.adapters.google_adk.places import Subject
 from holdproof.adapters.shared_store import Where, shield_until_done
-from holdproof.errors import InvalidInputError
 from holdproof.kernel import MAIN, Tx, transcripts
+from holdproof.validation import count
 
 PREFIX: Final = "adk-memory/"
 _SESSIONS: Final = "session"
@@ -58,10 +58,8 @@ class HoldproofMemoryService(BaseMemoryService):
         agents_dir: str | None = None,
     ) -> None:
         del agents_dir
-        if isinstance(limit, bool) or not isinstance(limit, int) or limit < 1:
-            raise InvalidInputError("limit is how many memories a search returns, at least 1", field="limit")
+        self._limit = count("limit", limit, least=1)
         self._shared = places.open_shared(where, uri, ns)
-        self._limit = limit
         self._subject = subject
 
     async def add_session_to_memory(self, session: Session) -> None:

@@ -89,7 +89,8 @@ def _durable_model(model: Any) -> Any:
         inner = _with_manager(model._agenerate, run_manager)
         loop = current_loop()
         if loop is None:
-            return await inner(messages, stop=stop, **kwargs)
+            result: ChatResult = await inner(messages, stop=stop, **kwargs)
+            return result
         request = _model_call(model, messages, stop, kwargs)
         return await _generation(loop, request, lambda: inner(messages, stop=stop, **kwargs))
 
@@ -97,7 +98,8 @@ def _durable_model(model: Any) -> Any:
         inner = partial(_with_manager(model._generate, run_manager), messages, stop=stop, **kwargs)
         loop = current_loop()
         if loop is None:
-            return inner()
+            result: ChatResult = inner()
+            return result
         request = _model_call(model, messages, stop, kwargs)
         return in_its_thread(loop, f"model {request.model}", inner, lambda call: _generation(loop, request, call))
 

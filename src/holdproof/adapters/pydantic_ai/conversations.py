@@ -133,7 +133,7 @@ class HoldproofConversationStore(ConversationStore):
             return {} if tree is None else self._bodies(tx, tree)
 
         bodies = await (await self._shared.store()).read(read)
-        entries = []
+        entries: list[ConversationEntry] = []
         id: str | None = head_id
         while id is not None and (limit is None or len(entries) < limit):
             if id not in bodies:
