@@ -27,6 +27,11 @@ class ProxyLogin:
             raise ConfigError(
                 "a login header counts only from a proxy: name its address with --proxy", header=self.header
             )
+        if EVERYBODY in proxies:
+            raise ConfigError(
+                "a login header counts only from addresses that nobody else has: name the proxy's with --proxy, not *",
+                header=self.header,
+            )
         if not self.operators | self.auditors:
             raise ConfigError(
                 "the login header lets nobody in: name people with --login-operator or --login-auditor",
