@@ -69,10 +69,10 @@ class Backup(Value):
 class Rotation(Value):
     """What a rotation of backups did."""
 
-    made: Backup | None
+    backup: Backup | None
     """The new backup, as it was read back; None where the newest is young enough."""
     removed: list[str]
-    kept: int
+    backups: int
     """How many backups of this store are in the folder now."""
     next_at: str | None
     """When the next one is due; None where nobody said how often."""

@@ -141,8 +141,8 @@ async def _rotate_backups(store: Holdproof) -> None:
     except HoldproofError as error:
         _log.error("no backup could be made: %s", error)
         return
-    if rotation is not None and rotation.made is not None:
-        _log.info("backup %s made and checked; %s removed", rotation.made.path, len(rotation.removed))
+    if rotation is not None and rotation.backup is not None:
+        _log.info("backup %s made and checked; %s removed", rotation.backup.path, len(rotation.removed))
 
 
 async def _every(seconds: float, job: Callable[[], Awaitable[object]]) -> None:

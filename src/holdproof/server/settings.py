@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from holdproof.evidence.witness_server import Witness
+    from holdproof.evidence.witness_server import Cosigner
 
 from holdproof.errors import ConfigError
 
@@ -88,7 +88,7 @@ class ServerSettings:
     """How often people are told through channels what waits for them; 0 for never."""
     witness_s: float = 60.0
     """How often the witnesses of this log are asked to cosign its newest head; 0 for never."""
-    witness: "Witness | None" = None
+    witness: "Cosigner | None" = None
     """The witness that runs here, for logs of others."""
     images_s: float = 30.0
     """How often memory images that are due are written; 0 for never."""

@@ -9,7 +9,7 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 
 from holdproof.errors import CorruptError, HoldproofError, NotFoundError, TooLargeError, UnavailableError
-from holdproof.evidence.witness_server import MOST_BYTES, Witness
+from holdproof.evidence.witness_server import MOST_BYTES, Cosigner
 from holdproof.server.state import ServerState, state_of
 
 router = APIRouter(tags=["witness"])
@@ -53,7 +53,7 @@ async def add_checkpoint(request: Request) -> Response:
     return Response(answer.body, answer.status, media_type=answer.content_type)
 
 
-def _witness(request: Request) -> Witness:
+def _witness(request: Request) -> Cosigner:
     witness = state_of(request).settings.witness
     if witness is None:
         raise NotFoundError("no witness runs here: `holdproof up --witness NAME --cosign KEY`")

@@ -114,14 +114,14 @@ class HoldproofArtifactService(BaseArtifactService):
         within = self._within()
 
         def read(tx: Tx) -> types.Part | None:
-            wanted = parts
+            path = parts
             number = version
             for _ in range(_MOST_REFERENCES + 1):
-                part = _load(tx, wanted, number, within)
+                part = _load(tx, path, number, within)
                 if part is None or not is_artifact_ref(part):
                     return part
                 target = _check_reference(part, *scope)
-                wanted = _parts(target.app_name, target.user_id, target.session_id, target.filename)
+                path = _parts(target.app_name, target.user_id, target.session_id, target.filename)
                 number = target.version
             raise InputValidationError(f"the artifact {filename} leads to more than {_MOST_REFERENCES} others")
 
@@ -191,8 +191,8 @@ class HoldproofArtifactService(BaseArtifactService):
         parts = _parts(app_name, user_id, session_id, filename)
         within = self._within()
         store = await self._shared.store()
-        found = await store.read(lambda tx: _facts(tx, parts, version, within))
-        return None if found is None else _version(parts, *found)
+        facts = await store.read(lambda tx: _facts(tx, parts, version, within))
+        return None if facts is None else _version(parts, *facts)
 
     def _within(self) -> dict[str, Any]:
         return {"ns": self._shared.ns or MAIN}
@@ -308,9 +308,9 @@ def _facts(
 
 
 def _load(tx: Tx, parts: tuple[str, str, str, str], version: int | None, within: dict[str, Any]) -> types.Part | None:
-    found = _facts(tx, parts, version, within)
-    if found is None:
+    saved = _facts(tx, parts, version, within)
+    if saved is None:
         return None
-    number, facts = found
+    number, facts = saved
     pieces = transcripts.read_items(tx, documents.joined(BYTES, *parts, str(number)), **within)
     return _joined(facts["part"], b"".join(b64decode(piece.value) for piece in pieces))

@@ -214,10 +214,10 @@ def _best(
     stored: Sequence[tuple[str | None, dict[str, Any]]], query: str, limit: int
 ) -> list[tuple[str | None, dict[str, Any]]]:
     """Return what shares most words with a query; what was added by itself before events among equals."""
-    wanted = _words(query)
+    terms = _words(query)
     scored = []
     for id, body in stored:
-        if body and (score := _score(wanted, body)):
+        if body and (score := _score(terms, body)):
             scored.append((score, id, body))
     scored.sort(key=lambda each: (-each[0], _said_at(each[2])))
     return [(id, body) for _, id, body in scored[:limit]]
@@ -228,10 +228,10 @@ def _said_at(body: Mapping[str, Any]) -> float:
     return timestamp if isinstance(timestamp, int | float) else 0.0
 
 
-def _score(wanted: set[str], body: Mapping[str, Any]) -> int:
+def _score(terms: set[str], body: Mapping[str, Any]) -> int:
     text = _normal(" ".join(part["text"] for part in body["content"].get("parts", ()) if part.get("text")))
     # Cutting a text into words costs most, and few texts hold any of what is searched for.
-    present = [word for word in wanted if word in text]
+    present = [word for word in terms if word in text]
     if not present:
         return 0
     words = set(_WORD.findall(text))

@@ -85,8 +85,8 @@ class HoldproofCache(BaseCache[Any]):
         }
 
     def _find(self, tx: Tx, keys: Sequence[FullKey]) -> dict[FullKey, Any]:
-        found = {key: notes.find(tx, _path(key[0]), key[1], ns=self._ns) for key in keys}
-        return {key: note.value for key, note in found.items() if note is not None}
+        notes_of = {key: notes.find(tx, _path(key[0]), key[1], ns=self._ns) for key in keys}
+        return {key: note.value for key, note in notes_of.items() if note is not None}
 
     def _put(self, tx: Tx, values: Mapping[FullKey, tuple[dict[str, str], int | None]]) -> None:
         for (namespace, key), (value, ttl_s) in values.items():
