@@ -30,6 +30,7 @@ if TYPE_CHECKING:
         holds,
         intent_spread,
         lockdown,
+        person_file,
         retention,
         watch,
         witness_ring,
@@ -47,7 +48,8 @@ else:
     globals().update(lazy_functions("holdproof.importers", "dir green_agent"))
     globals().update(
         lazy_functions(
-            "holdproof.upkeep", "attestation bundle erase holds intent_spread lockdown retention watch witness_ring"
+            "holdproof.upkeep",
+            "attestation bundle erase holds intent_spread lockdown person_file retention watch witness_ring",
         )
     )
     globals().update(lazy_functions("holdproof.upkeep.backups", "backup rotation"))
@@ -104,6 +106,15 @@ class BundleResource(Resource[Executor]):
         tool="prove",
         alias="export bundle",
         example="evaluation-1 --out evaluation-1.zip",
+    )
+    # Decrypts what belongs to a person: not for auditors.
+    person = RunsWith(
+        person_file.export,
+        reads=True,
+        reveals=True,
+        alias="export person",
+        parameters={"subject": "The name of the person, as it was given to `subject=`."},
+        example="'Ada Lovelace' --out ada.zip",
     )
     attest = RunsWith(attestation.attest, exports=True, example="order-1 --out order-1.intoto.json")
     prov = RunsWith(attestation.prov, reads=True, exports=True, example="order-1 --out order-1.prov.json")
