@@ -125,6 +125,8 @@ def fill(store: sync.Holdproof) -> None:
         store.objects.put(name, type="note", content="known", ns=name)
         store.snapshots.create("kept", ns=name)
         store.evaluations.submit({}, evaluation_id=f"of {name}", score=1, subject=name)
+        store.verify.run()
+        store.dbom.envelope(f"of {name}")
         store.erase.subject(name)
         approve_and_lock(store, store.context.paths.data / f"{name}.org")
         store.witness.add(f"https://{name}.example", key=_witness_key(name))

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
         holds,
         intent_spread,
         lockdown,
+        person_file,
         retention,
         watch,
         witness_ring,
@@ -47,7 +48,8 @@ else:
     globals().update(lazy_functions("holdproof.importers", "dir green_agent"))
     globals().update(
         lazy_functions(
-            "holdproof.upkeep", "attestation bundle erase holds intent_spread lockdown retention watch witness_ring"
+            "holdproof.upkeep",
+            "attestation bundle erase holds intent_spread lockdown person_file retention watch witness_ring",
         )
     )
     globals().update(lazy_functions("holdproof.upkeep.backups", "backup rotation"))
@@ -98,10 +100,24 @@ class BundleResource(Resource[Executor]):
     group = "Prove"
 
     export = RunsWith(
-        bundle.export, reads=True, tool="prove", alias="export bundle", example="evaluation-1 --out evaluation-1.zip"
+        bundle.export,
+        reads=True,
+        exports=True,
+        tool="prove",
+        alias="export bundle",
+        example="evaluation-1 --out evaluation-1.zip",
     )
-    attest = RunsWith(attestation.attest, example="order-1 --out order-1.intoto.json")
-    prov = RunsWith(attestation.prov, reads=True, example="order-1 --out order-1.prov.json")
+    # Decrypts what belongs to a person: not for auditors.
+    person = RunsWith(
+        person_file.export,
+        reads=True,
+        reveals=True,
+        alias="export person",
+        parameters={"subject": "The name of the person, as it was given to `subject=`."},
+        example="'Ada Lovelace' --out ada.zip",
+    )
+    attest = RunsWith(attestation.attest, exports=True, example="order-1 --out order-1.intoto.json")
+    prov = RunsWith(attestation.prov, reads=True, exports=True, example="order-1 --out order-1.prov.json")
 
 
 class Lockdown(Resource[Executor]):
@@ -212,7 +228,7 @@ class Dbom(Resource[Executor]):
     group = "Prove"
 
     get = Reads(dbom.get, document="text", example="b-1 --json")
-    envelope = Reads(dbom.envelope, alias="export dbom", example="b-1 --format sigstore --out b.json")
+    envelope = Reads(dbom.envelope, exports=True, alias="export dbom", example="b-1 --format sigstore --out b.json")
     verify = Runs(dbom.verify, reads=True, example="dboms/dbom_b-1.json", exit_code=exit_verdict, files=("document",))
     repair = RunsWith(dbom_files.repair, example="--full")
     # Calls a function of the caller's machine, so it is not offered to remote clients.

@@ -247,7 +247,9 @@ class Flows(Resource[Executor]):
         parameters={"offset": "The offset of the first item."},
         example="0198a7c2-9c1e-7a3b-8d4e-5f6071829304 tokens",
     )
-    export = StreamsWith(exports.flows, reads=True, alias="export flows", draw="lines", example="--out flows.jsonl")
+    export = StreamsWith(
+        exports.flows, reads=True, exports=True, alias="export flows", draw="lines", example="--out flows.jsonl"
+    )
 
     def __init__(self, executor: Executor, registry: "Registry") -> None:
         super().__init__(executor)
@@ -346,7 +348,9 @@ class Audit(Resource[Executor]):
         columns=("id", "created_at", "severity", "event_type", "flow_id", "step_id", "state"),
         example="--severity ERROR --since 2026-01-01T00:00:00Z",
     )
-    export = StreamsWith(exports.events, reads=True, alias="export audit", draw="lines", example="--out audit.jsonl")
+    export = StreamsWith(
+        exports.events, reads=True, exports=True, alias="export audit", draw="lines", example="--out audit.jsonl"
+    )
 
 
 class Ledger(Resource[Executor]):

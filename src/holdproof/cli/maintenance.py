@@ -28,9 +28,10 @@ from holdproof.store.opening import locate
 from holdproof.urls import redact
 
 if TYPE_CHECKING:
-    from holdproof.upkeep.verification import offline
+    from holdproof.upkeep.verification import offline, person_check
 else:
     offline = lazy_module("holdproof.upkeep.verification.offline")
+    person_check = lazy_module("holdproof.upkeep.verification.person_check")
 
 COMMANDS: dict[str, click.Command] = {}
 
@@ -130,7 +131,9 @@ def verify(
     if target is not None and url is None and not Path(target).is_dir():
         # No store is opened: a bundle must be checkable by somebody who has none.
         trusted = None if root is None else keys.load_public_pem(read_bytes(root, 1 << 16))
-        return offline.check(read_bytes(Path(target), offline.MOST_BYTES + 1), root=trusted)
+        data = read_bytes(Path(target), offline.MOST_BYTES + 1)
+        check = person_check.check if person_check.is_person_file(data) else offline.check
+        return check(data, root=trusted)
     home = call.home if target is None or url is not None else target
     with bar() as progress:
         if target is None and call.remote is not None:

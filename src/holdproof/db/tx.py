@@ -25,6 +25,8 @@ Refusal = Callable[[str], HoldproofError]
 """Makes an error from a message."""
 
 WAKE = "wake"
+OPENED: Final = "opened"
+"""The topic under which a transaction notes whose encrypted content it opened: subjects, by handle."""
 RESERVED_TABLES: Final = frozenset({"schema_migrations"})
 """Tables that SQL of applications may read, but never change."""
 SECRET_TABLES: Final = frozenset({"subject_facts"})
@@ -223,6 +225,14 @@ class Tx(ABC):
         """Yield what this transaction noted under a topic so far: operations before this one, and this one."""
         yield from self.notes.get(topic, ())
         yield from (value for each, value in self._new_notes if each == topic)
+
+    def take(self, topic: str) -> frozenset[Any]:
+        """Remove what the running operation noted under a topic, and return it."""
+        if not self._new_notes:
+            return frozenset()
+        taken = frozenset(value for each, value in self._new_notes if each == topic)
+        self._new_notes = [note for note in self._new_notes if note[0] != topic]
+        return taken
 
     def accept_notes(self) -> None:
         """Keep the notes of an operation that succeeded."""

@@ -25,10 +25,10 @@ from holdproof.errors import InvalidInputError
 
 TOPIC: Final = "leaf"
 TYPES: Final = frozenset(
-    {"agent", "answer", "audit", "call", "context", "dbom", "decision", "delegation", "erasure", "escalation"}
+    {"access", "agent", "answer", "audit", "call", "context", "dbom", "decision", "delegation", "erasure", "escalation"}
     | {"feedback", "file", "key", "ledger", "legacy_import", "lockdown", "message", "notification", "passkey", "person"}
     | {"policy", "promise", "published", "queue", "restore", "schedule", "schema", "skill", "snapshot", "state", "step"}
-    | {"stream", "token", "transition"}
+    | {"stream", "token", "transition", "verification"}
 )
 _SALT_BYTES = 16
 _MOST_BYTES = 1024

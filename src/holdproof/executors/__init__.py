@@ -4,6 +4,7 @@ Each runs functions of a transaction (`write`, `read`), pages (`scan`), work tha
 that answers item by item (`stream`). A `Resource` declares its methods once for both.
 """
 
+from holdproof.executors.accesses import CALLER
 from holdproof.executors.async_executor import AsyncExecutor
 from holdproof.executors.blocks import AsyncClosing, ContextBlock, SyncClosing
 from holdproof.executors.driver import AsyncRunner, SyncRunner
@@ -37,6 +38,7 @@ from holdproof.executors.methods import (
 from holdproof.executors.sync_executor import SyncExecutor
 
 __all__ = [
+    "CALLER",
     "OWN_AGENT",
     "OWN_ESCALATION",
     "OWN_FLOW",

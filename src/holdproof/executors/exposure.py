@@ -61,6 +61,8 @@ class Exposure:
     """Whether it gives rights away: not for callers that have only some of them."""
     reveals: bool = False
     """Whether it reads what was encrypted: not for auditors."""
+    exports: bool = False
+    """Whether it gives records away as a document: each call leaves an entry in the log."""
     read_only_with: Mapping[str, Any] = field(default_factory=dict)
     """The arguments with which a method that writes changes nothing: auditors and read-only tools may call it so."""
     from_caller: tuple[str, ...] = ()

@@ -129,7 +129,10 @@ def verify(
         refuse_absent(location)
     try:
         with closing(open_store(where, url, home=home, readonly=readonly)) as store:
-            work = verification.run(store.context, full=full, lock=lock, progress=progress)
+            # Only who may lock the store leaves a report in it: a plain check changes nothing.
+            work = verification.check(
+                store.context, full=full, lock=lock, who="operator" if lock else None, progress=progress
+            )
             return SyncExecutor(store.database).run(work)
     except HoldproofError as error:
         if verification.is_foreign_writer(error, location.target):
@@ -341,7 +344,7 @@ def copy(
     if dry_run:
         return copied
     with closing(open_at(plan.target_paths, plan.target)) as store:
-        report = SyncExecutor(store.database).run(verification.run(store.context, progress=progress))
+        report = SyncExecutor(store.database).run(verification.check(store.context, progress=progress))
     return replace(copied, verdict=report.verdict.word)
 
 
@@ -375,5 +378,5 @@ def move(
     if dry_run:
         return moving.outcome(plan, moved, "not verified")
     with closing(open_at(plan.paths, plan.target)) as store:
-        report = SyncExecutor(store.database).run(verification.run(store.context, progress=progress))
+        report = SyncExecutor(store.database).run(verification.check(store.context, progress=progress))
     return moving.outcome(plan, moved, report.verdict.word, dry_run=False)

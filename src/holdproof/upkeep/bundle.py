@@ -152,7 +152,7 @@ def _collect(tx: Tx, material: Material, subject: str) -> dict[str, bytes]:
     named: set[str] = set()
     for number, (table, key) in enumerate(material.records, 1):
         name = f"records/{number:04}"
-        entry, files = _record(tx, table, key, material.ns)
+        entry, files = prove_row(tx, table, key, material.ns)
         listed.append({"name": name, **entry})
         members |= {f"{name}{suffix}": data for suffix, data in files.items()}
         named |= bundle_values.named(table, _object(files[".json"]))
@@ -170,8 +170,8 @@ def _collect(tx: Tx, material: Material, subject: str) -> dict[str, bytes]:
     }
 
 
-def _record(tx: Tx, table: str, key: str | int, ns: str) -> tuple[dict[str, canonical.Json], dict[str, bytes]]:
-    """Return a record's entry in bundle.json, and its files."""
+def prove_row(tx: Tx, table: str, key: str | int, ns: str) -> tuple[dict[str, canonical.Json], dict[str, bytes]]:
+    """Return a record's entry in bundle.json, and its files: content, leaf, proof; ProofError where they disagree."""
     logged = kernel_tables.LOGGED[table]
     row = tx.one(logged.one, key=key, ns=ns) if logged.per_namespace else tx.one(logged.one, key=key)
     if row is None:

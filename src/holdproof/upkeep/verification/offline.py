@@ -85,7 +85,7 @@ def examine(data: bytes, *, root: PublicKey | None = None) -> tuple[BundleReport
     try:
         trust = trusts.parse(members["trust.json"], root=root)
         head = checkpoint.parse(members["head.note"])
-        _check_head(head, trust)
+        check_head(head, trust)
         _check_handles(about["records"])
         records = [_record(members, entry, trust, head) for entry in about["records"]]
         _check_values(members, about.get("values", []), records)
@@ -154,12 +154,12 @@ def unpack(data: bytes) -> dict[str, bytes]:
             if sum(each.file_size for each in listed) > 2 * MOST_BYTES:
                 raise FormatError("bundle: its members are too large")
             # bundle.json is read first: it says which members there must be. Nothing else is unpacked before that.
-            members = {"bundle.json": _member(archive, "bundle.json")}
+            members = {"bundle.json": member(archive, "bundle.json")}
             # Bundles of older versions have no page.
             expected = _wanted(_about(members["bundle.json"])) | ({_NAME} & set(names))
             if set(names) != expected:
                 raise FormatError("bundle: not exactly its members", odd=sorted(set(names) ^ expected)[:5])
-            return members | {name: _member(archive, name) for name in sorted(expected)}
+            return members | {name: member(archive, name) for name in sorted(expected)}
     except (zipfile.BadZipFile, zlib.error, RuntimeError, EOFError, OSError, ValueError) as error:
         raise FormatError(f"not a bundle: {error}") from error
 
@@ -176,7 +176,7 @@ def refuse_large(members: Mapping[str, bytes], packed: bytes) -> None:
         )
 
 
-def _member(archive: zipfile.ZipFile, name: str) -> bytes:
+def member(archive: zipfile.ZipFile, name: str) -> bytes:
     """Read one member; FormatError if it is larger than allowed, whatever its header says."""
     try:
         with archive.open(name) as file:
@@ -215,7 +215,8 @@ def _wanted(about: dict[str, Any]) -> set[str]:
 # --- what it proves ----------------------------------------------------------------------------------------------
 
 
-def _check_head(head: SignedCheckpoint, trust: Trust) -> None:
+def check_head(head: SignedCheckpoint, trust: Trust) -> None:
+    """Refuse a head that no log key of the trust file signed, and a trust file that is older than the head."""
     origin = head.checkpoint.origin
     size = head.checkpoint.size
     if origin not in trust.origins:

@@ -49,6 +49,23 @@ CREATE TABLE access_tokens (
   CHECK ((role = 'agent') = (agent_id IS NOT NULL))
 );
 
+CREATE TABLE accesses (
+  id TEXT PRIMARY KEY,
+  kind TEXT NOT NULL CHECK (kind IN ('read', 'export')),
+  who TEXT NOT NULL,
+  what TEXT NOT NULL,
+  target TEXT NOT NULL,
+  accessed_at TEXT NOT NULL,
+  ns TEXT NOT NULL DEFAULT 'main',
+  leaf_id TEXT NOT NULL,
+  leaf_ver INTEGER NOT NULL,
+  leaf_salt BLOB
+);
+
+CREATE INDEX idx_accesses_leaf ON accesses (leaf_id);
+
+CREATE INDEX idx_accesses_target ON accesses (target, who, what, accessed_at);
+
 CREATE TABLE activity_hours (
   ns TEXT NOT NULL,
   hour TEXT NOT NULL,
@@ -1326,6 +1343,23 @@ CREATE TABLE transcripts (
 );
 
 CREATE INDEX idx_transcripts_subject ON transcripts (subject) WHERE subject IS NOT NULL;
+
+CREATE TABLE verifications (
+  id TEXT PRIMARY KEY,
+  who TEXT NOT NULL,
+  level TEXT NOT NULL,
+  verdict TEXT NOT NULL,
+  found INTEGER NOT NULL,
+  findings TEXT NOT NULL,
+  log_size INTEGER NOT NULL,
+  log_root TEXT NOT NULL,
+  verified_at TEXT NOT NULL,
+  leaf_id TEXT NOT NULL,
+  leaf_ver INTEGER NOT NULL,
+  leaf_salt BLOB
+);
+
+CREATE INDEX idx_verifications_leaf ON verifications (leaf_id);
 
 CREATE TABLE witness_disputes (
   id TEXT PRIMARY KEY,
