@@ -18,7 +18,7 @@ from holdproof.crypto import keys
 from holdproof.db.backends import is_url
 from holdproof.errors import MissingPrivilegeError, NotFoundError
 from holdproof.lazy import lazy_module
-from holdproof.model.backup import Restored, StartedOver
+from holdproof.model.backup import Drill, Restored, StartedOver
 from holdproof.model.doctor import HealthReport
 from holdproof.model.legacy import LegacyReport
 from holdproof.model.status import Check, Migrated, Resealed, Roles, Status
@@ -182,6 +182,48 @@ def restore(
         )
     warn_outside(restored.outside)
     return restored
+
+
+def _transcript(value: dict[str, Any]) -> Text:
+    """Draw the steps of a drill with the time of each, and what it says about a real loss."""
+    text = Text()
+    for step in value["steps"]:
+        text.append(f"{step['seconds']:8.2f} s  {step['name']:<8} {words(step['outcome'])}\n")
+    text.append(f"{value['recovery_s']:8.2f} s  from the loss to a verified store\n")
+    text.append(f"{value['written_since']:8}    entries written since the backup: a real loss would have cost them\n")
+    for each in value["outside"]:
+        text.append(f"not in the backup: {words(each)}\n")
+    if value["home"] is not None:
+        text.append(f"kept: {words(value['home'])}\n")
+    return text
+
+
+@command(
+    COMMANDS,
+    "drill",
+    example="holdproof drill ./drill --root-recovery ./root-recovery.txt",
+    group="Operate",
+    exit_code=lambda answer: answer.exit_code,
+    draw=_transcript,
+)
+def drill(
+    call: CommandContext,
+    folder: Annotated[Path, Argument(help="A new folder: it stands for the new machine.")],
+    *,
+    root_recovery: Annotated[
+        Path | None,
+        Option("--root-recovery", metavar="FILE", help="The root key's recovery code, from where it is kept."),
+    ] = None,
+    to_url: Annotated[
+        str | None, Option("--to-url", metavar="URL", help="Restore into this empty database of a server.")
+    ] = None,
+    keep: Annotated[bool, Option("--keep", help="Keep the restored store and its backup.")] = False,
+) -> Drill:
+    """Rehearse the loss of the store: back up, restore as on a new machine, verify, time each; it may be in use."""
+    with bar() as progress:
+        return sync.drill(
+            folder, call.home, call.url, root_recovery=root_recovery, to_url=to_url, keep=keep, progress=progress
+        )
 
 
 @command(

@@ -180,6 +180,13 @@ class Tx(ABC):
         assert len(rows) <= 1, f"{query} returned {len(rows)} rows where one was promised"
         return next(iter(rows), None)
 
+    def confine(self, ns: str | None) -> None:
+        """Keep the statements that follow in one namespace, where the database can enforce it; None ends that.
+
+        A second wall: operations name the namespace in their statements themselves.
+        """
+        del ns
+
     @property
     def now(self) -> str:
         """The time of this transaction, ISO-8601 UTC with microseconds."""

@@ -115,6 +115,35 @@ class Restored:
 
 
 @dataclass(frozen=True, slots=True)
+class DrillStep(Value):
+    """One step of a disaster drill: what was done, how long it took, and what came of it."""
+
+    name: str
+    seconds: float
+    outcome: str
+
+
+@dataclass(frozen=True, slots=True)
+class Drill(Value):
+    """What a disaster drill measured."""
+
+    steps: list[DrillStep]
+    verdict: str
+    """The verdict of a full verification of the restored store."""
+    exit_code: int
+    size: int
+    """Entries of the log in the backup."""
+    written_since: int
+    """Entries that the store in use wrote since the backup: a real loss would have cost them."""
+    recovery_s: float
+    """Seconds from the loss to a verified store."""
+    outside: list[str]
+    """What the backup does not hold of the store."""
+    home: str | None
+    """The home of the restored store, where it was kept."""
+
+
+@dataclass(frozen=True, slots=True)
 class StartedOver:
     """The store that took the place of another: its log's new origin, and the newest head that was given up."""
 
