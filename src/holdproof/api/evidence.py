@@ -3,6 +3,7 @@
 from typing import TYPE_CHECKING, Generic
 
 from holdproof.api.materials import MaterialsResource
+from holdproof.api.words import BUNDLE_KINDS
 from holdproof.executors import Executor, Reads, Resource, Runs, RunsWith, StreamsWith, Writes
 from holdproof.executors.exit_codes import exit_unsound, exit_verdict
 from holdproof.lazy import lazy_functions
@@ -106,6 +107,11 @@ class BundleResource(Resource[Executor]):
         tool="prove",
         alias="export bundle",
         example="evaluation-1 --out evaluation-1.zip",
+        parameters={
+            "subject": "The id of an evaluation or a flow, or THREAD/CHECKPOINT.",
+            "kind": "What that id names.",
+        },
+        words={"kind": BUNDLE_KINDS},
     )
     # Decrypts what belongs to a person: not for auditors.
     person = RunsWith(

@@ -102,6 +102,8 @@ class Exposure:
     """The arguments of a call on the command line, as a shell reads them."""
     parameters: Mapping[str, str] = field(default_factory=dict)
     """What parameters mean, where that differs from what the name usually means (api/parameters.py)."""
+    words: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """The words that a parameter takes, where it takes a few only: schemas name them; the operation refuses others."""
     variables: Mapping[str, str] = field(default_factory=dict)
     """Environment variables that the command reads parameters from: every user of a machine can see arguments."""
     files: tuple[str, ...] = ()
