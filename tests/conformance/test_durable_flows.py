@@ -83,7 +83,8 @@ class Durable(OnStore):
         def register(program: sync.Holdproof) -> Any:
             @program.flow(agent="trader", version="0.3.1")
             def bill(flow: Any, invoice: Invoice) -> Invoice:
-                return flow.step(due, invoice)
+                billed: Invoice = flow.step(due, invoice)
+                return billed
 
             return bill
 
