@@ -209,7 +209,7 @@ def test_a_database_that_goes_is_logged_and_answered_at_once_and_so_is_its_retur
             until(lambda: "the database answers again" in caplog.text)
 
 
-def until(condition: Callable[[], bool]) -> None:
+def until(condition: Callable[[], object]) -> None:
     """Wait until something is so; a minute is for machines that have much to do."""
     deadline = time.monotonic() + 60
     while not condition():
