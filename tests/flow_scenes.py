@@ -69,7 +69,7 @@ def _locked(store: sync.Holdproof) -> dict[str, str]:
             flow.lock({"hangar 3": 1.0}, timeout_s=600)
 
     threading.Thread(target=wait, daemon=True).start()
-    waiting.wait(10)
+    waiting.wait(60)
     return ids
 
 

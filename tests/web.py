@@ -40,7 +40,7 @@ class Web:
     def client(self, bearer: str | None = None, **headers: str) -> httpx.Client:
         """A caller, by a token or as nobody."""
         given = headers if bearer is None else {"Authorization": f"Bearer {bearer}", **headers}
-        made = httpx.Client(base_url=self.listening.address, headers=given, verify=self.verify, timeout=20)
+        made = httpx.Client(base_url=self.listening.address, headers=given, verify=self.verify, timeout=60)
         self._clients.append(made)
         return made
 

@@ -12,12 +12,12 @@ from holdproof.executors import AsyncClosing, AsyncExecutor, with_namespace
 from holdproof.lazy import lazy_module
 from holdproof.model.defaults import CONCURRENCY
 from holdproof.model.namespaces import MAIN
-from holdproof.model.status import Check, Status
 from holdproof.store.opening import OpenOptions, Store, open_store, refuse_unknown
 
 if TYPE_CHECKING:
     from holdproof.api import flow_block, worker
     from holdproof.api.worker import AsyncWorker
+    from holdproof.model import status as status_model
     from holdproof.remote import Remote
     from holdproof.storage import executors
     from holdproof.storage.open_stores import OpenStores
@@ -30,6 +30,7 @@ else:
     executors = lazy_module("holdproof.storage.executors")
     flow_block = lazy_module("holdproof.api.flow_block")
     maintenance = lazy_module("holdproof.store.maintenance")
+    status_model = lazy_module("holdproof.model.status")
     worker = lazy_module("holdproof.api.worker")
 
 __all__ = [
@@ -85,11 +86,11 @@ class Holdproof(AsyncExecutor, AsyncClosing, Resources[AsyncExecutor]):
     def __repr__(self) -> str:
         return f"<{type(self).__module__}.{type(self).__name__} {self.core.label(self.ns)}>"
 
-    async def status(self) -> Status:
+    async def status(self) -> "status_model.Status":
         """Report where everything lives, versions and sizes, and what is degraded."""
         return await asyncio.to_thread(self.core.status)
 
-    async def check(self) -> Check:
+    async def check(self) -> "status_model.Check":
         """Run the database's own integrity check, and compare its migrations with those of this version."""
         return await asyncio.to_thread(self.core.check)
 

@@ -9,7 +9,6 @@ from holdproof.executors import SyncClosing, SyncExecutor, with_namespace
 from holdproof.lazy import lazy_module
 from holdproof.model.defaults import CONCURRENCY
 from holdproof.model.namespaces import MAIN
-from holdproof.model.status import Check, Status
 from holdproof.store.opening import OpenOptions, Store, open_store, refuse_unknown
 
 __all__ = [
@@ -35,6 +34,7 @@ __all__ = [
 if TYPE_CHECKING:
     from holdproof.api import flow_block, worker
     from holdproof.api.worker import SyncWorker
+    from holdproof.model import status as status_model
     from holdproof.remote import SyncRemote
     from holdproof.storage import executors
     from holdproof.storage.open_stores import OpenStores
@@ -47,6 +47,7 @@ else:
     executors = lazy_module("holdproof.storage.executors")
     flow_block = lazy_module("holdproof.api.flow_block")
     maintenance = lazy_module("holdproof.store.maintenance")
+    status_model = lazy_module("holdproof.model.status")
     worker = lazy_module("holdproof.api.worker")
 
 
@@ -79,11 +80,11 @@ class Holdproof(SyncExecutor, SyncClosing, Resources[SyncExecutor]):
     def __repr__(self) -> str:
         return f"<{type(self).__module__}.{type(self).__name__} {self.core.label(self.ns)}>"
 
-    def status(self) -> Status:
+    def status(self) -> "status_model.Status":
         """Report where everything lives, versions and sizes, and what is degraded."""
         return self.core.status()
 
-    def check(self) -> Check:
+    def check(self) -> "status_model.Check":
         """Run the database's own integrity check, and compare its migrations with those of this version."""
         return self.core.check()
 

@@ -134,11 +134,11 @@ class TestPostgres(OnPostgres, Following):
             flows.transition(tx, late, "RUNNING")
             tx.all(sql("SELECT 1"))  # what is written is sent before the wait
             inside.set()
-            status_after.wait(10)
+            status_after.wait(60)
 
         writing = threading.Thread(target=store.write, args=(slowly,))
         writing.start()
-        assert inside.wait(10)
+        assert inside.wait(60)
         store.flows.transition(early, "RUNNING")
         place, old = store.read(change_feed.begin)
         status_after.set()

@@ -196,7 +196,7 @@ class Durable(OnStore):
 
     def test_steps_at_once_give_their_results_in_order_and_are_replayed_so(self, live: sync.Holdproof) -> None:
         started: list[int] = []
-        meet = threading.Barrier(3, timeout=20)
+        meet = threading.Barrier(3, timeout=60)
 
         def work(n: int) -> int:
             started.append(n)
@@ -275,7 +275,7 @@ class Durable(OnStore):
         first: list[Receipt] = []
         caller = threading.Thread(target=lambda: first.append(refund.with_id("o-1")("o-1")))
         caller.start()
-        begun.wait(20)
+        begun.wait(60)
         assert refund.with_id("o-1")("o-1") == Receipt("o-1", AT)
         caller.join()
         assert (first, world.done) == ([Receipt("o-1", AT)], ["o-1"])

@@ -198,7 +198,7 @@ class Idempotency(OnStore):
             waiting = pool.submit(live.run, idempotency.claim("k", lease_s=25))
             time.sleep(0.2)  # for it to wait
             assert live.write(lambda tx: idempotency.store(tx, "k", '"done"', owner=owner))
-            found = waiting.result(20)
+            found = waiting.result(60)
         assert not isinstance(found, str)
         assert found.result == "done"
 

@@ -202,7 +202,7 @@ class LangGraphStore(OnStore):
             future = kept.start_ttl_sweeper(0.0001)
             assert kept.start_ttl_sweeper() is future
             kept.put(("a",), "k", {}, ttl=0.0001)
-        assert future.result(10) is None
+        assert future.result(60) is None
         with pytest.raises(errors.InvalidInputError):
             adapter.HoldproofStore.from_conn_string(self.file(tmp_path)).__enter__()
 

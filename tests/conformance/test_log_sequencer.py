@@ -52,7 +52,7 @@ class TestSequencer(logs.OnPostgres):
             index = store.log.get_entry(second)[0]
             go.set()
             settle(store)
-            deadline = time.monotonic() + 10
+            deadline = time.monotonic() + 60
             while time.monotonic() < deadline and not store.read(lambda tx: texts(tx))[index + 1 :]:
                 time.sleep(0.01)
             assert store.log.get_entry(first.result())[0] == index + 1
@@ -174,7 +174,7 @@ class TestSequencer(logs.OnPostgres):
             settle(store)
             store.write(lambda tx: tx.execute(_AGAIN))
             handle = store.write(put)
-            deadline = time.monotonic() + 10
+            deadline = time.monotonic() + 60
             while store.log.pending() > 1:
                 assert time.monotonic() < deadline
                 time.sleep(0.01)

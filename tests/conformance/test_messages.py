@@ -499,7 +499,7 @@ class Messages(OnStore):
                 await client.flows.signal(flow.flow_id, "news", PAID)
                 assert await flow.receive("news") == PAID
                 await flow.send(flow.flow_id, "news", 1)
-                assert await flow.receive("news", timeout_s=5) == 1
+                assert await flow.receive("news", timeout_s=60) == 1
                 promise = await flow.promise("payment")
                 await client.promises.resolve(promise.token, 2)
                 assert await promise.wait() == await flow.wait_for(promise) == 2

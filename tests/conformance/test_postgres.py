@@ -169,7 +169,7 @@ def test_groups_that_lock_rows_in_opposite_order_all_finish(empty_postgres_url: 
                 touched = tx.count(_BUMP, name=name)
                 if meet and not met:
                     met.append(True)
-                    barrier.wait(20)
+                    barrier.wait(60)
                 return touched
 
             return run
@@ -453,7 +453,7 @@ def test_a_deadlock_between_two_operations_of_many_rows_ends_with_both_done(empt
                 tx.count(_BUMP, name=first)
                 if first not in met:
                     met.add(first)
-                    barrier.wait(20)
+                    barrier.wait(60)
                 tx.count(_BUMP, name=second)
                 return first
 

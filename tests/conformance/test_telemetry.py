@@ -95,7 +95,7 @@ class AgeSuite(Place):
 
         monkeypatch.setattr(chunks, "pack", slowly)
         cut = database.write(lambda tx: telemetry._prune(tx, telemetry._ago(tx, 400) + 700_000_000))
-        assert cutting.wait(20)
+        assert cutting.wait(60)
         harder = database.write(lambda tx: telemetry._repack(tx, chunks.WARM, chunks.COLD, 365))
         harder.add_done_callback(lambda _: packed.set())
         assert (cut.result(), harder.result()) == (700, 1)

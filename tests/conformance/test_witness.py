@@ -200,7 +200,7 @@ class WitnessSuite(logs.OnSqlite):
         with self.open() as store, raw_server(answer) as url:
             settle(store)
             with pytest.raises(error):
-                witnesses.cosign(store, url, key=witnesses.verifier_key(NAME).encode(), timeout_s=5)
+                witnesses.cosign(store, url, key=witnesses.verifier_key(NAME).encode(), timeout_s=60)
             check(store)
 
 
@@ -403,7 +403,7 @@ def test_requests_are_bounded(tree: Tree, tmp_path: Path, monkeypatch: pytest.Mo
         assert httpx.post(f"{url}/add-checkpoint", content=b"x" * 100_000).status_code == 413
         assert httpx.post(f"{url}/other", content=b"x").status_code == 404
         assert httpx.get(f"{url}/add-checkpoint").status_code == 501
-        with socket.create_connection((host, int(port)), timeout=5) as slow:
+        with socket.create_connection((host, int(port)), timeout=60) as slow:
             slow.sendall(b"POST /add-checkpoint HTTP/1.1\r\nContent-Length: 500\r\n\r\nold")
             assert slow.recv(100) == b""  # hung up
         answer = httpx.post(f"{url}/add-checkpoint", content=tree.request(0, 5))
@@ -501,6 +501,6 @@ def test_a_head_that_comes_byte_by_byte_does_not_keep_others_from_the_witness(
 def test_a_length_of_thousands_of_digits_is_refused(tmp_path: Path) -> None:
     with sync.open(tmp_path / "home") as store, serving(made(store, tmp_path / "witness.json")) as url:
         host, port = url.removeprefix("http://").split(":")
-        with socket.create_connection((host, int(port)), timeout=10) as caller:
+        with socket.create_connection((host, int(port)), timeout=60) as caller:
             caller.sendall(b"POST /add-checkpoint HTTP/1.1\r\nContent-Length: " + b"9" * 5000 + b"\r\n\r\n")
             assert b" 413 " in caller.recv(100)

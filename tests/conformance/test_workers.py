@@ -144,15 +144,15 @@ class Workers(OnStore):
         @live.flow(agent="trader")
         def work(flow: Flow) -> str:
             begun.set()
-            goes_on.wait(20)
+            goes_on.wait(60)
             return "done"
 
         worker = live.worker(concurrency=1).start()
         first = work.enqueue()
-        begun.wait(20)
+        begun.wait(60)
         second = work.enqueue()
         threading.Timer(0.2, goes_on.set).start()
-        assert worker.stop(deadline_s=20)
+        assert worker.stop(deadline_s=60)
         assert (first.status(), second.status()) == ("COMPLETED", "CREATED")
         assert live.workers.list() == ()
 
@@ -164,12 +164,12 @@ class Workers(OnStore):
         def work(flow: Flow) -> str:
             if not begun.is_set():
                 begun.set()
-                goes_on.wait(20)
+                goes_on.wait(60)
             return "done"
 
         worker = live.worker(concurrency=1).start()
         handle = work.enqueue()
-        begun.wait(20)
+        begun.wait(60)
         assert not worker.stop(deadline_s=0.1)
         with live.worker():
             assert handle.result(timeout_s=30) == "done"

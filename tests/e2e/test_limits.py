@@ -73,11 +73,11 @@ def test_one_address_holds_only_so_many_connections(tmp_path: Path, monkeypatch:
     monkeypatch.setattr(TimeoutHttpProtocol, "most_connections", 3)
     with running(tmp_path / "home") as web, ExitStack() as stack:
         address = ("127.0.0.1", web.port)
-        held = [stack.enter_context(socket.create_connection(address, timeout=10)) for _ in range(3)]
+        held = [stack.enter_context(socket.create_connection(address, timeout=60)) for _ in range(3)]
         for each in held:  # answered, so that the server has counted it
             each.sendall(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n")
             assert each.recv(1000).startswith(b"HTTP/1.1 200 ")
-        with socket.create_connection(address, timeout=10) as another:
+        with socket.create_connection(address, timeout=60) as another:
             assert another.recv(1000).startswith(b"HTTP/1.1 429 ")
 
 
@@ -103,7 +103,7 @@ def test_a_body_that_does_not_come_is_not_waited_for(strict: Web) -> None:
 
 def test_a_head_that_does_not_end_is_not_waited_for(strict: Web) -> None:
     for begun in (b"", b"GET /healthz HTTP/1.1\r\nHost: localh"):
-        with socket.create_connection(("127.0.0.1", strict.port), timeout=10) as wire:
+        with socket.create_connection(("127.0.0.1", strict.port), timeout=60) as wire:
             wire.sendall(begun)
             assert wire.recv(1000).startswith(b"HTTP/1.1 408 ")
             assert wire.recv(1000) == b""
@@ -117,7 +117,7 @@ def test_what_leads_to_nothing_is_not_taken_without_end(tmp_path: Path) -> None:
     head = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\nX: "
     with running(tmp_path / "home") as web:
         for begun in (head, CHUNKED + b"1\r\na\r\n0\r\nX: ", CHUNKED + b"1;x="):
-            with socket.create_connection(("127.0.0.1", web.port), timeout=10) as wire:
+            with socket.create_connection(("127.0.0.1", web.port), timeout=60) as wire:
                 wire.sendall(begun)
                 assert _flood(wire) < 100 * TimeoutHttpProtocol.most, begun
 
@@ -134,7 +134,7 @@ def _flood(wire: socket.socket) -> int:
 
 def test_requests_that_come_together_are_answered_one_after_another(strict: Web) -> None:
     one = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n"
-    with socket.create_connection(("127.0.0.1", strict.port), timeout=10) as wire:
+    with socket.create_connection(("127.0.0.1", strict.port), timeout=60) as wire:
         wire.sendall((one + b"\r\n") * 2 + one + b"Connection: close\r\n\r\n")
         answers = b""
         while part := wire.recv(65_536):
@@ -144,7 +144,7 @@ def test_requests_that_come_together_are_answered_one_after_another(strict: Web)
 
 def test_a_caller_who_asks_first_is_told_to_go_on(strict: Web) -> None:
     head = b"POST /login HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/x-www-form-urlencoded\r\n"
-    with socket.create_connection(("127.0.0.1", strict.port), timeout=10) as wire:
+    with socket.create_connection(("127.0.0.1", strict.port), timeout=60) as wire:
         wire.sendall(head + b"Content-Length: 6\r\nExpect: 100-continue\r\nConnection: close\r\n\r\n")
         assert wire.recv(1000).startswith(b"HTTP/1.1 100 ")
         wire.sendall(b"code=x")

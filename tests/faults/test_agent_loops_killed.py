@@ -10,13 +10,15 @@ from typing import Any
 
 import pytest
 
+from tests.faults.agent_loops.world import CALLS
+
 FRAMEWORKS = ("pydantic_ai", "openai_agents", "google_adk", "agent_framework", "langgraph")
 MODULES = {"openai_agents": "agents", "google_adk": "google.adk"}
 THOROUGH = os.environ.get("HOLDPROOF_THOROUGH") == "1"
 
 
 def killed(framework: str, folder: Path, places: str) -> dict[str, Any]:
-    """What `killing` says about a framework whose runs die at these places of a hundred."""
+    """What `killing` says about a framework whose runs die at these places, counted from one."""
     module = MODULES.get(framework, framework)
     if importlib.util.find_spec(module.partition(".")[0]) is None or importlib.util.find_spec(module) is None:
         pytest.skip(f"{module} is not installed: make adapters")
@@ -30,7 +32,7 @@ def killed(framework: str, folder: Path, places: str) -> dict[str, Any]:
 @pytest.mark.parametrize("framework", FRAMEWORKS)
 def test_an_agent_that_is_killed_at_its_calls_repeats_none_that_finished(framework: str, tmp_path: Path) -> None:
     # A tool that may be repeated, one that may not, a model call, and the last answer.
-    outcome = killed(framework, tmp_path, "2,3,50,100")
+    outcome = killed(framework, tmp_path, f"2,3,{len(CALLS) // 2},{len(CALLS)}")
     assert outcome["wrong"] == []
     assert outcome["kills"] == 8
 
@@ -42,4 +44,4 @@ def test_an_agent_that_is_killed_at_its_calls_repeats_none_that_finished(framewo
 def test_an_agent_may_be_killed_at_every_one_of_its_calls(framework: str, tmp_path: Path) -> None:
     outcome = killed(framework, tmp_path, "all")
     assert outcome["wrong"] == []
-    assert outcome["kills"] == 200
+    assert outcome["kills"] == 2 * len(CALLS) == 200

@@ -107,6 +107,19 @@ def test_importing_a_client_loads_no_operation(client: str) -> None:
     assert loaded_of(modules, {*NEVER_AT_OPENING, *HEAVY}) == set()
 
 
+def test_threads_do_not_pay_for_an_event_loop(tmp_path: Path) -> None:
+    with sync.open(tmp_path):
+        pass
+    modules = modules_of(f"from holdproof import sync\nsync.open({str(tmp_path)!r}, create=False).close()")
+    assert loaded_of(modules, {"asyncio", "ssl"}) == set()
+
+
+def test_importing_the_sync_client_loads_no_values_that_only_some_methods_return() -> None:
+    modules = modules_of("import holdproof.sync")
+    values = {"holdproof.model.memory", "holdproof.model.skills", "holdproof.model.backup", "holdproof.upkeep.notify"}
+    assert loaded_of(modules, values) == set()
+
+
 def test_opening_a_store_again_loads_what_opening_needs_only(tmp_path: Path) -> None:
     with sync.open(tmp_path):
         pass

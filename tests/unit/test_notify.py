@@ -14,7 +14,7 @@ from holdproof.upkeep.notify import Alert, LogNotifier, Notifier, Poster, Signal
 from tests.receiver import Receiver
 
 ALERT = Alert("store-1", "lock-1", "TAMPERED", "table battles row 3: edited", "2026-01-31T12:00:00.000000Z", 2)
-FAST = Poster(timeout_s=20, attempts=3, pause_s=0.01)  # in vain only where the machine is busy
+FAST = Poster(timeout_s=60, attempts=3, pause_s=0.01)
 HASTY = Poster(timeout_s=0.3, attempts=3, pause_s=0.01)
 SECRET = "s3cret-t0ken"
 

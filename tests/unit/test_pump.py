@@ -56,8 +56,8 @@ def test_a_short_job_waits_for_long_ones_only_if_every_worker_has_one(workers: i
         for _ in range(workers - 1):
             entered = threading.Event()
             _submit(pool, lambda _, e=entered: long(e))
-            assert entered.wait(5), "a free worker did not step in"
-        assert _submit(pool, lambda _: "short").result(5) == "short"
+            assert entered.wait(60), "a free worker did not step in"
+        assert _submit(pool, lambda _: "short").result(60) == "short"
     finally:
         go.set()
         pool.close(10)
@@ -88,7 +88,7 @@ def test_an_operation_that_raises_stop_iteration_leaves_nobody_waiting() -> None
         both = [face.write(lambda _: next(iter(empty))), face.write(lambda tx: add(tx, "c"))]
         go.set()
         await held
-        done, _ = await asyncio.wait(both, timeout=5)
+        done, _ = await asyncio.wait(both, timeout=60)
         assert sum(isinstance(task.exception(), RuntimeError) for task in done) == 1
         return len(done)
 
@@ -216,13 +216,13 @@ def test_a_cancelled_job_behind_one_that_kills_the_worker_is_told_so() -> None:
 
     def deadly(_: Tx) -> None:
         entered.set()
-        go.wait(10)
+        go.wait(60)
         raise MemoryError
 
-    first = _submit(pool, lambda _: entered.wait(10))  # holds the worker until both of the others are queued
+    first = _submit(pool, lambda _: entered.wait(60))  # holds the worker until both of the others are queued
     futures = [_submit(pool, deadly), _submit(pool, lambda _: 1)]
     entered.set()
-    first.result(10)
+    first.result(60)
     futures[1].cancel()
     go.set()
     pool.close(10)

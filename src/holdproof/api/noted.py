@@ -12,15 +12,16 @@ from holdproof.db import Tx, Work, Write, ask
 from holdproof.errors import NotFoundError
 from holdproof.executors import Reads, RunsWith, Writes
 from holdproof.lazy import lazy_module
-from holdproof.model.memory import Object
 from holdproof.model.namespaces import MAIN
-from holdproof.model.skills import LoadedSkill
 
 if TYPE_CHECKING:
     from holdproof.memory.objects import objects
+    from holdproof.model import memory, skills
     from holdproof.upkeep import material_notes
 else:
     objects = lazy_module("holdproof.memory.objects.objects")
+    memory = lazy_module("holdproof.model.memory")
+    skills = lazy_module("holdproof.model.skills")
     material_notes = lazy_module("holdproof.upkeep.material_notes")
 
 P = ParamSpec("P")
@@ -97,14 +98,14 @@ class NotedRuns(RunsWith[P, T]):
 
 def _noting(work: Work[Any], flows: "material_notes.Flows", ns: str) -> Work[Any]:
     value = yield from work
-    if isinstance(value, LoadedSkill):
+    if isinstance(value, skills.LoadedSkill):
         yield from ask(Write(partial(material_notes.note_loaded, flows=flows, skill=value)))
     else:
         yield from ask(Write(partial(material_notes.note_read, flows=flows, value=value, ns=ns)))
     return value
 
 
-def _found(tx: Tx, id: str, ns: str) -> Object | None:
+def _found(tx: Tx, id: str, ns: str) -> "memory.Object | None":
     """Return an object as it is now, None where it was deleted."""
     try:
         return objects.get(tx, id, ns=ns)

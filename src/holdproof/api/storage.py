@@ -6,7 +6,6 @@ The methods are those of the provider's stores, on both clients. The first call 
 no server is touched. A store that is open for one namespace has none of them: application tables have no namespaces.
 """
 
-import asyncio
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from functools import partial
@@ -14,7 +13,6 @@ from typing import TYPE_CHECKING, Any, Final, Generic, cast
 
 from holdproof.errors import MissingExtraError, NamespaceError
 from holdproof.executors import (
-    AsyncExecutor,
     BoundMethod,
     Executor,
     Method,
@@ -28,6 +26,8 @@ from holdproof.model.defaults import IDLE_S, TOTAL_S
 from holdproof.storage.projects import project_here
 
 if TYPE_CHECKING:
+    import asyncio
+
     from holdproof.storage import (
         blobs,
         dreams,
@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from holdproof.storage.open_stores import OpenStores
     from holdproof.storage.vectors.store import Vectors
 else:
+    asyncio = lazy_module("asyncio")
     # Each is imported when its resource is first used.
     blobs = lazy_module("holdproof.storage.blobs")
     dreams = lazy_module("holdproof.storage.dreams")
@@ -127,7 +128,7 @@ class LazyRelational(LazyResource[Executor]):
         def begin() -> Any:
             return cast("relational.Relational[Any]", self._open()).transaction(idle_s=idle_s, total_s=total_s)
 
-        return _async_block(begin) if isinstance(self._executor, AsyncExecutor) else _sync_block(begin)
+        return _sync_block(begin) if isinstance(self._executor, SyncExecutor) else _async_block(begin)
 
 
 @asynccontextmanager

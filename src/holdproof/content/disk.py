@@ -10,11 +10,16 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from hashlib import sha256
 from pathlib import Path
-from typing import BinaryIO
+from typing import TYPE_CHECKING, BinaryIO
 
 from holdproof import folders
 from holdproof.errors import DiskFullError, ReadOnlyError, UnavailableError
-from holdproof.model.backup import Entry
+from holdproof.lazy import lazy_module
+
+if TYPE_CHECKING:
+    from holdproof.model import backup
+else:
+    backup = lazy_module("holdproof.model.backup")
 
 _CHUNK = 1 << 20
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
@@ -132,7 +137,7 @@ def deliver(path: Path, pieces: Iterable[bytes]) -> int:
     return size
 
 
-def copy(source: Path, target: Path) -> Entry:
+def copy(source: Path, target: Path) -> "backup.Entry":
     """Copy a file durably; returns hash and length of the bytes written. OSError if the target exists."""
     folders.make(target.parent)
     digest = sha256()
@@ -147,10 +152,10 @@ def copy(source: Path, target: Path) -> Entry:
                 size += len(chunk)
             writer.flush()
             os.fsync(writer.fileno())
-    return Entry(digest.hexdigest(), size)
+    return backup.Entry(digest.hexdigest(), size)
 
 
-def entry(path: Path) -> Entry:
+def entry(path: Path) -> "backup.Entry":
     """Return hash and length of a file."""
     digest = sha256()
     size = 0
@@ -158,7 +163,7 @@ def entry(path: Path) -> Entry:
         while chunk := file.read(_CHUNK):
             digest.update(chunk)
             size += len(chunk)
-    return Entry(digest.hexdigest(), size)
+    return backup.Entry(digest.hexdigest(), size)
 
 
 def files(folder: Path, *, hidden: bool = False) -> list[Path]:

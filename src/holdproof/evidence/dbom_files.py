@@ -25,7 +25,7 @@ from contextlib import contextmanager, suppress
 from functools import lru_cache, partial
 from hashlib import sha256
 from pathlib import Path
-from typing import Any, Final, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
 from holdproof import folders
 from holdproof.content import disk
@@ -33,8 +33,13 @@ from holdproof.db import Call, Database, Query, Tx, Work, ask, sql
 from holdproof.db.tx import NOT_RUN
 from holdproof.errors import DiskFullError, HoldproofError, InvalidInputError, UnavailableError
 from holdproof.evidence import tree
-from holdproof.model.evaluations import Repaired
+from holdproof.lazy import lazy_module
 from holdproof.store.context import Context
+
+if TYPE_CHECKING:
+    from holdproof.model import evaluations
+else:
+    evaluations = lazy_module("holdproof.model.evaluations")
 
 T = TypeVar("T")
 
@@ -235,7 +240,7 @@ class DbomFolder:
 
     # --- after a crash -------------------------------------------------------------------------------------------
 
-    def repair(self, *, full: bool = False) -> Repaired:
+    def repair(self, *, full: bool = False) -> "evaluations.Repaired":
         """Write missing files of rows since the last repair; with `full` of all rows, comparing every content."""
         # A restore changes the origin and an erasure renames files: both make the remembered position worthless.
         stand = self._database.read(lambda tx: f"{tree.state(tx).origin} {len(tx.all(_ERASURES))}").result()
@@ -257,7 +262,7 @@ class DbomFolder:
         self._remember(stand, max(last, since), sorted({*gaps, *fresh} - ids)[-_MOST_GAPS:])
         # Under each bucket's lock, so that no temporary file in use is removed.
         self._sweep()
-        return Repaired(looked, written, self._unaccounted() if full else [])
+        return evaluations.Repaired(looked, written, self._unaccounted() if full else [])
 
     def _mend(self, rows: Iterable[tuple[int, str, str]], full: bool) -> list[str]:
         """Write every file that is missing (with `full`: or differs); return the paths written."""
@@ -440,9 +445,9 @@ def of_store(context: Context) -> DbomFolder | None:
     return DbomFolder(context.database, context.paths.dboms, context.paths.state / "dboms")
 
 
-def repair(context: Context, *, full: bool = False) -> Work[Repaired]:
+def repair(context: Context, *, full: bool = False) -> "Work[evaluations.Repaired]":
     """Write DBOM files that are missing after a crash; with `full` every one that is missing or differs."""
     folder = of_store(context)
     if folder is None:
-        return Repaired(0)
+        return evaluations.Repaired(0)
     return (yield from ask(Call(partial(folder.repair, full=full))))

@@ -14,14 +14,19 @@ Rules:
 """
 
 from collections.abc import Collection
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from holdproof.crypto import checkpoint
 from holdproof.db import Tx, sql
 from holdproof.errors import FormatError, InvalidInputError, NotFoundError
 from holdproof.evidence import leaves, logged_tables, tree
 from holdproof.evidence.leaves import Projection
-from holdproof.model.backup import RestoreRecord
+from holdproof.lazy import lazy_module
+
+if TYPE_CHECKING:
+    from holdproof.model import backup
+else:
+    backup = lazy_module("holdproof.model.backup")
 
 RESTORES: Final = Projection(
     "restores", 1, ("n", "origin", "previous", "size", "trusted", "abandoned", "source", "restored_at")
@@ -38,13 +43,13 @@ _ADD = sql(
 )
 
 
-def record(tx: Tx, store_id: str, *, abandoned: str, source: str, above: int = 0) -> RestoreRecord:
+def record(tx: Tx, store_id: str, *, abandoned: str, source: str, above: int = 0) -> "backup.RestoreRecord":
     """Move the log to its next origin, with a number above the given one; the first write to a restored database."""
     before = tree.state(tx)
     [(newest,)] = tx.all(_NEWEST)
     # Above every number ever used, also in the abandoned history: an origin must never name two histories.
     n = max(newest, above, generation(before.origin)[1], generation(_origin(abandoned))[1]) + 1
-    restore = RestoreRecord(
+    restore = backup.RestoreRecord(
         n=n,
         origin=f"holdproof/{store_id}/{n}-{tx.random(_TOKEN_BYTES).hex()}",
         previous=before.origin,
@@ -65,15 +70,15 @@ def record(tx: Tx, store_id: str, *, abandoned: str, source: str, above: int = 0
 _ALL = sql("SELECT n, origin, previous, size, trusted, abandoned, source, restored_at FROM restores ORDER BY n")
 
 
-def history(tx: Tx) -> list[RestoreRecord]:
+def history(tx: Tx) -> "list[backup.RestoreRecord]":
     """Return every restore, oldest first."""
-    return [RestoreRecord(*row) for row in tx.all(_ALL)]
+    return [backup.RestoreRecord(*row) for row in tx.all(_ALL)]
 
 
 _ENTRIES = sql("SELECT r.n, l.idx FROM restores r LEFT JOIN log_leaves l ON l.id = r.leaf_id AND l.ver = 1")
 
 
-def disagreeing(tx: Tx) -> list[RestoreRecord]:
+def disagreeing(tx: Tx) -> "list[backup.RestoreRecord]":
     """Return the restores that do not agree with their own entry or with the head they trust."""
     records = history(tx)
     if not records:
@@ -82,7 +87,7 @@ def disagreeing(tx: Tx) -> list[RestoreRecord]:
     return [each for each in records if not _agrees(tx, each, indexes[each.n])]
 
 
-def _agrees(tx: Tx, restore: RestoreRecord, index: int | None) -> bool:
+def _agrees(tx: Tx, restore: "backup.RestoreRecord", index: int | None) -> bool:
     # On PostgreSQL the entry is in the tree before the record is committed, so it always has an index.
     if index != restore.size:
         return False

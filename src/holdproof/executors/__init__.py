@@ -4,8 +4,9 @@ Each runs functions of a transaction (`write`, `read`), pages (`scan`), work tha
 that answers item by item (`stream`). A `Resource` declares its methods once for both.
 """
 
+from typing import TYPE_CHECKING
+
 from holdproof.executors.accesses import CALLER
-from holdproof.executors.async_executor import AsyncExecutor
 from holdproof.executors.blocks import AsyncClosing, ContextBlock, SyncClosing
 from holdproof.executors.driver import AsyncRunner, SyncRunner
 from holdproof.executors.exposure import (
@@ -36,6 +37,13 @@ from holdproof.executors.methods import (
     wrap_methods,
 )
 from holdproof.executors.sync_executor import SyncExecutor
+from holdproof.lazy import lazy_exports
+
+if TYPE_CHECKING:
+    from holdproof.executors.async_executor import AsyncExecutor
+else:
+    # It needs asyncio, which is a fifth of what importing the sync client costs.
+    __getattr__, __dir__ = lazy_exports(__name__, {"AsyncExecutor": "holdproof.executors.async_executor"})
 
 __all__ = [
     "CALLER",

@@ -11,17 +11,22 @@ of this module, and `Run` below is the only loop that resumes a generator. It is
 So nothing that spans several effects is written twice; a runner only says how a single effect is carried out.
 """
 
-import asyncio
 import inspect
 from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, Callable, Coroutine, Generator, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextvars import copy_context
 from threading import Thread
-from typing import Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from holdproof.db.effects import Give, WorkOutcome
 from holdproof.errors import StepTimeoutError, WrongClientError
+from holdproof.lazy import lazy_module
+
+if TYPE_CHECKING:
+    import asyncio
+else:
+    asyncio = lazy_module("asyncio")  # threads need none of it
 
 T = TypeVar("T")
 Effects = Generator[Any, Any, T]

@@ -18,21 +18,23 @@ from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from concurrent.futures import Future
 from functools import partial
-from typing import Any, ClassVar, Concatenate, Generic, ParamSpec, TypeVar, overload
+from typing import TYPE_CHECKING, Any, ClassVar, Concatenate, Generic, ParamSpec, TypeVar, overload
 
 from holdproof.db.effects import Stream, Work
 from holdproof.db.tx import Refused, Tx
 from holdproof.errors import HoldproofError, NamespaceError
 from holdproof.executors.accesses import AccessWatch, watch_of
-from holdproof.executors.async_executor import AsyncExecutor
 from holdproof.executors.driver import SyncRunner
 from holdproof.executors.exposure import Exposure
 from holdproof.executors.sync_executor import SyncExecutor
 from holdproof.lazy import LazyFunction
 
+if TYPE_CHECKING:  # it needs asyncio, and a program of threads does not
+    from holdproof.executors.async_executor import AsyncExecutor
+
 P = ParamSpec("P")
 T = TypeVar("T")
-Executor = TypeVar("Executor", bound=AsyncExecutor | SyncExecutor, covariant=True)  # noqa: PLC0105
+Executor = TypeVar("Executor", bound="AsyncExecutor | SyncExecutor", covariant=True)  # noqa: PLC0105
 
 
 class Resource(Generic[Executor]):
@@ -69,7 +71,7 @@ class Resource(Generic[Executor]):
         return f"<{kind.__name__}: {', '.join(names)}>"
 
 
-def with_namespace(executor: AsyncExecutor | SyncExecutor, kwargs: dict[str, Any]) -> dict[str, Any]:
+def with_namespace(executor: "AsyncExecutor | SyncExecutor", kwargs: dict[str, Any]) -> dict[str, Any]:
     """Add the namespace that the store was opened for, if it was for one, to the keywords of a call."""
     if executor.ns is not None and kwargs.setdefault("ns", executor.ns) != executor.ns:
         raise NamespaceError(f"the store is open for the namespace {executor.ns} only", ns=executor.ns)
@@ -115,7 +117,7 @@ class Method(ABC, Generic[P, T]):
     @overload
     def __get__(self, resource: None, owner: type) -> "Method[P, T]": ...
     @overload
-    def __get__(self, resource: Resource[AsyncExecutor], owner: type) -> Callable[P, Awaitable[T]]: ...
+    def __get__(self, resource: "Resource[AsyncExecutor]", owner: type) -> Callable[P, Awaitable[T]]: ...
     @overload
     def __get__(self, resource: Resource[SyncExecutor], owner: type) -> Callable[P, T]: ...
     def __get__(self, resource: Any, owner: type) -> Any:
@@ -178,7 +180,7 @@ def _refuse(ns: str, *_: Any, **__: Any) -> Any:
     raise NamespaceError(f"this concerns the whole store, which is open for the namespace {ns} only", ns=ns)
 
 
-def require_whole_store(executor: AsyncExecutor | SyncExecutor) -> None:
+def require_whole_store(executor: "AsyncExecutor | SyncExecutor") -> None:
     """Refuse what concerns the whole store where it was opened for one namespace."""
     if executor.ns is not None:
         _refuse(executor.ns)
@@ -358,7 +360,7 @@ class RunsWith(Method[P, T]):
 MethodWrapper = Callable[[str, Callable[..., Any]], Callable[..., Any]]
 
 
-def wrap_methods(executor: AsyncExecutor | SyncExecutor, watcher: MethodWrapper) -> None:
+def wrap_methods(executor: "AsyncExecutor | SyncExecutor", watcher: MethodWrapper) -> None:
     """Wrap every method of a store: `watcher` takes a name (`locks.acquire`) and the call, and returns a call.
 
     Streams are not wrapped, nor is what is called inside a transaction.
@@ -367,14 +369,14 @@ def wrap_methods(executor: AsyncExecutor | SyncExecutor, watcher: MethodWrapper)
         resource.__dict__[method.name] = BoundMethod(method, watcher(f"{name}.{method.name}", method.bind(resource)))
 
 
-def unwrap_methods(executor: AsyncExecutor | SyncExecutor) -> None:
+def unwrap_methods(executor: "AsyncExecutor | SyncExecutor") -> None:
     """Call the methods of a store as they are again."""
     for _, resource, method in _methods(executor):
         # The next access binds it anew, unwrapped (see Method.__get__).
         resource.__dict__.pop(method.name, None)
 
 
-def _methods(executor: AsyncExecutor | SyncExecutor) -> Iterator[tuple[str, Resource[Any], Method[Any, Any]]]:
+def _methods(executor: "AsyncExecutor | SyncExecutor") -> Iterator[tuple[str, Resource[Any], Method[Any, Any]]]:
     for name, resource in vars(executor).items():
         if isinstance(resource, Resource):
             for method in vars(type(resource)).values():
@@ -393,7 +395,7 @@ class StreamsWith(Method[P, T]):
     @overload  # type: ignore[override]
     def __get__(self, resource: None, owner: type) -> "StreamsWith[P, T]": ...
     @overload
-    def __get__(self, resource: Resource[AsyncExecutor], owner: type) -> Callable[P, AsyncIterator[T]]: ...
+    def __get__(self, resource: "Resource[AsyncExecutor]", owner: type) -> Callable[P, AsyncIterator[T]]: ...
     @overload
     def __get__(self, resource: Resource[SyncExecutor], owner: type) -> Callable[P, Iterator[T]]: ...
     def __get__(self, resource: Any, owner: type) -> Any:

@@ -1,11 +1,10 @@
 """Run operations for threads."""
 
-import asyncio
 import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
-from typing import Any, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 from holdproof import validation
 from holdproof.db.database import Database
@@ -16,6 +15,12 @@ from holdproof.db.worker_pool import WorkerPool
 from holdproof.errors import HoldproofError, NestedCallError, WrongClientError
 from holdproof.executors.database_performer import DatabasePerformer, confined, scan_rows
 from holdproof.executors.driver import SyncRunner
+from holdproof.lazy import lazy_module
+
+if TYPE_CHECKING:
+    import asyncio
+else:
+    asyncio = lazy_module("asyncio")  # only a caller that runs a loop has loaded it
 
 S = TypeVar("S")
 T = TypeVar("T")

@@ -11,7 +11,6 @@ from holdproof.executors import SyncExecutor
 from holdproof.lazy import lazy_module
 from holdproof.memory.images import image_files
 from holdproof.memory.skills import locked as locked_skills
-from holdproof.model.status import Check, Status
 from holdproof.runtime import overview
 from holdproof.storage import degraded, heartbeat_jobs
 from holdproof.store.context import Context
@@ -23,12 +22,14 @@ from holdproof.version import VERSION
 
 if TYPE_CHECKING:
     from holdproof.evidence import witness_client
+    from holdproof.model import status as status_model
     from holdproof.storage import open_stores
     from holdproof.storage.executors import StorageExecutor
     from holdproof.storage.open_stores import OpenStores
     from holdproof.upkeep import housekeeping
 else:
     housekeeping = lazy_module("holdproof.upkeep.housekeeping")
+    status_model = lazy_module("holdproof.model.status")
     witness_client = lazy_module("holdproof.evidence.witness_client")
     open_stores = lazy_module("holdproof.storage.open_stores")
 
@@ -81,7 +82,7 @@ class Store:
         for thread in self.context.threads:
             thread.join(_THREADS_S)
 
-    def status(self) -> Status:
+    def status(self) -> "status_model.Status":
         """Report where everything lives, versions and sizes, and what is degraded."""
         head_file = self.context.head_file
         largest = head_file.largest() if head_file else {}
@@ -92,7 +93,7 @@ class Store:
 
         recorded, migrations, log, escalations, work = self.database.read(read).result()
         where = self.database.backend.facts()
-        return Status(
+        return status_model.Status(
             version=VERSION,
             store_id=recorded["store_id"],
             created_at=recorded["created_at"],
@@ -133,7 +134,7 @@ class Store:
         name, _ = generation(self.database.read(tree.state).result().origin)
         return [f"{line}; see `holdproof verify`" for line in head_file.replaced(name)]
 
-    def check(self) -> Check:
+    def check(self) -> "status_model.Check":
         """Run the database's own integrity check, and compare its migrations with those of this version."""
         findings = list(self.database.backend.check())
         try:
@@ -141,7 +142,7 @@ class Store:
             findings += [f"migration {step.name} is not applied" for step in missing]
         except HoldproofError as error:
             findings.append(str(error))
-        return Check(findings)
+        return status_model.Check(findings)
 
     def close(self) -> None:
         """Finish queued work and close; may be called twice."""

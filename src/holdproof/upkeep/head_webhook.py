@@ -13,9 +13,14 @@ import json
 import logging
 import threading
 from collections.abc import Mapping
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from holdproof.upkeep.notify import SIGNATURE, Poster, UndeliveredError, sign
+from holdproof.lazy import lazy_module
+
+if TYPE_CHECKING:
+    from holdproof.upkeep import notify
+else:
+    notify = lazy_module("holdproof.upkeep.notify")
 
 _log = logging.getLogger("holdproof.heads")
 
@@ -28,10 +33,12 @@ _CLOSE_S: Final = 5.0
 class HeadWebhook:
     """Sends heads to one webhook; `publish` and `close` may be called from any thread, `close` twice."""
 
-    def __init__(self, url: str, secret: str = "", *, poster: Poster | None = None, every_s: float = _EVERY_S) -> None:
+    def __init__(
+        self, url: str, secret: str = "", *, poster: "notify.Poster | None" = None, every_s: float = _EVERY_S
+    ) -> None:
         self._url = url
         self._secret = secret
-        self._poster = poster or Poster()
+        self._poster = poster or notify.Poster()
         self._every_s = every_s
         self._turn = threading.Condition()
         self._waiting = ""
@@ -81,8 +88,10 @@ class HeadWebhook:
     def _deliver(self, head: str) -> bool:
         try:
             body = _body(head)
-            self._poster.post(self._url, body, {SIGNATURE: sign(self._secret, body)} if self._secret else {})
-        except UndeliveredError as error:
+            self._poster.post(
+                self._url, body, {notify.SIGNATURE: notify.sign(self._secret, body)} if self._secret else {}
+            )
+        except notify.UndeliveredError as error:
             return self._fail(head, str(error))
         except Exception as error:  # its text may hold anything, its kind may not
             return self._fail(head, f"failed ({type(error).__name__})")

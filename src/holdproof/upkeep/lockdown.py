@@ -36,16 +36,15 @@ from holdproof.model.times import to_text
 from holdproof.model.verdicts import Verdict, worst
 from holdproof.model.verify import Finding, Locked, Report
 from holdproof.store.context import Context
-from holdproof.upkeep import notify
-from holdproof.upkeep.notify import Alert, Notifier
 from holdproof.upkeep.verification import log_check
 from holdproof.upkeep.verification.findings import read
 
 if TYPE_CHECKING:
-    from holdproof.upkeep import alarm
+    from holdproof.upkeep import alarm, notify
     from holdproof.upkeep import unlock as statements
 else:
     alarm = lazy_module("holdproof.upkeep.alarm")
+    notify = lazy_module("holdproof.upkeep.notify")
     statements = lazy_module("holdproof.upkeep.unlock")
 
 _log = logging.getLogger("holdproof")
@@ -68,7 +67,7 @@ def lock(context: Context, *, reason: str) -> Work[Locked]:
 
 
 def respond(
-    context: Context, report: Report, *, reason: str = "", notifiers: Sequence[Notifier] | None = None
+    context: Context, report: Report, *, reason: str = "", notifiers: "Sequence[notify.Notifier] | None" = None
 ) -> Work[Locked]:
     """Lock the store because of a report; return the lockdown, an older one if it was locked already."""
     standing = yield from status(context)
@@ -91,7 +90,7 @@ def respond(
         )
     evidence: str = yield from ask(Call(partial(keep_evidence, context, locked, report)))
     senders = notify.configured(os.environ)[0] if notifiers is None else notifiers
-    alert = Alert(store_id, locked.id, locked.verdict, locked.reason, locked.locked_at, len(report.findings))
+    alert = notify.Alert(store_id, locked.id, locked.verdict, locked.reason, locked.locked_at, len(report.findings))
     alerts: dict[str, str] = yield from ask(Call(partial(notify.broadcast, senders, alert)))
     _log.critical(
         "locked: %s (row %s, escalation %s, evidence %s, alerts %s)",
@@ -179,7 +178,7 @@ def lock_unopened(paths: Paths, report: Report) -> Locked:
     micros = system_clock()
     locked = Locked(Ids(system_random).new(micros), report.verdict.word, summarise(report), to_text(micros))
     state.write_flag(paths.lockdown, locked)
-    alert = Alert("unknown", locked.id, locked.verdict, locked.reason, locked.locked_at, len(report.findings))
+    alert = notify.Alert("unknown", locked.id, locked.verdict, locked.reason, locked.locked_at, len(report.findings))
     alerts = notify.broadcast(notify.configured(os.environ)[0], alert)
     _log.critical("locked: %s (alerts %s)", locked.reason, alerts)
     return locked

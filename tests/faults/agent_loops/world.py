@@ -1,7 +1,8 @@
-"""What the scripted agents do to the world: a hundred calls in forty turns, each a line in a file.
+"""What the scripted agents do to the world: each call is a line in a file.
 
 A turn is a model call and the tool calls that it asks for. `charge` must not happen twice; `look` may. The last turn is
-an answer.
+an answer. A run has 25 calls in ten turns; with HOLDPROOF_THOROUGH=1, or where a thousand kills are asked for, as
+`make faults` does, it has 100 calls in forty.
 """
 
 import os
@@ -9,13 +10,14 @@ import signal
 from pathlib import Path
 from typing import Any
 
-TURNS = 40
+LONG = os.environ.get("HOLDPROOF_THOROUGH") == "1" or int(os.environ.get("HOLDPROOF_KILLS", "0")) > 100
+TURNS = 40 if LONG else 10
 INSTRUCTIONS = "You keep the books of a shop. " * 20
 PROMPT = "Go through the orders of today."
 
 
 def tools_of(turn: int) -> list[str]:
-    """The tools that the model asks for in a turn, all at once: sixty in all."""
+    """The tools that the model asks for in a turn, all at once."""
     if turn == TURNS - 1:
         return []
     return ["look", "charge"] if turn % 2 == 0 or turn == 1 else ["charge"]

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from holdproof.crypto import canonical, checkpoint, frontier, keys, merkle
 from holdproof.crypto.keys import PublicKey
@@ -11,7 +11,9 @@ from holdproof.db import Tx, sql
 from holdproof.errors import CorruptError, FormatError, NotFoundError, ProofError
 from holdproof.evidence import tree
 from holdproof.evidence.tree import LogState
-from holdproof.model.backup import Manifest
+
+if TYPE_CHECKING:
+    from holdproof.model.backup import Manifest
 
 _PAGE = 4096
 
@@ -133,7 +135,7 @@ def check(parts: StoreParts, trusted: Iterable[PublicKey]) -> None:
     checkpoint.verify(head, origin=state.origin, log_keys=named)
 
 
-def agree(parts: StoreParts, manifest: Manifest, trusted: Iterable[PublicKey]) -> None:
+def agree(parts: StoreParts, manifest: "Manifest", trusted: Iterable[PublicKey]) -> None:
     """Do the same, and refuse a database whose log is not the one in its manifest."""
     check(parts, trusted)
     expected = (manifest.store_id, manifest.origin, manifest.size, manifest.head)
