@@ -17,6 +17,7 @@ from holdproof.evidence import (
     restores,
     retention_rules,
     startup,
+    timestamps,
     witness_disputes,
     witnesses,
 )
@@ -72,7 +73,7 @@ TABLES: Final = (
 _LOGGED: Final[tuple[LoggedTable, ...]] = (
     *(table.logged for table in TABLES),
     *(*erasures.LOGGED, *lockdown.LOGGED, *prunings.LOGGED, *restores.LOGGED, *startup.LOGGED),
-    *(*witness_disputes.LOGGED, *witnesses.LOGGED),
+    *(*timestamps.LOGGED, *witness_disputes.LOGGED, *witnesses.LOGGED),
     *(*commits.LOGGED, *refs.LOGGED, *skills.LOGGED, *thread_entries.LOGGED),
 )
 
