@@ -19,6 +19,7 @@ if TYPE_CHECKING:
         log,
         range_proof,
         receipts,
+        timestamps,
         trust,
         witness_client,
     )
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
         lockdown,
         person_file,
         retention,
+        time_stamping,
         watch,
         witness_ring,
     )
@@ -43,14 +45,16 @@ else:
     globals().update(
         lazy_functions(
             "holdproof.evidence",
-            "audit dbom dbom_files evaluations import_records keys log range_proof receipts trust witness_client",
+            "audit dbom dbom_files evaluations import_records keys log range_proof receipts timestamps trust"
+            " witness_client",
         )
     )
     globals().update(lazy_functions("holdproof.importers", "dir green_agent"))
     globals().update(
         lazy_functions(
             "holdproof.upkeep",
-            "attestation bundle erase holds intent_spread lockdown person_file retention watch witness_ring",
+            "attestation bundle erase holds intent_spread lockdown person_file retention time_stamping watch "
+            "witness_ring",
         )
     )
     globals().update(lazy_functions("holdproof.upkeep.backups", "backup rotation"))
@@ -369,6 +373,17 @@ class WitnessResource(Resource[Executor]):
     )
 
 
+class TimestampsResource(Resource[Executor]):
+    """Time tokens (RFC 3161) on heads: an authority says when everything under a head existed at the latest."""
+
+    group = "Prove"
+
+    create = RunsWith(time_stamping.create, columns=("size", "stamped_at", "authority"))
+    beat = RunsWith(time_stamping.beat)
+    list = Reads(timestamps.list, columns=("id", "size", "stamped_at", "authority", "url"))
+    get = Reads(timestamps.get, example="0198a7c2-9c1e-7a3b-8f00-5d2c6e1b4a97 --json")
+
+
 class EvidenceResources(Generic[Executor]):
     """The resources of evidence and upkeep, bound to an executor."""
 
@@ -379,6 +394,7 @@ class EvidenceResources(Generic[Executor]):
         self.keys = KeysResource(executor)
         self.log = LogResource(executor)
         self.witness = WitnessResource(executor)
+        self.timestamps = TimestampsResource(executor)
         self.verify = Verify(executor)
         self.watch = Watch(executor)
         self.bundle = BundleResource(executor)

@@ -112,6 +112,7 @@ async def _tended(state: ServerState) -> AsyncIterator[None]:
         _every(state.settings.sweep_s, state.store.sweep.run),
         _every(state.settings.channels_s, state.store.channels.deliver),
         _every(state.settings.witness_s, lambda: witnessing.ask(state)),
+        _every(state.settings.stamp_s, lambda: witnessing.stamp(state)),
         # Looks often; `images.every_s` of the settings says how often an image is written at most.
         _every(state.settings.images_s, state.store.image.beat),
         _every(state.settings.backups_s, partial(_rotate_backups, state.store)),

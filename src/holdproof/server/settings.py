@@ -88,6 +88,8 @@ class ServerSettings:
     """How often people are told through channels what waits for them; 0 for never."""
     witness_s: float = 60.0
     """How often the witnesses of this log are asked to cosign its newest head; 0 for never."""
+    stamp_s: float = 60.0
+    """How often the server looks whether a time token is due; 0 for never."""
     witness: "Cosigner | None" = None
     """The witness that runs here, for logs of others."""
     images_s: float = 30.0

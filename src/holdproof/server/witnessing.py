@@ -1,4 +1,7 @@
-"""`/witness`: this server cosigns the heads of other logs (C2SP tlog-witness), if it was started as a witness."""
+"""`/witness`: this server cosigns the heads of other logs (C2SP tlog-witness), if it was started as a witness.
+
+By the clock its own heads go to the witnesses of its log, and to the time authority of the settings.
+"""
 
 import asyncio
 import logging
@@ -68,3 +71,11 @@ async def ask(state: ServerState) -> None:
         _log.debug("no witness cosigned the newest head", exc_info=True)
     except HoldproofError as error:
         _log.warning("%s", error.message)
+
+
+async def stamp(state: ServerState) -> None:
+    """Have the newest head stamped by the time authority of the settings, if that is due; a failure is logged."""
+    try:
+        await state.store.timestamps.beat()
+    except HoldproofError as error:
+        _log.warning("no time token: %s", error.message)

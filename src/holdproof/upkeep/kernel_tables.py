@@ -18,6 +18,7 @@ from holdproof.evidence import (
     restores,
     retention_rules,
     startup,
+    timestamps,
     verifications,
     witness_disputes,
     witnesses,
@@ -74,7 +75,7 @@ TABLES: Final = (
 _LOGGED: Final[tuple[LoggedTable, ...]] = (
     *(table.logged for table in TABLES),
     *(*erasures.LOGGED, *lockdown.LOGGED, *prunings.LOGGED, *restores.LOGGED, *startup.LOGGED),
-    *(*accesses.LOGGED, *verifications.LOGGED, *witness_disputes.LOGGED, *witnesses.LOGGED),
+    *(*accesses.LOGGED, *timestamps.LOGGED, *verifications.LOGGED, *witness_disputes.LOGGED, *witnesses.LOGGED),
     *(*commits.LOGGED, *refs.LOGGED, *skills.LOGGED, *thread_entries.LOGGED),
 )
 

@@ -241,7 +241,7 @@ def _opened(tx: Tx, value: Any) -> Any:
 
 
 def _proof(tx: Tx, table: str, key: str | int, ns: str) -> dict[str, str]:
-    entry, files = bundle.prove_row(tx, table, key, ns)
+    entry, files, _ = bundle.prove_row(tx, table, key, ns)
     return {
         "table": table,
         "content": files[".json"].decode(),

@@ -147,6 +147,11 @@ def _witness(version: Version) -> Words:
     return Words(f"witness {row['url']} {'added' if version.first else 'changed'}", key)
 
 
+def _stamped(version: Version) -> Words:
+    row = version.columns
+    return Words(f"head of size {row['size']} stamped at {row['stamped_at']}", plain(row["authority"]))
+
+
 def _token(version: Version) -> Words:
     row = version.columns
     if version.first:
@@ -332,6 +337,7 @@ WORDS: Final[Mapping[str, Callable[[Version], Words]]] = {
     "keyring": _key,
     "lockdowns": _lockdown,
     "log_witnesses": _witness,
+    "time_tokens": _stamped,
     "notifications": _notification,
     "passkeys": _passkey,
     "people": _person,

@@ -43,6 +43,7 @@ from holdproof.evidence import (
     log,
     restores,
     retention_rules,
+    timestamps,
     tree,
     verifications,
     witness_client,
@@ -56,7 +57,7 @@ from holdproof.model.verdicts import Verdict
 from holdproof.model.verify import Finding, Report
 from holdproof.runtime import checks as flow_checks
 from holdproof.store.context import Context
-from holdproof.upkeep import lockdown
+from holdproof.upkeep import lockdown, time_stamping
 from holdproof.upkeep.verification import (
     content_check,
     dbom_check,
@@ -177,6 +178,7 @@ def _checks(
         ("skills", partial(_skills, context, findings)),
         ("erasures", partial(_erasures, context, findings)),
         ("retention rules", partial(_retention_rules, context, findings)),
+        ("time tokens", partial(_time_tokens, context, findings)),
         ("memory", partial(content_check.check_memory, context, findings, full)),
         ("DBOMs", partial(dbom_check.check, context, findings, repair=repair)),
         (_TRUST, partial(_trust, context, findings)),
@@ -361,6 +363,22 @@ def _retention_rules(context: Context, findings: Findings) -> Work[None]:
     for rule, why in (yield from read(context, retention_rules.flaws)).items():
         what = f"a retention rule that does not hold: {why}"
         findings.add(Finding(Verdict.TAMPERED, what, EXPLAIN, table="retention_rules", row=rule))
+
+
+def _time_tokens(context: Context, findings: Findings) -> Work[None]:
+    """Check every time token again, and say whose certificates they rest on if the settings do not name them."""
+    trusted = yield from call(lambda: time_stamping.trusted(context))
+    unnamed: set[str] = set()
+    after: str | None = ""
+    while after is not None:
+        count, flaws, fingerprints, after = yield from read(context, partial(timestamps.check, after=after))
+        findings.checked["time tokens"] += count
+        unnamed |= fingerprints - trusted
+        for token, why in flaws:
+            what = f"a time token that does not hold: {why}"
+            findings.add(Finding(Verdict.TAMPERED, what, EXPLAIN, table="time_tokens", row=token))
+    for fingerprint in sorted(unnamed):
+        findings.skip(f"whether a time authority is the right one: the settings do not name certificate {fingerprint}")
 
 
 def _skills(context: Context, findings: Findings) -> Work[None]:

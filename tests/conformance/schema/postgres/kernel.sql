@@ -1244,6 +1244,23 @@ CREATE TABLE threads (
   CONSTRAINT threads_pkey PRIMARY KEY (n)
 );
 
+CREATE TABLE time_tokens (
+  id text NOT NULL,
+  origin text NOT NULL,
+  size bigint NOT NULL,
+  head text NOT NULL,
+  url text NOT NULL,
+  authority text NOT NULL,
+  certificate text NOT NULL,
+  token text NOT NULL,
+  stamped_at timestamp with time zone NOT NULL,
+  created_at timestamp with time zone NOT NULL,
+  leaf_id text NOT NULL,
+  leaf_ver bigint NOT NULL,
+  leaf_salt bytea,
+  CONSTRAINT time_tokens_pkey PRIMARY KEY (id)
+);
+
 CREATE TABLE transcript_items (
   transcript bigint NOT NULL,
   seq bigint NOT NULL,
@@ -1498,6 +1515,8 @@ CREATE INDEX idx_threads_status ON kernel.threads USING btree (ns, status, updat
 CREATE INDEX idx_threads_updated ON kernel.threads USING btree (ns, updated_at, n);
 CREATE UNIQUE INDEX threads_ns_thread_id_key ON kernel.threads USING btree (ns, thread_id);
 CREATE UNIQUE INDEX threads_pkey ON kernel.threads USING btree (n);
+CREATE INDEX idx_time_tokens_size ON kernel.time_tokens USING btree (origin, size);
+CREATE UNIQUE INDEX time_tokens_pkey ON kernel.time_tokens USING btree (id);
 CREATE UNIQUE INDEX idx_transcript_items_key ON kernel.transcript_items USING btree (transcript, key) WHERE (key IS NOT NULL);
 CREATE INDEX idx_transcript_items_tag ON kernel.transcript_items USING btree (transcript, tag, seq) WHERE (tag IS NOT NULL);
 CREATE UNIQUE INDEX transcript_items_pkey ON kernel.transcript_items USING btree (transcript, seq);

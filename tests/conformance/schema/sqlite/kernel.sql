@@ -1316,6 +1316,24 @@ CREATE INDEX idx_threads_status ON threads (ns, status, updated_at, n);
 
 CREATE INDEX idx_threads_updated ON threads (ns, updated_at, n);
 
+CREATE TABLE time_tokens (
+  id TEXT PRIMARY KEY,
+  origin TEXT NOT NULL,
+  size INTEGER NOT NULL,
+  head TEXT NOT NULL,
+  url TEXT NOT NULL,
+  authority TEXT NOT NULL,
+  certificate TEXT NOT NULL,
+  token TEXT NOT NULL,
+  stamped_at TEXT NOT NULL,
+  created_at TEXT NOT NULL,
+  leaf_id TEXT NOT NULL,
+  leaf_ver INTEGER NOT NULL,
+  leaf_salt BLOB
+);
+
+CREATE INDEX idx_time_tokens_size ON time_tokens (origin, size);
+
 CREATE TABLE transcript_items (
   transcript INTEGER NOT NULL REFERENCES transcripts (n),
   seq INTEGER NOT NULL,
