@@ -18,7 +18,7 @@ from holdproof.upkeep.backups import backup_list as backups
 from holdproof.upkeep.backups import swap
 from tests.store_locations import StoreLocation, submit
 
-KILLS = max(10, int(os.environ.get("HOLDPROOF_KILLS", "100")) // 10)
+KILLS = int(os.environ.get("HOLDPROOF_KILLS", "40")) // 10
 
 
 @pytest.fixture
