@@ -103,7 +103,7 @@ def test_by_the_clock_only_a_log_that_grew_is_stamped(tmp_path: Path, url: str, 
         assert second.size > first.size
     with opened(tmp_path, None, authority) as store:
         assert store.timestamps.beat() is None
-        with pytest.raises(errors.ConfigError, match="time: "):
+        with pytest.raises(errors.NotFoundError, match="time: "):
             store.timestamps.create()
         assert any("the settings do not name certificate" in each for each in store.verify.run().not_checked)
 

@@ -17,7 +17,7 @@ from holdproof.content.credentials import split_credentials
 from holdproof.crypto import timestamp
 from holdproof.crypto.checkpoint import SignedCheckpoint
 from holdproof.db import Call, Read, Work, Write, ask
-from holdproof.errors import ConfigError, HoldproofError, UnreachableError
+from holdproof.errors import ConfigError, HoldproofError, NotFoundError, UnreachableError
 from holdproof.evidence import bounded_http, log, timestamps
 from holdproof.model.timestamps import Timestamp
 from holdproof.store.context import Context
@@ -26,11 +26,11 @@ from holdproof.store.context import Context
 def create(context: Context, *, timeout_s: float = 10.0) -> Work[Timestamp]:
     """Have the newest head stamped by the time authority of the settings; return what it signed.
 
-    ConfigError where the settings name none; ProofError for an answer that its certificate does not vouch for.
+    NotFoundError where the settings name none; ProofError for an answer that its certificate does not vouch for.
     """
     authority = context.settings.time
     if authority.url is None:
-        raise ConfigError(
+        raise NotFoundError(
             "no time authority is configured: `time: {url: …, certificate: …}` in config.yaml names one", key="time"
         )
     url, opens = split_credentials(authority.url)
