@@ -35,6 +35,13 @@ def took(start: str | None, end: str | None) -> str:
     return axes.length(max(to_micros(end) - to_micros(start), 0) / 1_000_000)
 
 
+def seconds(start: str | None, end: str | None) -> str:
+    """How long something took, as a number that a column is sorted by; nothing where it has not ended."""
+    if not start or not end:
+        return ""
+    return f"{max(to_micros(end) - to_micros(start), 0) / 1_000_000:.6f}"
+
+
 def query(values: dict[str, Any], **changes: Any) -> str:
     """A query with some of its values changed, without what is empty; `?` where nothing is left."""
     return "?" + urlencode(drop_empty({**values, **changes}))
@@ -54,5 +61,7 @@ def grouped(count: int) -> str:
     return f"{count:,}".replace(",", "\u202f")
 
 
-FILTERS: Final = {each.__name__: each for each in (stamp, took, query, called, grouped)} | {"length_of": axes.length}
+FILTERS: Final = {each.__name__: each for each in (stamp, took, seconds, query, called, grouped)} | {
+    "length_of": axes.length
+}
 """By the names that templates use."""

@@ -39,7 +39,7 @@ async function refresh() {
 function show(fresh) {
   for (const part of document.querySelectorAll("[data-live]")) {
     const next = fresh.getElementById(part.id);
-    if (next !== null) { morph(part, next); }
+    if (next !== null) { arrange(next); morph(part, next); }
     // Where nothing waited there was nothing to type in: the page that has something is another one.
     else if (part.dataset.else === "reload") { location.reload(); return; }
   }
