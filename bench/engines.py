@@ -1,7 +1,7 @@
 """Workflow engines behind one interface, so that a benchmark of workflows is written once and run by each of them.
 
 A workflow is an `async def` whose first parameter runs its steps. DBOS is not a dependency: it takes part where it is
-installed (`pip install dbos`), with coroutines, the fastest of its ways here. Its queues, and who waits for a result,
+installed (extra `bench`), with coroutines, the fastest of its ways here. Its queues, and who waits for a result,
 look a hundred times a second, by default once. On SQLite `dbos` has the rollback journal
 that it makes by itself, `dbos, WAL` the write-ahead log that everybody else here has; both are synchronous=FULL.
 """
@@ -202,7 +202,7 @@ def has_dbos() -> bool:
     """Whether it can take part."""
     installed = importlib.util.find_spec("dbos") is not None
     if not installed and sys.stderr.isatty():
-        sys.stderr.write("dbos is not installed (pip install dbos): it takes no part\n")
+        sys.stderr.write("dbos is not installed (pip install -e '.[bench]'): it takes no part\n")
     return installed
 
 

@@ -1,16 +1,19 @@
 """Fill stores with rows in every logged table, evaluations, and memory that has a history."""
 
 import time
+from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from harness import authenticator
+from harness import authenticator, time_authority
 from holdproof import sync
+from holdproof.crypto import timestamp
 from holdproof.crypto.keys import generate
 from holdproof.crypto.vkey import COSIGNATURE_V1, VerifierKey
+from holdproof.db import Tx
 from holdproof.db.sql import sql_postgres
-from holdproof.evidence import evaluations, import_records, key_use, keys, trust, witness_disputes
+from holdproof.evidence import evaluations, import_records, key_use, keys, log, timestamps, trust, witness_disputes
 from holdproof.upkeep import outbox, unlock
 
 _PENDING = sql_postgres("SELECT 1 FROM log_pending LIMIT 1")
@@ -125,13 +128,25 @@ def fill(store: sync.Holdproof) -> None:
         store.objects.put(name, type="note", content="known", ns=name)
         store.snapshots.create("kept", ns=name)
         store.evaluations.submit({}, evaluation_id=f"of {name}", score=1, subject=name)
+        store.verify.run()
+        store.dbom.envelope(f"of {name}")
         store.erase.subject(name)
         approve_and_lock(store, store.context.paths.data / f"{name}.org")
         store.witness.add(f"https://{name}.example", key=_witness_key(name))
+        store.write(partial(_stamp, name=name))
         store.lockdown.lock(reason="try")
         root: Any = store.context.keys.load("root")
         store.lockdown.unlock(unlock.sign(store.lockdown.statement(reason="done").encode(), root).decode())
     settled(store)
+
+
+def _stamp(tx: Tx, *, name: str) -> None:
+    """A time token on the newest head."""
+    head = log.head(tx)
+    pem = time_authority.own_certificate()
+    response = time_authority.stamped(head.encode(), datetime(2026, 1, 1, tzinfo=UTC))
+    stamp = timestamp.verify(response, head.encode(), timestamp.certificates(pem))
+    timestamps.record(tx, f"https://{name}.example", head, certificate=pem, response=response, stamp=stamp)
 
 
 def _witness_key(name: str) -> str:

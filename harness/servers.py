@@ -207,9 +207,13 @@ class Process:
             assert time.monotonic() < deadline, f"{self._command[0]} is not ready: {log}"
             time.sleep(0.1)
 
-    def stop(self) -> None:
+    def kill(self) -> None:
+        """SIGKILL, and leave it down."""
         self._process.kill()
         self._process.wait()
+
+    def stop(self) -> None:
+        self.kill()
         shutil.rmtree(self._folder, ignore_errors=True)
 
 

@@ -11,14 +11,14 @@ from holdproof.crypto import keys
 from holdproof.crypto.vkey import COSIGNATURE_V1, VerifierKey
 from holdproof.db.clock import system_clock
 from holdproof.evidence import log
-from holdproof.evidence.witness_server import Witness, WitnessServer, WitnessState
+from holdproof.evidence.witness_server import Cosigner, WitnessServer, WitnessState
 from holdproof.model.witnesses import CosignedHead
 
 NAME = "witness.example"
 
 
 @contextmanager
-def serving(served: Witness) -> Iterator[str]:
+def serving(served: Cosigner) -> Iterator[str]:
     """A witness on a port of its own."""
     with WitnessServer(("127.0.0.1", 0), served) as server:
         thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
@@ -30,10 +30,10 @@ def serving(served: Witness) -> Iterator[str]:
             thread.join()
 
 
-def made(store: sync.Holdproof, path: Path, name: str = NAME) -> Witness:
+def made(store: sync.Holdproof, path: Path, name: str = NAME) -> Cosigner:
     """A witness that knows the log of this store."""
     known = [key.encode() for key in store.read(log.verifiers)]
-    return Witness(name, keys.generate("ed25519"), known, WitnessState(path), system_clock)
+    return Cosigner(name, keys.generate("ed25519"), known, WitnessState(path), system_clock)
 
 
 def cosign(store: sync.Holdproof, url: str, *, key: str | None = None, timeout_s: float = 10.0) -> CosignedHead:

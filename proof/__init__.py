@@ -11,6 +11,9 @@ from typing import Final
 PROOFS: Final[dict[str, str]] = {
     "faults": "proof.faults",
     "servers": "proof.servers",
+    "kills": "proof.workflows.kills",
+    "replays": "proof.workflows.replays",
+    "forks": "proof.workflows.forks",
     "simulation": "proof.simulation",
     "attacks": "proof.attacks",
     "flips": "proof.flips",

@@ -1,31 +1,34 @@
-"""`python -m proof [NAME] [--seed N] …`: try what is claimed, count, and fail if it does not hold."""
+"""`python -m proof [NAME] [--seed N] …`: try what is claimed, count, and fail if it does not hold.
+
+Each proof has options of its own, which go with its name; all of them together run with their defaults.
+"""
 
 import argparse
 import importlib
 import sys
 import time
-from collections.abc import Sequence
 
 from proof import PROOFS, report
 
 
-def parser(names: Sequence[str]) -> argparse.ArgumentParser:
-    """The command line; every proof adds its own options."""
+def parser(name: str | None) -> argparse.ArgumentParser:
+    """The command line, with the options of that proof."""
     parse = argparse.ArgumentParser("python -m proof", description="What is claimed, tried; one seed repeats a run.")
     parse.add_argument("name", nargs="?", choices=sorted(PROOFS), help="one proof; all without it")
     parse.add_argument("--seed", type=int, default=1, metavar="N", help="of everything random (default 1)")
-    for name in names:
+    if name is not None:
         importlib.import_module(PROOFS[name]).arguments(parse.add_argument_group(name))
     return parse
 
 
-def main(arguments: Sequence[str]) -> int:
+def main(arguments: list[str]) -> int:
     """Run what is asked for; the exit code."""
-    asked = [word for word in arguments[:1] if word in PROOFS]
-    names = asked or list(PROOFS)
-    given = parser(names).parse_args(arguments)
+    named = arguments[:1] if arguments[:1] and arguments[0] in PROOFS else []
+    if not named:
+        parser(None).parse_args(arguments)
     held = True
-    for name in names:
+    for name in named or PROOFS:
+        given = parser(name).parse_args(arguments)
         began = time.monotonic()
         proof = importlib.import_module(PROOFS[name]).run(given, lambda line: print(line, file=sys.stderr, flush=True))
         report.save(proof, time.monotonic() - began)

@@ -40,6 +40,7 @@ __all__ = [
     "connect",
     "copy",
     "doctor",
+    "drill",
     "migrate",
     "migrate_legacy",
     "reseal",
@@ -148,6 +149,7 @@ if TYPE_CHECKING:
     check = _in_thread(maintenance.check)
     copy = _in_thread(maintenance.copy)
     doctor = _in_thread(maintenance.doctor)
+    drill = _in_thread(maintenance.drill)
     migrate = _in_thread(maintenance.migrate)
     migrate_legacy = _in_thread(maintenance.migrate_legacy)
     roles = _in_thread(maintenance.roles)
@@ -157,7 +159,7 @@ if TYPE_CHECKING:
     start_over = _in_thread(maintenance.start_over)
     verify = _in_thread(maintenance.verify)
 else:
-    _ON_CLOSED_STORES = "check copy doctor migrate migrate_legacy roles move reseal restore start_over verify"
+    _ON_CLOSED_STORES = "check copy doctor drill migrate migrate_legacy roles move reseal restore start_over verify"
 
     def __getattr__(name: str) -> Any:
         """Import what works on closed stores, and the type of an open flow, at their first use (PEP 562)."""

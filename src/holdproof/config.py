@@ -54,6 +54,7 @@ _TEMPLATE = """\
 # direct_url: "${HOLDPROOF_PG_DIRECT}"  # the server itself, where the connection above names a pooler
 # images: {every_s: 300, keep: 3}
 # backups: {folder: /mnt/backups, every_s: 3600, keep: 24}
+# time: {url: https://tsa.example/tsr, certificate: /etc/holdproof/tsa.pem, every_s: 3600}
 # strict_agents: true
 """
 
@@ -201,6 +202,15 @@ class Backups:
 
 
 @dataclass(frozen=True)
+class TimeAuthority:
+    """Who stamps heads with the time (RFC 3161): its address (None: nobody), its certificate in a file, how often."""
+
+    url: str | None = field(default=None, repr=False)
+    certificate: str | None = None
+    every_s: int = 3600
+
+
+@dataclass(frozen=True)
 class Settings:
     """The merged settings: `database_url` None is the embedded default, `source` the last file that was read."""
 
@@ -215,6 +225,7 @@ class Settings:
     direct_url: str | None = field(default=None, repr=False)
     """The server itself, where `database_url` names a pooler before it; for what needs a session that lasts."""
     backups: Backups = Backups()
+    time: TimeAuthority = TimeAuthority()
 
     @property
     def session_url(self) -> str | None:
@@ -264,12 +275,15 @@ def load(
     source = files[-1] if files else None
     images = Images(**{name: value for tree in trees for name, value in tree.get("images", {}).items()})
     backups = Backups(**{name: value for tree in trees for name, value in tree.get("backups", {}).items()})
+    authority = TimeAuthority(**{name: value for tree in trees for name, value in tree.get("time", {}).items()})
     # One file that says so is enough: a project does not loosen what its owner's settings demand.
     strict_agents = any(tree.get("strict_agents", False) for tree in trees)
     shared = MappingProxyType(providers)
     direct_url = reading.direct(trees)
     warnings = tuple(reading.warnings)
-    return Settings(profile, shared, database_url, source, warnings, images, strict_agents, direct_url, backups)
+    return Settings(
+        profile, shared, database_url, source, warnings, images, strict_agents, direct_url, backups, authority
+    )
 
 
 def _provider(kind: str, trees: list[dict[str, Any]]) -> Provider:
@@ -380,6 +394,10 @@ def _is_text(value: Any) -> bool:
     return isinstance(value, str) and value.strip() != ""
 
 
+def _is_http(value: Any) -> bool:
+    return isinstance(value, str) and re.fullmatch(r"https?://[^/\s]\S*", value) is not None
+
+
 # type() and not isinstance(): YAML's `true` is a bool, which is an int to Python.
 def _is_count(value: Any) -> bool:
     return type(value) is int and value >= 0
@@ -391,6 +409,7 @@ def _is_size(value: Any) -> bool:
 
 # Each rule is a test, and how the message describes what passes it.
 _TEXT = (_is_text, "text that is not empty")
+_HTTP = (_is_http, "an address like https://tsa.example/tsr")
 _DAYS = (_is_count, "a whole number, 0 or more")
 _SIZE = (_is_size, "a whole number, 1 or more")
 _YES_OR_NO = (lambda value: isinstance(value, bool), "true or false")
@@ -420,6 +439,7 @@ _SCHEMA = {
     "profile": _TEXT,
     "providers": {kind: _schema(names) for kind, names in _TYPES.items()},
     "images": {"every_s": _DAYS, "keep": _SIZE},
+    "time": {"url": _HTTP, "certificate": _TEXT, "every_s": _SIZE},
     "backups": {"folder": _TEXT, "every_s": _SIZE, "keep": _SIZE, "keys": _YES_OR_NO},
     "direct_url": _TEXT,
     "strict_agents": _YES_OR_NO,

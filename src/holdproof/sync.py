@@ -18,6 +18,7 @@ __all__ = [
     "connect",
     "copy",
     "doctor",
+    "drill",
     "migrate",
     "migrate_legacy",
     "reseal",
@@ -127,6 +128,7 @@ if TYPE_CHECKING:
     check = maintenance.check
     copy = maintenance.copy
     doctor = maintenance.doctor
+    drill = maintenance.drill
     migrate = maintenance.migrate
     migrate_legacy = maintenance.migrate_legacy
     roles = maintenance.roles
@@ -136,7 +138,7 @@ if TYPE_CHECKING:
     start_over = maintenance.start_over
     verify = maintenance.verify
 else:
-    _ON_CLOSED_STORES = "check copy doctor migrate migrate_legacy roles move reseal restore start_over verify"
+    _ON_CLOSED_STORES = "check copy doctor drill migrate migrate_legacy roles move reseal restore start_over verify"
 
     def __getattr__(name: str) -> Any:
         """Import what works on closed stores, and the type of an open flow, at their first use (PEP 562)."""

@@ -31,10 +31,10 @@ def test_the_newest_stay_and_each_can_be_restored(place: StoreLocation, tmp_path
         for number in range(4):
             submit(store, f"number-{number}")
             rotation = store.backup.rotate(top, keep=2)
-            assert rotation.made is not None
-            made.append(rotation.made)
+            assert rotation.backup is not None
+            made.append(rotation.backup)
         assert rotation.removed == [made[1].path]
-        assert rotation.kept == 2
+        assert rotation.backups == 2
         assert _names(top) == [Path(each.path).name for each in made[2:]]
     restored = place.restore(top, to_index=made[2].size)
     assert restored.source == made[2].path
@@ -53,7 +53,7 @@ def test_nothing_but_backups_of_this_store_is_removed(place: StoreLocation, tmp_
         (damaged,) = [path for path in top.iterdir() if path.name.startswith("20") and "another" not in path.name]
         (damaged / "manifest.json").write_text("{")
         store.backup.rotate(top, keep=1)
-        assert store.backup.rotate(top, keep=1).kept == 1
+        assert store.backup.rotate(top, keep=1).backups == 1
     assert {"notes.txt", "folder", "2020-of-another-store", damaged.name} < set(_names(top))
 
 
@@ -80,7 +80,7 @@ def test_one_that_does_not_check_out_takes_no_place(
 ) -> None:
     top = tmp_path / "backups"
     with place.open() as store:
-        first = store.backup.rotate(top).made
+        first = store.backup.rotate(top).backup
         assert first is not None
         rename = Path.rename
 
@@ -99,11 +99,11 @@ def test_one_that_does_not_check_out_takes_no_place(
 def test_what_a_killed_removal_left_is_removed_by_the_next(place: StoreLocation, tmp_path: Path) -> None:
     top = tmp_path / "backups"
     with place.open() as store:
-        first = store.backup.rotate(top).made
+        first = store.backup.rotate(top).backup
         assert first is not None
         Path(first.path).rename(f"{first.path}.removing")
         assert store.backup.list(top).items == [], "half a backup is none"
-        assert store.backup.rotate(top).kept == 1
+        assert store.backup.rotate(top).backups == 1
         assert len(_names(top)) == 1
 
 
@@ -112,11 +112,11 @@ def test_nothing_is_done_while_the_newest_is_young(place: StoreLocation, tmp_pat
     with place.open() as store:
         first = store.backup.rotate(top, every_s=3600)
         again = store.backup.rotate(top, every_s=3600)
-        assert first.made is not None
-        assert (again.made, again.kept) == (None, 1)
+        assert first.backup is not None
+        assert (again.backup, again.backups) == (None, 1)
         assert again.next_at is not None
-        assert again.next_at > first.made.created_at
-        assert store.backup.rotate(top, every_s=0).kept == 2
+        assert again.next_at > first.backup.created_at
+        assert store.backup.rotate(top, every_s=0).backups == 2
 
 
 def test_arguments_that_mean_nothing_are_refused(place: StoreLocation, tmp_path: Path) -> None:
@@ -143,9 +143,9 @@ def test_the_settings_say_where_and_how_often_and_the_doctor_says_when_one_is_la
     with place.open() as store:
         first, again = store.backup.beat(), store.backup.beat()
         assert first is not None
-        assert first.made is not None
+        assert first.backup is not None
         assert again is not None
-        assert again.made is None
+        assert again.backup is None
     assert _backup_health(place) == ["ok"]
 
 

@@ -4,12 +4,15 @@
 
 import asyncio
 import threading
+import time
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from decimal import Decimal
 from functools import partial
 from typing import Any
 
 import pytest
+from pydantic import BaseModel
 
 from holdproof import errors, sync
 from holdproof.client import Holdproof
@@ -29,6 +32,12 @@ _PUT_BACK = sql(
 class Receipt:
     order: str
     at: datetime
+
+
+class Invoice(BaseModel):
+    order: str
+    total: Decimal
+    lines: list[Receipt]
 
 
 AT = datetime(2026, 1, 31, 12, tzinfo=UTC)
@@ -67,6 +76,45 @@ class Durable(OnStore):
         assert store.flows.inputs(flow.flow_id).arguments["kwargs"] == {"tags": {"$set": ["a", "b"]}}
         assert store.flows.result(flow.flow_id) == (Receipt("o-1", AT), {"a", "b"})
         assert store.flows.outcome(flow.flow_id).result["$tuple"][1] == {"$set": ["a", "b"]}
+
+    def test_a_pydantic_model_is_an_argument_and_a_result_here_and_in_another_program(
+        self, store: sync.Holdproof
+    ) -> None:
+        def register(program: sync.Holdproof) -> Any:
+            @program.flow(agent="trader", version="0.3.1")
+            def bill(flow: Any, invoice: Invoice) -> Invoice:
+                billed: Invoice = flow.step(due, invoice)
+                return billed
+
+            return bill
+
+        def due(invoice: Invoice) -> Invoice:
+            return invoice.model_copy(update={"total": Decimal("9.90")})
+
+        asked = Invoice(order="o-1", total=Decimal(0), lines=[Receipt("o-1", AT)])
+        billed = Invoice(order="o-1", total=Decimal("9.90"), lines=[Receipt("o-1", AT)])
+        assert register(store).with_id("o-1")(asked) == billed
+        other = sync.Holdproof(store.core)
+        again = register(other)
+        assert again.with_id("o-1")(asked) == billed
+        assert other.flows.result("o-1") == billed
+        assert other.flows.replay("o-1").differences == ()
+
+    def test_a_fourth_approval_in_an_hour_is_asked_for_like_the_first(self, live: sync.Holdproof) -> None:
+        @live.flow(agent="trader")
+        def refund(flow: Any) -> int:
+            for n in range(4):
+                flow.approve(f"refund {n}", proposal={"cents": n})
+            return 4
+
+        handle = refund.enqueue()
+        with live.worker():
+            for n in range(4):
+                while not (pending := live.escalations.list(status="PENDING").items):
+                    time.sleep(0.01)
+                assert [asked.reason for asked in pending] == [f"refund {n}"]
+                live.escalations.resolve(pending[0].id, "approve", by="ann")
+            assert handle.result(timeout_s=60) == 4
 
     def test_arguments_that_nobody_may_see_are_only_hashed(self, store: sync.Holdproof, clock: FrozenClock) -> None:
         world = World()

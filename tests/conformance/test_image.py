@@ -3,6 +3,7 @@
 import errno
 import json
 import os
+from functools import partial
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from holdproof import errors, folders, sync
+from holdproof.content import blocks
 from holdproof.crypto import b64, car, dsse
 from holdproof.crypto import cid as cids
 from holdproof.memory.images import image_files
@@ -70,6 +72,15 @@ class Images(OnMemory):
         assert [each.cid for each in other.objects.history("o5").items] == [
             each.cid for each in store.objects.history("o5").items
         ]
+
+    def test_a_load_writes_each_block_it_brings_once(
+        self, store: sync.Holdproof, other: sync.Holdproof, place: Path
+    ) -> None:
+        fill(store)
+        store.image.dump(place)
+        before = len(other.read(partial(blocks.page, limit=10_000)).blocks)
+        done = other.image.load(place, did=self.did(store))
+        assert len(other.read(partial(blocks.page, limit=10_000)).blocks) - before == done.blocks > 60
 
     def test_a_dump_writes_only_what_changed(self, store: sync.Holdproof, place: Path) -> None:
         fill(store)

@@ -3,8 +3,10 @@
 import csv
 import io
 import json
+from dataclasses import asdict, fields
 from pathlib import Path
 
+import duckdb
 import pytest
 from click.testing import CliRunner
 
@@ -12,6 +14,7 @@ from harness.filling import settled
 from holdproof import errors, sync
 from holdproof.cli.app import app
 from holdproof.crypto import merkle
+from holdproof.model.times import to_micros
 from holdproof.model.trail import TrailEntry
 from holdproof.testing import FrozenClock
 from holdproof.upkeep import kernel_tables
@@ -186,6 +189,23 @@ class TestAuditCommand(StoreOnSqlite):
         answer = CliRunner().invoke(app, ["--home", str(self.home), "audit", "--csv", "--out", str(out)])
         assert answer.exit_code == 0, answer.output
         assert len(out.read_text().splitlines()) == size + 1
+
+    def test_duckdb_reads_the_trail_as_parquet(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr("holdproof.cli.trail._GROUP", 2)
+        with self.open() as store:
+            store.agents.register("trader", version="1")
+            for number in range(5):
+                store.flows.start("trader", flow_type=f"trade {number} \u20ac")
+            entries = store.audit.trail(limit=1000).items
+        out = tmp_path / "trail.parquet"
+        answer = CliRunner().invoke(app, ["--home", str(self.home), "audit", "--parquet", "--out", str(out)])
+        assert answer.exit_code == 0, answer.output
+        names = [each.name for each in fields(TrailEntry)]
+        rows = duckdb.connect().execute(f'SELECT * REPLACE (epoch_us("at") AS "at") FROM \'{out}\'').fetchall()
+        wanted = [{**asdict(each), "at": to_micros(each.at)} for each in entries]
+        assert [dict(zip(names, row, strict=True)) for row in rows] == wanted
+        both = ["--home", str(self.home), "audit", "--parquet", "--csv"]
+        assert CliRunner().invoke(app, both).exit_code == errors.InvalidInputError.exit_code
 
     def test_every_table_under_the_log_has_words_of_its_own(self) -> None:
         assert {*describe.WORDS} == {*kernel_tables.LOGGED}

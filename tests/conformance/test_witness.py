@@ -30,7 +30,7 @@ from holdproof.crypto.vkey import VerifierKey
 from holdproof.crypto.witness import AddCheckpoint
 from holdproof.db import sql
 from holdproof.evidence import log, witness_server
-from holdproof.evidence.witness_server import Witness, WitnessState
+from holdproof.evidence.witness_server import Cosigner, WitnessState
 from holdproof.model.verdicts import Verdict
 from tests.conformance import logs
 from tests.conformance.logs import check, put, put_many, settle
@@ -275,8 +275,8 @@ class Tree:
         proof = merkle.prove_consistency(old, size, lookup) if 0 < old <= size else ()
         return witness.encode_request(AddCheckpoint(old, proof, head))
 
-    def witness(self, path: Path, *more: str) -> Witness:
-        return Witness(
+    def witness(self, path: Path, *more: str) -> Cosigner:
+        return Cosigner(
             NAME,
             keys.from_seed(b"\2" * 32),
             [self.vkey.encode(), *more],

@@ -14,7 +14,7 @@ from holdproof.crypto.checkpoint import LogCheckpoint
 from holdproof.db import sql
 from holdproof.evidence import log
 from holdproof.evidence.key_files import KeyFolder
-from holdproof.evidence.witness_server import Witness
+from holdproof.evidence.witness_server import Cosigner
 from holdproof.model.verdicts import Verdict
 from tests.conformance import logs
 from tests.conformance.logs import check, put, settle
@@ -156,7 +156,7 @@ class TestPostgres(logs.OnPostgres, RingSuite):
     pass
 
 
-def _forked(store: sync.Holdproof, served: Witness) -> Witness:
+def _forked(store: sync.Holdproof, served: Cosigner) -> Cosigner:
     """Let a witness have seen another history."""
     head = store.log.head().checkpoint
     with served._state.locked():

@@ -82,5 +82,7 @@ def test_another_site_cannot_log_somebody_in(web: Web) -> None:
 def test_a_header_without_a_proxy_or_without_people_is_an_error_of_the_configuration() -> None:
     with pytest.raises(ConfigError, match="--proxy"):
         LOGIN.check(None)
+    with pytest.raises(ConfigError, match="nobody else"):
+        LOGIN.check("*")
     with pytest.raises(ConfigError, match="--login-operator"):
         ProxyLogin(HEADER).check("127.0.0.1")

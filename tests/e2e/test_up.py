@@ -240,6 +240,6 @@ def test_a_server_makes_the_backups_that_the_settings_ask_for(
     (tmp_path / "home" / "config").mkdir(parents=True)
     (tmp_path / "home" / "config" / "config.yaml").write_text(f"backups: {{folder: {tmp_path / 'backups'}, keep: 2}}\n")
     with running(tmp_path / "home", url=url, settings=ServerSettings(backups_s=0.01)) as web:
-        until(lambda: (tmp_path / "backups").is_dir() and web.store.backup.list(tmp_path / "backups").items)
+        until(lambda: (tmp_path / "backups").is_dir() and bool(web.store.backup.list(tmp_path / "backups").items))
         (made,) = web.store.backup.list(tmp_path / "backups").items
         assert web.store.backup.check(made.path).root == made.root

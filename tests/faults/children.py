@@ -1,80 +1,19 @@
-"""Processes that are there to be killed.
+"""The programs of this folder, as processes that are there to be killed."""
 
-They are forked from one that has everything imported and nothing open: a start costs milliseconds, not a second.
-"""
-
-import os
-import runpy
-import select
-import sys
-import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
-from multiprocessing import get_context
-from multiprocessing.connection import Connection
-from multiprocessing.process import BaseProcess
+from contextlib import AbstractContextManager
 from pathlib import Path
+
+from harness import children
+from harness.children import FORKS, Child, kill_after
 
 _HERE = Path(__file__).parent
 _PROGRAMS = sorted(file.stem for file in _HERE.glob("*.py") if '__name__ == "__main__"' in file.read_text())
-
-FORKS = get_context("forkserver")
-FORKS.set_forkserver_preload([*(f"{__package__}.{program}" for program in _PROGRAMS), "tests.conformance.racer"])
+children.preload(*(f"{__package__}.{program}" for program in _PROGRAMS), "tests.conformance.racer")
 
 
-@dataclass(frozen=True, slots=True)
-class Child:
-    """One of them, and where it says what it acknowledges."""
-
-    process: BaseProcess
-    pipe: Connection
-
-    def kill(self) -> None:
-        """kill -9, and wait until it is gone."""
-        self.process.kill()
-        self.process.join()
+def child(program: str, *words: str) -> AbstractContextManager[Child]:
+    """A program of this folder, running; what it acknowledges comes out of its pipe. Dead when we leave."""
+    return children.child(f"{__package__}.{program}", *words)
 
 
-@contextmanager
-def child(module: str, *words: str) -> Iterator[Child]:
-    """A module of this folder, running; what it acknowledges comes out of its pipe. Dead when we leave."""
-    ours, theirs = FORKS.Pipe(duplex=False)
-    process = FORKS.Process(target=_become, args=(f"{__package__}.{module}", words, theirs), daemon=True)
-    process.start()
-    theirs.close()
-    with ours:
-        made = Child(process, ours)
-        try:
-            yield made
-        finally:
-            made.kill()
-
-
-def _become(module: str, words: tuple[str, ...], pipe: Connection) -> None:
-    os.dup2(pipe.fileno(), 1)
-    pipe.close()
-    sys.argv = [module, *words]
-    sys.modules.pop(module, None)  # imported before the fork, for the sake of what it imports
-    runpy.run_module(module, run_name="__main__")
-
-
-def kill_after(child: Child, delay_s: float, meanwhile: Callable[[], None] = lambda: None) -> list[str]:
-    """Let it write for that long after its first answer, kill it, and give back what it acknowledged."""
-    pipe = child.pipe.fileno()
-    data = b""
-    deadline: float | None = None
-    while deadline is None or time.monotonic() < deadline:
-        timeout = 60 if deadline is None else max(0.0, deadline - time.monotonic())
-        if not select.select([pipe], [], [], timeout)[0]:
-            assert deadline is not None, "the writer said nothing for a minute"
-            break
-        chunk = os.read(pipe, 1 << 16)
-        assert chunk, "the writer stopped by itself"
-        data += chunk
-        deadline = deadline or time.monotonic() + delay_s
-        meanwhile()
-    child.kill()
-    while chunk := os.read(pipe, 1 << 16):
-        data += chunk
-    return data.decode().split("\n")[:-1]
+__all__ = ["FORKS", "Child", "child", "kill_after"]

@@ -51,7 +51,7 @@ class Streaming(Model):
     def _stream(self, messages: Any, stop: Any = None, run_manager: Any = None, **_: Any) -> Any:
         self.calls.append(messages[-1].text)
         for letter in messages[-1].text:
-            yield ChatGenerationChunk(message=AIMessageChunk(letter.upper()))
+            yield ChatGenerationChunk(message=AIMessageChunk(content=letter.upper()))
 
 
 class Words(TypedDict, total=False):

@@ -2,6 +2,7 @@
 
 from typing import TYPE_CHECKING, Any, Final
 
+from holdproof.api.words import ESCALATION_STATUSES, IMPACTS, ON_DEADLINE
 from holdproof.executors import OWN_AGENT, OWN_ESCALATION, AgentRule, Executor, Reads, Resource, Runs, RunsWith, Writes
 from holdproof.lazy import lazy_functions
 
@@ -28,6 +29,8 @@ class Escalations(Resource[Executor]):
         # An agent must not let a request approve itself at the deadline.
         agent=AgentRule({"flow_id": "flow"}, refused={"on_deadline": "approve"}),
         tool="ask",
+        parameters={"reason": "Why a person has to decide: what they read first."},
+        words={"impact": IMPACTS, "on_deadline": ON_DEADLINE},
         **_OUTCOME,
     )
     resolve = Writes(
@@ -51,8 +54,9 @@ class Escalations(Resource[Executor]):
             "approvers": "Only where one of these lines says who has to answer; the empty one is for anybody.",
             "due_before": "Only what has a deadline up to this time.",
         },
+        words={"status": (*ESCALATION_STATUSES, "RESOLVED"), "order": ("newest", "due"), "impact": IMPACTS},
     )
-    count = Reads(inbox.count)
+    count = Reads(inbox.count, words={"status": ESCALATION_STATUSES})
     facets = Reads(
         inbox.facets,
         columns=("agent_id", "flow_type", "impact", "approvers", "count", "due"),

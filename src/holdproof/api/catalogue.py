@@ -75,6 +75,8 @@ class Parameter:
     positional: bool = False
     """Whether Python takes it by position too; on the command line it is then an argument, not an option."""
     description: str = ""
+    words: tuple[str, ...] = ()
+    """The words it takes, where it takes a few only."""
 
     @property
     def offered(self) -> bool:
@@ -91,6 +93,10 @@ class Parameter:
         whole: Schema = {"type": "array", "items": one} if self.many else dict(one)
         if not self.required and not self.many and self.default is not None and not self.shape.callback:
             whole["default"] = dump(self.default)
+        if self.words:
+            # Beside null, the words stand in the branch that is a text.
+            texts = next((each for each in whole.get("anyOf", ()) if each.get("type") == "string"), whole)
+            texts["enum"] = list(self.words)
         # Beside a reference, older readers of schemas ignore every other keyword.
         if self.description and "$ref" not in whole:
             whole.setdefault("description", self.description)
@@ -259,13 +265,17 @@ def _spec(resource: str, name: str, method: Method[Any, Any], *, grantable: bool
     whole = inspect.signature(method.fn)
     own = list(whole.parameters.values())[method.hidden :]
     described = {**PARAMETERS, **method.exposure.parameters}
+    words = method.exposure.words
     return MethodSpec(
         resource=resource,
         method=name,
         reads=method.reads,
         streams=isinstance(method, StreamsWith),
         secret=method.secret,
-        parameters=tuple(_parameter(each, hints.get(each.name, Any), described.get(each.name, "")) for each in own),
+        parameters=tuple(
+            _parameter(each, hints.get(each.name, Any), described.get(each.name, ""), words.get(each.name, ()))
+            for each in own
+        ),
         answer=_answer_shape(hints.get("return", Any)),
         summary=" ".join((method.fn.__doc__ or "").split("\n\n")[0].split()),
         signature=whole.replace(parameters=own, return_annotation=whole.empty),
@@ -274,7 +284,7 @@ def _spec(resource: str, name: str, method: Method[Any, Any], *, grantable: bool
     )
 
 
-def _parameter(parameter: inspect.Parameter, hint: Any, description: str) -> Parameter:
+def _parameter(parameter: inspect.Parameter, hint: Any, description: str, words: tuple[str, ...]) -> Parameter:
     many = parameter.kind is parameter.VAR_POSITIONAL
     required = parameter.default is parameter.empty and not many
     return Parameter(
@@ -285,6 +295,7 @@ def _parameter(parameter: inspect.Parameter, hint: Any, description: str) -> Par
         many,
         many or parameter.kind is not parameter.KEYWORD_ONLY,
         description,
+        words,
     )
 
 

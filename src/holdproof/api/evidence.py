@@ -3,6 +3,7 @@
 from typing import TYPE_CHECKING, Generic
 
 from holdproof.api.materials import MaterialsResource
+from holdproof.api.words import BUNDLE_KINDS
 from holdproof.executors import Executor, Reads, Resource, Runs, RunsWith, StreamsWith, Writes
 from holdproof.executors.exit_codes import exit_unsound, exit_verdict
 from holdproof.lazy import lazy_functions
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
         log,
         range_proof,
         receipts,
+        timestamps,
         trust,
         witness_client,
     )
@@ -30,7 +32,9 @@ if TYPE_CHECKING:
         holds,
         intent_spread,
         lockdown,
+        person_file,
         retention,
+        time_stamping,
         watch,
         witness_ring,
     )
@@ -41,13 +45,16 @@ else:
     globals().update(
         lazy_functions(
             "holdproof.evidence",
-            "audit dbom dbom_files evaluations import_records keys log range_proof receipts trust witness_client",
+            "audit dbom dbom_files evaluations import_records keys log range_proof receipts timestamps trust"
+            " witness_client",
         )
     )
     globals().update(lazy_functions("holdproof.importers", "dir green_agent"))
     globals().update(
         lazy_functions(
-            "holdproof.upkeep", "attestation bundle erase holds intent_spread lockdown retention watch witness_ring"
+            "holdproof.upkeep",
+            "attestation bundle erase holds intent_spread lockdown person_file retention time_stamping watch "
+            "witness_ring",
         )
     )
     globals().update(lazy_functions("holdproof.upkeep.backups", "backup rotation"))
@@ -98,10 +105,29 @@ class BundleResource(Resource[Executor]):
     group = "Prove"
 
     export = RunsWith(
-        bundle.export, reads=True, tool="prove", alias="export bundle", example="evaluation-1 --out evaluation-1.zip"
+        bundle.export,
+        reads=True,
+        exports=True,
+        tool="prove",
+        alias="export bundle",
+        example="evaluation-1 --out evaluation-1.zip",
+        parameters={
+            "subject": "The id of an evaluation or a flow, or THREAD/CHECKPOINT.",
+            "kind": "What that id names.",
+        },
+        words={"kind": BUNDLE_KINDS},
     )
-    attest = RunsWith(attestation.attest, example="order-1 --out order-1.intoto.json")
-    prov = RunsWith(attestation.prov, reads=True, example="order-1 --out order-1.prov.json")
+    # Decrypts what belongs to a person: not for auditors.
+    person = RunsWith(
+        person_file.export,
+        reads=True,
+        reveals=True,
+        alias="export person",
+        parameters={"subject": "The name of the person, as it was given to `subject=`."},
+        example="'Ada Lovelace' --out ada.zip",
+    )
+    attest = RunsWith(attestation.attest, exports=True, example="order-1 --out order-1.intoto.json")
+    prov = RunsWith(attestation.prov, reads=True, exports=True, example="order-1 --out order-1.prov.json")
 
 
 class Lockdown(Resource[Executor]):
@@ -212,7 +238,7 @@ class Dbom(Resource[Executor]):
     group = "Prove"
 
     get = Reads(dbom.get, document="text", example="b-1 --json")
-    envelope = Reads(dbom.envelope, alias="export dbom", example="b-1 --format sigstore --out b.json")
+    envelope = Reads(dbom.envelope, exports=True, alias="export dbom", example="b-1 --format sigstore --out b.json")
     verify = Runs(dbom.verify, reads=True, example="dboms/dbom_b-1.json", exit_code=exit_verdict, files=("document",))
     repair = RunsWith(dbom_files.repair, example="--full")
     # Calls a function of the caller's machine, so it is not offered to remote clients.
@@ -347,6 +373,17 @@ class WitnessResource(Resource[Executor]):
     )
 
 
+class TimestampsResource(Resource[Executor]):
+    """Time tokens (RFC 3161) on heads: an authority says when everything under a head existed at the latest."""
+
+    group = "Prove"
+
+    create = RunsWith(time_stamping.create, columns=("size", "stamped_at", "authority"))
+    beat = RunsWith(time_stamping.beat)
+    list = Reads(timestamps.list, columns=("id", "size", "stamped_at", "authority", "url"))
+    get = Reads(timestamps.get, example="0198a7c2-9c1e-7a3b-8f00-5d2c6e1b4a97 --json")
+
+
 class EvidenceResources(Generic[Executor]):
     """The resources of evidence and upkeep, bound to an executor."""
 
@@ -357,6 +394,7 @@ class EvidenceResources(Generic[Executor]):
         self.keys = KeysResource(executor)
         self.log = LogResource(executor)
         self.witness = WitnessResource(executor)
+        self.timestamps = TimestampsResource(executor)
         self.verify = Verify(executor)
         self.watch = Watch(executor)
         self.bundle = BundleResource(executor)

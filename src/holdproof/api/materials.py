@@ -19,12 +19,14 @@ class MaterialsResource(Resource[Executor]):
     get = Reads(materials.get, agent=OWN_FLOW, example="0198a7c2-9c1e-7a3b-8d4e-5f6071829304 --json")
     cyclonedx = Reads(
         material_documents.cyclonedx,
+        exports=True,
         agent=OWN_FLOW,
         document="text",
         example="0198a7c2-9c1e-7a3b-8d4e-5f6071829304 --out bom.cdx.json",
     )
     sign = RunsWith(
         material_documents.sign,
+        exports=True,
         document="text",
         example="0198a7c2-9c1e-7a3b-8d4e-5f6071829304 --out materials.json",
     )

@@ -123,6 +123,7 @@ class Archive(Resource[Executor]):
 
     export_car = RunsWith(
         archive.export_car,
+        exports=True,
         alias="export car",
         variables={"encrypt": _PASSPHRASE},
         example="memory.car --snapshot head",
@@ -134,11 +135,12 @@ class Archive(Resource[Executor]):
         example="memory.car",
         creates=True,
     )
-    export_lisp = Runs(files.export_lisp, alias="export lisp", example="memory.sexp --at head")
+    export_lisp = Runs(files.export_lisp, exports=True, alias="export lisp", example="memory.sexp --at head")
     import_lisp = RunsWith(files.import_lisp, alias="import lisp", example="memory-image.lisp --dry-run", creates=True)
     # Nothing can be taken back from IPFS, hence the question; with a passphrase only ciphertext leaves.
     push = RunsWith(
         archive.push,
+        exports=True,
         example="--mode file --encrypt 'correct horse'",
         confirm="What goes to IPFS unencrypted is public for good. Push it?",
         confirm_unless="encrypt",

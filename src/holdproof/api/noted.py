@@ -35,11 +35,12 @@ class NotedReads(Reads[P, T]):
         """Return a function whose every call reads one snapshot, and notes what it read."""
         fn = self.scoped(resource)
         executor = resource._executor
+        plain = super().bind(resource)
 
         def call(*args: Any, **kwargs: Any) -> Any:
             flows = material_notes.flows_in_steps()
             if not flows:
-                return executor.read(lambda tx: fn(tx, *args, **kwargs))
+                return plain(*args, **kwargs)
 
             def noting(tx: Tx) -> Any:
                 value = fn(tx, *args, **kwargs)

@@ -187,7 +187,7 @@ PARAMETERS: Final[Mapping[str, str]] = {
     "kind": "The kind.",
     "threshold": "The cosine that makes two neighbours.",
     "at_least": "The cosine that still counts as the same.",
-    "leaf_id": "The id of the log entry: the `leaf_id` of a record.",
+    "leaf_id": "The id of the log entry: the `entry` of a line of the audit trail, the `leaf_id` of an evaluation.",
     "keyid": "The key id, or its first 8 digits or more.",
     "from_index": "The first log entry that the key does not count for; from now on by default.",
     "successors": "What to do with keys that it admitted after that entry: readmit or revoke.",

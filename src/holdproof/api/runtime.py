@@ -7,6 +7,7 @@ from holdproof.api.activity import Activity
 from holdproof.api.approvals import Channels, Escalations, Passkeys, People
 from holdproof.api.policies import Policies
 from holdproof.api.queues import Queues, Schedules, Workers
+from holdproof.api.words import AGENT_STATUSES, FEEDBACK_SOURCES, FLOW_STATUSES, SEVERITIES
 from holdproof.executors import (
     OWN_AGENT,
     OWN_FLOW,
@@ -121,13 +122,19 @@ class Agents(Resource[Executor]):
         agents.list,
         columns=("agent_id", "status", "agent_version", "priority", "updated_at", "suspension_reason"),
         example="--status SUSPENDED",
+        words={"status": AGENT_STATUSES},
     )
     activity = Reads(
         agent_activity.activity,
         parameters={"window_s": "How far back, in seconds; a day by default."},
         example="--window-s 3600",
     )
-    set_status = Writes(agents.set_status, example="trader SUSPENDED --reason 'under review'")
+    set_status = Writes(
+        agents.set_status,
+        example="trader SUSPENDED --reason 'under review'",
+        parameters={"status": "The status it gets."},
+        words={"status": AGENT_STATUSES},
+    )
     # No `agent` rule: an agent must not set its own budget.
     set_budget = Writes(agents.set_budget, example="trader --per-hour 3")
 
@@ -138,7 +145,16 @@ class Flows(Resource[Executor]):
     group = "Run"
 
     start = Writes(
-        flows.start, agent=owns(agent_id="agent", parent="flow?"), tool="decide", example="trader --flow-type rebalance"
+        flows.start,
+        agent=owns(agent_id="agent", parent="flow?"),
+        tool="decide",
+        example="trader --flow-type rebalance",
+        parameters={
+            "agent_id": "The agent whose flow it is.",
+            "parent": "The id of the flow above it.",
+            "flow_id": "Its id, where the caller chooses it.",
+            "attributes": "What `flows_list` finds it by: texts by name, as a JSON object.",
+        },
     )
     transition = Writes(
         flows.transition,
@@ -146,6 +162,10 @@ class Flows(Resource[Executor]):
         agent=AgentRule({"flow_id": "flow"}, moves="to"),
         tool="decide",
         example="0198a7c2-9c1e-7a3b-8d4e-5f6071829304 CANCELLED --reason stuck",
+        parameters={
+            "to": "The status it gets: RUNNING before the work, COMPLETED or FAILED after it.",
+        },
+        words={"to": FLOW_STATUSES, "expected_status": FLOW_STATUSES},
     )
     cancel = Writes(flows.cancel, example="0198a7c2-9c1e-7a3b-8d4e-5f6071829304 --reason 'no longer needed'")
     get = Reads(flows.get, agent=OWN_FLOW, tool="decide", example="0198a7c2-9c1e-7a3b-8d4e-5f6071829304")
@@ -157,6 +177,7 @@ class Flows(Resource[Executor]):
         columns=("flow_id", "status", "flow_type", "agent_id", "created_at", "updated_at"),
         example="--status RUNNING --agent-id trader",
         parameters=_SEARCHING,
+        words={"status": FLOW_STATUSES},
     )
     transitions = Reads(flow_queries.transitions, agent=OWN_FLOW)
     attributes = Reads(flows.attributes, agent=OWN_FLOW, example="0198a7c2-9c1e-7a3b-8d4e-5f6071829304")
@@ -165,7 +186,12 @@ class Flows(Resource[Executor]):
         example="--by hour --since 2026-01-01T00:00:00Z",
         parameters={"by": "What is counted together: hour, day, status, flow_type or agent_id.", **_SEARCHING},
     )
-    facets = Reads(flow_facets.facets, example="--since 2026-01-01T00:00:00Z --agent-id trader", parameters=_SEARCHING)
+    facets = Reads(
+        flow_facets.facets,
+        example="--since 2026-01-01T00:00:00Z --agent-id trader",
+        parameters=_SEARCHING,
+        words={"status": FLOW_STATUSES},
+    )
     execution = Reads(executions.get, agent=OWN_FLOW, example="0198a7c2-9c1e-7a3b-8d4e-5f6071829304")
     cancel_many = Runs(bulk.cancel_many, example="--agent-id trader --reason 'no longer needed' --dry-run", **_BULK)
     retry_many = Runs(bulk.retry_many, example="--flow-type buy --since 2026-01-01T00:00:00Z --dry-run", **_BULK)
@@ -247,7 +273,9 @@ class Flows(Resource[Executor]):
         parameters={"offset": "The offset of the first item."},
         example="0198a7c2-9c1e-7a3b-8d4e-5f6071829304 tokens",
     )
-    export = StreamsWith(exports.flows, reads=True, alias="export flows", draw="lines", example="--out flows.jsonl")
+    export = StreamsWith(
+        exports.flows, reads=True, exports=True, alias="export flows", draw="lines", example="--out flows.jsonl"
+    )
 
     def __init__(self, executor: Executor, registry: "Registry") -> None:
         super().__init__(executor)
@@ -286,7 +314,12 @@ class Contexts(Resource[Executor]):
 
     group = "Run"
 
-    put = Writes(contexts.put, agent=OWN_FLOW_UNASKED, tool="decide")
+    put = Writes(
+        contexts.put,
+        agent=OWN_FLOW_UNASKED,
+        tool="decide",
+        parameters={"data": "What the flow decides with, as a JSON object."},
+    )
     update = Writes(contexts.update, agent=OWN_FLOW_UNASKED)
     get = Reads(contexts.get, agent=OWN_FLOW, tool="decide", example="0198a7c2-9c1e-7a3b-8d4e-5f6071829304")
     versions = Reads(
@@ -311,7 +344,12 @@ class FeedbackResource(Resource[Executor]):
 
     group = "Inspect"
 
-    record = Writes(feedback.record, tool="ask")
+    record = Writes(
+        feedback.record,
+        tool="ask",
+        parameters={"status": "How it turned out, in a word.", "source": "Who says so."},
+        words={"source": FEEDBACK_SOURCES},
+    )
     list = Reads(
         feedback.list,
         agent=OWN_AGENT,
@@ -338,15 +376,24 @@ class Audit(Resource[Executor]):
         },
         example="--since 1h --agent-id trader",
     )
-    record = Writes(audit.record, agent=OWN_FLOW_UNASKED, tool="decide")
+    record = Writes(
+        audit.record,
+        agent=OWN_FLOW_UNASKED,
+        tool="decide",
+        parameters={"event_type": "What happened, in a word or two.", "severity": "How serious it is."},
+        words={"severity": SEVERITIES},
+    )
     get = Reads(audit.get, example="4711")
     list = Reads(
         audit.list,
         agent=OWN_FLOW,
         columns=("id", "created_at", "severity", "event_type", "flow_id", "step_id", "state"),
         example="--severity ERROR --since 2026-01-01T00:00:00Z",
+        words={"severity": SEVERITIES},
     )
-    export = StreamsWith(exports.events, reads=True, alias="export audit", draw="lines", example="--out audit.jsonl")
+    export = StreamsWith(
+        exports.events, reads=True, exports=True, alias="export audit", draw="lines", example="--out audit.jsonl"
+    )
 
 
 class Ledger(Resource[Executor]):

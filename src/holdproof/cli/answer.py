@@ -61,7 +61,7 @@ _LEAVE_OUT: Final = "-"
 
 
 class _Quit(Exception):
-    """Whoever answers has had enough."""
+    """Who answers has had enough."""
 
 
 @command(COMMANDS, "escalations answer", example="holdproof escalations answer", group="Approve", reach="server")
@@ -80,10 +80,10 @@ def answer(
             "there is no terminal to ask on: holdproof escalations resolve ID approve --by NAME answers without one"
         )
     with call.open(create=False) as store:
-        return Conversation(store, by or getpass.getuser(), ns, through_server=call.remote is not None).run(id)
+        return AnswerDialog(store, by or getpass.getuser(), ns, through_server=call.remote is not None).run(id)
 
 
-class Conversation:
+class AnswerDialog:
     """One sitting of a person who answers."""
 
     def __init__(self, store: Holdproof, by: str, ns: str, *, through_server: bool) -> None:
@@ -113,8 +113,8 @@ class Conversation:
         while True:
             page = self._store.escalations.list(status="PENDING", order="due", cursor=cursor, limit=_PAGE, ns=self._ns)
             unseen = (each for each in page.items if each.id not in self._seen)
-            if (found := next(unseen, None)) is not None or page.next_cursor is None:
-                return found
+            if (escalation := next(unseen, None)) is not None or page.next_cursor is None:
+                return escalation
             cursor = page.next_cursor
 
     def _take(self, id: int) -> None:
@@ -188,7 +188,7 @@ class Conversation:
         say(self._consequence(word, proposal, result, comment))
         if not click.confirm("Confirm?"):
             return True
-        settled = self._store.escalations.resolve(
+        resolved = self._store.escalations.resolve(
             escalation.id,
             word,
             by=self._by,
@@ -200,7 +200,7 @@ class Conversation:
         )
         self._counts["answered"] += 1
         others = "your answer counts, and others still have to answer"
-        say(Text(f"Recorded: {others if settled.status == 'PENDING' else settled.outcome}.\n\n", style="green"))
+        say(Text(f"Recorded: {others if resolved.status == 'PENDING' else resolved.outcome}.\n\n", style="green"))
         return False
 
     def _consequence(self, word: str, proposal: Any, result: Any, comment: str) -> Text:

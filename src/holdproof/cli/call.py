@@ -125,8 +125,8 @@ def told_once() -> Iterator[None]:
 
 def shared_options(own: Iterable[click.Parameter] = ()) -> list[click.Parameter]:
     """Make the options that every command and every group takes, but for those of which a command has its `own`."""
-    taken = {flag for each in own for flag in each.opts}
-    return [each for each in _all_shared() if not taken & {*each.opts}]
+    flags = {flag for each in own for flag in each.opts}
+    return [each for each in _all_shared() if not flags & {*each.opts}]
 
 
 def _all_shared() -> list[click.Parameter]:

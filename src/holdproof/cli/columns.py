@@ -65,13 +65,13 @@ def aligned(heads: Sequence[str], lines: Lines, style: Style) -> Text:
     if not lines:
         return Text("none\n")
     width = terminal_width()
-    shown, widths, left_out = _fitted(heads, lines, width)
+    visible, widths, left_out = _fitted(heads, lines, width)
     text = Text()
-    head = "  ".join(_padded(_cut(heads[at], size), size) for at, size in zip(shown, widths, strict=True))
+    head = "  ".join(_padded(_cut(heads[at], size), size) for at, size in zip(visible, widths, strict=True))
     text.append(f"{head.rstrip()}\n", style="dim")
     for line in lines:
         line_text = Text()
-        for at, size in zip(shown, widths, strict=True):
+        for at, size in zip(visible, widths, strict=True):
             content = _cut(line[at], size)
             line_text.append(style(content)).append(" " * (size - cell_len(content) + _GAP))
         # Trailing spaces would wrap a line that otherwise fits the terminal.
@@ -87,13 +87,13 @@ def _fitted(heads: Sequence[str], lines: Lines, width: int | None) -> tuple[list
     """Return which columns are shown, how wide each is, and the names of those that say something and are left out."""
     columns = [*zip(*lines, strict=True)]
     natural = [max(map(cell_len, (head, *column))) for head, column in zip(heads, columns, strict=True)]
-    shown = [*range(len(heads))]
+    visible = [*range(len(heads))]
     if width is None or _total(natural) <= width:
-        return shown, natural, []
-    shown = [at for at in shown if not _NOTHING.issuperset(columns[at])] or shown[:1]
-    while len(shown) > 1 and _total([_least(natural[at]) for at in shown]) > width:
-        shown.pop()
-    widths = [natural[at] for at in shown]
+        return visible, natural, []
+    visible = [at for at in visible if not _NOTHING.issuperset(columns[at])] or visible[:1]
+    while len(visible) > 1 and _total([_least(natural[at]) for at in visible]) > width:
+        visible.pop()
+    widths = [natural[at] for at in visible]
     while (excess := _total(widths) - width) > 0:
         longest = max(range(len(widths)), key=widths.__getitem__)
         # Down to the second longest at most, so that several long columns share the room.
@@ -101,9 +101,9 @@ def _fitted(heads: Sequence[str], lines: Lines, width: int | None) -> tuple[list
         room = widths[longest] - max([_LEAST, *others])
         widths[longest] -= min(excess, max(1, room))
     left_out = [
-        heads[at].lower() for at in range(len(heads)) if at not in shown and not _NOTHING.issuperset(columns[at])
+        heads[at].lower() for at in range(len(heads)) if at not in visible and not _NOTHING.issuperset(columns[at])
     ]
-    return shown, widths, left_out
+    return visible, widths, left_out
 
 
 def _least(size: int) -> int:

@@ -18,7 +18,7 @@ from holdproof.crypto import keys
 from holdproof.db.backends import is_url
 from holdproof.errors import MissingPrivilegeError, NotFoundError
 from holdproof.lazy import lazy_module
-from holdproof.model.backup import Restored, StartedOver
+from holdproof.model.backup import Drill, Restored, StartedOver
 from holdproof.model.doctor import HealthReport
 from holdproof.model.legacy import LegacyReport
 from holdproof.model.status import Check, Migrated, Resealed, Roles, Status
@@ -28,9 +28,10 @@ from holdproof.store.opening import locate
 from holdproof.urls import redact
 
 if TYPE_CHECKING:
-    from holdproof.upkeep.verification import offline
+    from holdproof.upkeep.verification import offline, person_check
 else:
     offline = lazy_module("holdproof.upkeep.verification.offline")
+    person_check = lazy_module("holdproof.upkeep.verification.person_check")
 
 COMMANDS: dict[str, click.Command] = {}
 
@@ -130,7 +131,9 @@ def verify(
     if target is not None and url is None and not Path(target).is_dir():
         # No store is opened: a bundle must be checkable by somebody who has none.
         trusted = None if root is None else keys.load_public_pem(read_bytes(root, 1 << 16))
-        return offline.check(read_bytes(Path(target), offline.MOST_BYTES + 1), root=trusted)
+        data = read_bytes(Path(target), offline.MOST_BYTES + 1)
+        check = person_check.check if person_check.is_person_file(data) else offline.check
+        return check(data, root=trusted)
     home = call.home if target is None or url is not None else target
     with bar() as progress:
         if target is None and call.remote is not None:
@@ -179,6 +182,48 @@ def restore(
         )
     warn_outside(restored.outside)
     return restored
+
+
+def _transcript(value: dict[str, Any]) -> Text:
+    """Draw the steps of a drill with the time of each, and what it says about a real loss."""
+    text = Text()
+    for step in value["steps"]:
+        text.append(f"{step['seconds']:8.2f} s  {step['name']:<8} {words(step['outcome'])}\n")
+    text.append(f"{value['recovery_s']:8.2f} s  from the loss to a verified store\n")
+    text.append(f"{value['written_since']:8}    entries written since the backup: a real loss would have cost them\n")
+    for each in value["outside"]:
+        text.append(f"not in the backup: {words(each)}\n")
+    if value["home"] is not None:
+        text.append(f"kept: {words(value['home'])}\n")
+    return text
+
+
+@command(
+    COMMANDS,
+    "drill",
+    example="holdproof drill ./drill --root-recovery ./root-recovery.txt",
+    group="Operate",
+    exit_code=lambda answer: answer.exit_code,
+    draw=_transcript,
+)
+def drill(
+    call: CommandContext,
+    folder: Annotated[Path, Argument(help="A new folder: it stands for the new machine.")],
+    *,
+    root_recovery: Annotated[
+        Path | None,
+        Option("--root-recovery", metavar="FILE", help="The root key's recovery code, from where it is kept."),
+    ] = None,
+    to_url: Annotated[
+        str | None, Option("--to-url", metavar="URL", help="Restore into this empty database of a server.")
+    ] = None,
+    keep: Annotated[bool, Option("--keep", help="Keep the restored store and its backup.")] = False,
+) -> Drill:
+    """Rehearse the loss of the store: back up, restore as on a new machine, verify, time each; it may be in use."""
+    with bar() as progress:
+        return sync.drill(
+            folder, call.home, call.url, root_recovery=root_recovery, to_url=to_url, keep=keep, progress=progress
+        )
 
 
 @command(

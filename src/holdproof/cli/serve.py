@@ -27,7 +27,7 @@ from holdproof.db.clock import system_clock
 from holdproof.demo import live
 from holdproof.errors import InvalidInputError, MissingExtraError, UnavailableError
 from holdproof.evidence.key_files import KeyFolder
-from holdproof.evidence.witness_server import Witness, WitnessServer, WitnessState
+from holdproof.evidence.witness_server import Cosigner, WitnessServer, WitnessState
 from holdproof.model.namespaces import MAIN
 
 if TYPE_CHECKING:
@@ -97,7 +97,7 @@ def up(
     """Serve API and console on this store until it is stopped; prints the address and a link that opens it once."""
     try:
         from holdproof.server import ServerSettings, logs, serve  # noqa: PLC0415 (an optional extra)
-        from holdproof.server.settings import ProxyLogin  # noqa: PLC0415
+        from holdproof.server.settings import ProxyLogin  # noqa: PLC0415 (an optional extra)
     except ImportError as error:
         raise MissingExtraError("the server needs more: pip install 'holdproof[server]'") from error
 
@@ -264,10 +264,10 @@ def _stop(_: int, __: FrameType | None) -> None:
     raise KeyboardInterrupt
 
 
-def _witness_of(home: str | None, name: str, logs: list[str]) -> Witness:
+def _witness_of(home: str | None, name: str, logs: list[str]) -> Cosigner:
     """Return the witness of a home: one key, and one memory of what it cosigned, however it is run."""
     state = WitnessState(config.Paths.find(home).state / "witness.json")
-    return Witness(name, _signer(home), logs, state, system_clock)
+    return Cosigner(name, _signer(home), logs, state, system_clock)
 
 
 def _signer(home: str | None) -> Signer:

@@ -3,6 +3,7 @@
 from datetime import UTC, datetime
 from typing import Final
 
+from holdproof.db.clock import system_clock
 from holdproof.model.times import to_micros
 
 _SPANS: Final = ((86_400, "d"), (3_600, "h"), (60, "min"), (1, "s"))
@@ -11,7 +12,7 @@ _SECOND: Final = 1_000_000
 
 def now() -> datetime:
     """Return the present, by the clock of this machine."""
-    return datetime.now(UTC)
+    return datetime.fromtimestamp(system_clock() / _SECOND, UTC)
 
 
 def relative(at: str, present: datetime) -> str:

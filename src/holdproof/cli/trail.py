@@ -3,14 +3,14 @@
 import csv
 import io
 from collections.abc import Iterator
-from dataclasses import fields
+from dataclasses import Field, fields
 from pathlib import Path
 from typing import Annotated, Any, Final
 
 import click
 from rich.text import Text
 
-from holdproof.cli import draw
+from holdproof.cli import draw, parquet
 from holdproof.cli.call import Argument, CommandContext, Option, command
 from holdproof.cli.files import read_bytes
 from holdproof.cli.storage import delivered
@@ -31,6 +31,9 @@ _COLUMNS: Final = ("at", "kind", "what", "agent_id", "flow_id", "person", "note"
 _FORMULA: Final = ("=", "+", "-", "@", "\t", "\r")
 """What a spreadsheet takes for the beginning of a formula."""
 _MOST: Final = 1_000
+_GROUP: Final = 20_000
+"""How many rows a group of a Parquet file has at least, but for the last."""
+_KINDS: Final[dict[str, parquet.Kind]] = {"index": "number", "version": "number", "at": "moment"}
 
 
 def _drawn(value: Any) -> Any:
@@ -54,18 +57,22 @@ def audit(
     limit: Annotated[int, Option("--limit", help="How many entries a page has.")] = 100,
     ns: Annotated[str, Option("--ns", help="Only this namespace.")] = EVERY,
     as_csv: Annotated[bool, Option("--csv", help="All that matches as CSV, not one page.")] = False,
-    out: Annotated[Path | None, Option("--out", help="The file for --csv; stdout without it.")] = None,
+    as_parquet: Annotated[bool, Option("--parquet", help="The same as Parquet, for DuckDB and its like.")] = False,
+    out: Annotated[Path | None, Option("--out", help="The file for --csv or --parquet; else stdout.")] = None,
 ) -> Any:
     """Show one timeline of everything: flows, steps, approvals, memory, keys, lockdowns, access; newest first."""
-    if out is not None and not as_csv:
-        raise InvalidInputError("--out is for --csv", field="out")
+    if as_csv and as_parquet:
+        raise InvalidInputError("one of --csv and --parquet", field="parquet")
+    export = _csv if as_csv else _parquet if as_parquet else None
+    if out is not None and export is None:
+        raise InvalidInputError("--out is for --csv and --parquet", field="out")
     filters = {"since": since and moment(since, "since"), "until": until and moment(until, "until")}
     filters |= {"agent_id": agent, "flow_id": flow, "person": person, "kind": kind}
     with call.open(create=False) as store:
-        if not as_csv:
+        if export is None:
             return store.audit.trail(cursor=cursor, limit=limit, ns=ns, **filters)
         pages = _pages(store, cursor, {**filters, "ns": ns})
-        size = delivered(_csv(pages), "-" if out is None else str(out), call.as_json)
+        size = delivered(export(pages), "-" if out is None else str(out), call.as_json)
     if out is None:
         raise click.exceptions.Exit(0)  # stdout has the lines: a summary would be read as one more
     return {"written": str(out), "bytes": size}
@@ -124,6 +131,26 @@ def _csv(pages: Iterator[Page[TrailEntry]]) -> Iterator[bytes]:
     yield _lines([names])
     for page in pages:
         yield _lines([[_cell(getattr(entry, name)) for name in names] for entry in page.items])
+
+
+def _parquet(pages: Iterator[Page[TrailEntry]]) -> Iterator[bytes]:
+    """Yield a Parquet file of the same columns, many pages in a group of rows."""
+    columns = [_column(each) for each in fields(TrailEntry)]
+    return parquet.write(columns, _groups(pages, [each.name for each in columns]))
+
+
+def _column(field: Field[Any]) -> parquet.Column:
+    return parquet.Column(field.name, _KINDS.get(field.name, "text"), optional=field.type == str | None)
+
+
+def _groups(pages: Iterator[Page[TrailEntry]], names: list[str]) -> Iterator[list[list[Any]]]:
+    rows: list[list[Any]] = []
+    for page in pages:
+        rows += [[getattr(entry, name) for name in names] for entry in page.items]
+        if len(rows) >= _GROUP:
+            yield rows
+            rows = []
+    yield rows
 
 
 def _lines(rows: list[list[Any]]) -> bytes:

@@ -51,17 +51,17 @@ def whole_ids(store: Any, values: dict[str, Any]) -> None:
         return
     scope = {"ns": values["ns"]} if "ns" in values else {}
     cursor = None
-    found: list[str] = []
+    matches: list[str] = []
     for _ in range(_PAGES):
         page = store.flows.list(cursor=cursor, limit=_PAGE, **scope)
         ids = [each.flow_id for each in page.items]
         if end in ids:
             return
-        found += [each for each in ids if each.endswith(end)]
+        matches += [each for each in ids if each.endswith(end)]
         cursor = page.next_cursor
         if cursor is None:
             break
-    if len(found) > 1:
-        raise InvalidInputError(f"{end} is the end of {len(found)} ids: {', '.join(found[:5])}", flow_id=end)
-    if found:
-        values["flow_id"] = found[0]
+    if len(matches) > 1:
+        raise InvalidInputError(f"{end} is the end of {len(matches)} ids: {', '.join(matches[:5])}", flow_id=end)
+    if matches:
+        values["flow_id"] = matches[0]

@@ -29,14 +29,22 @@ def put(tx: Tx, blocks: Mapping[CID, bytes]) -> None:
 
     Raises InvalidInputError for a block that is too large or has no plain CID, ProofError for one that does not match.
     """
-    rows = []
     for cid, data in blocks.items():
-        if len(data) > MAX_SIZE or not cid.plain:
-            raise InvalidInputError("a block has at most 1 MiB and a plain CID", cid=str(cid), size=len(data))
+        check_form(cid, data)
         cids.verify(cid, data)
-        rows.append({"h": cid.raw, "data": data})
+    put_verified(tx, blocks)
+
+
+def check_form(cid: CID, data: bytes) -> None:
+    """Raise InvalidInputError for a block that is too large or has no plain CID; it is not hashed."""
+    if len(data) > MAX_SIZE or not cid.plain:
+        raise InvalidInputError("a block has at most 1 MiB and a plain CID", cid=str(cid), size=len(data))
+
+
+def put_verified(tx: Tx, blocks: Mapping[CID, bytes]) -> None:
+    """Store blocks that the caller has hashed and given to `check_form`."""
     # In one order everywhere: two transactions with the same blocks could otherwise deadlock.
-    rows.sort(key=_key)
+    rows = sorted(({"h": cid.raw, "data": data} for cid, data in blocks.items()), key=_key)
     tx.many(_PUT, rows)
 
 

@@ -20,7 +20,7 @@ from typing import Final, NamedTuple
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
-from holdproof.db import Row, Tx, sql
+from holdproof.db import OPENED, Row, Tx, sql
 from holdproof.errors import ErasedError, FormatError, InvalidInputError, NotFoundError
 
 MAGIC: Final = b"HFS\x01"
@@ -60,9 +60,12 @@ def open(tx: Tx, sealed: bytes) -> bytes:
     head = sealed[:_HEAD]
     nonce = sealed[_HEAD : _HEAD + _NONCE]
     try:
-        return AESGCM(_key(tx, handle)).decrypt(nonce, sealed[_HEAD + _NONCE :], head)
+        content = AESGCM(_key(tx, handle)).decrypt(nonce, sealed[_HEAD + _NONCE :], head)
     except InvalidTag as error:
         raise FormatError("the sealed content was changed", subject=handle) from error
+    # Whoever gives it to somebody records that (evidence/accesses.py).
+    tx.note(OPENED, handle)
+    return content
 
 
 def keyed_hash(tx: Tx, handle: str, data: bytes) -> str:

@@ -23,7 +23,7 @@ _MOST_LINES: Final = 1024
 _CONTROLS: Final = frozenset(range(0x20)) - {0x09, 0x0A} | {0x7F}
 
 
-class Group(NamedTuple):
+class WitnessGroup(NamedTuple):
     """Some members, of which at least so many have to cosign."""
 
     threshold: int
@@ -36,7 +36,7 @@ class TlogPolicy:
 
     logs: tuple[VerifierKey, ...]
     witnesses: Mapping[str, VerifierKey]
-    groups: Mapping[str, Group]
+    groups: Mapping[str, WitnessGroup]
     quorum: str
 
     def satisfied_by(self, cosigners: Iterable[VerifierKey]) -> bool:
@@ -78,7 +78,7 @@ class _Reader:
     def __init__(self) -> None:
         self._logs: list[VerifierKey] = []
         self._witnesses: dict[str, VerifierKey] = {}
-        self._groups: dict[str, Group] = {}
+        self._groups: dict[str, WitnessGroup] = {}
         self._members: set[str] = set()
         self._quorum: str | None = None
 
@@ -115,7 +115,7 @@ class _Reader:
         threshold = {"all": len(members), "any": 1}.get(count, int(count) if decimal else 0)
         if not 1 <= threshold <= len(members):
             raise FormatError(f"a group needs 1 to {len(members)} of its members")
-        self._groups[name] = Group(threshold, members)
+        self._groups[name] = WitnessGroup(threshold, members)
 
     def _new(self, name: str) -> str:
         if name == NONE or name in self._witnesses or name in self._groups:

@@ -4,13 +4,16 @@ from holdproof.db.advisory_locks import lock_exclusive, lock_shared, try_lock_ex
 from holdproof.db.backends import MEMORY, open_database
 from holdproof.db.database import Database
 from holdproof.db.effects import Call, Effect, Give, Read, Stream, Together, Wait, Work, WorkOutcome, Write, ask, call
-from holdproof.db.group_commit import Hooks
+from holdproof.db.group_commit import Access, AccessRecorder, Hooks
 from holdproof.db.migrate import Migration
 from holdproof.db.sql import Query, sql
-from holdproof.db.tx import Notes, Refused, Row, SqlResult, Tx
+from holdproof.db.tx import OPENED, Notes, Refused, Row, SqlResult, Tx
 
 __all__ = [
     "MEMORY",
+    "OPENED",
+    "Access",
+    "AccessRecorder",
     "SqlResult",
     "Call",
     "Database",

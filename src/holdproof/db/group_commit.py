@@ -15,7 +15,7 @@ import time
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from holdproof.db.tx import Notes, Refused, Tx
 from holdproof.db.worker_pool import ONCE, SERIALIZABLE, UNGATED, Job, deliver
@@ -28,6 +28,31 @@ _SLOW_COMMIT_S = 0.0003
 # After a group had to be re-run with savepoints, this many groups use them from the start.
 _SAVEPOINT_GROUPS = 32
 _LARGEST_GROUP = 512
+
+
+class Access(NamedTuple):
+    """Somebody was given content: persons' content that was opened for them, or an export."""
+
+    kind: str
+    """`read` or `export`."""
+    who: str
+    what: str
+    """The method, as `flows.get`."""
+    target: str
+    """Of a read the subject, by handle; of an export what was exported."""
+    ns: str
+
+
+class AccessRecorder(Protocol):
+    """What keeps a log of accesses; none of its methods raises."""
+
+    def record(self, access: Access) -> Callable[[Tx], None] | None:
+        """Return the write that records an access, None where one that stands for it is recorded or under way."""
+        ...
+
+    def forget(self, access: Access) -> None:
+        """Say that a write of `record` failed: the next access like it is recorded."""
+        ...
 
 
 @dataclass
@@ -47,6 +72,8 @@ class Hooks:
     """Called once a group is durable, before its callers get their results; must not raise."""
     history_lost: list[Callable[[HistoryLostError], None]] = field(default_factory=list)
     """Called once, on any thread, when the database turns out to have lost acknowledged commits; must not raise."""
+    accesses: "AccessRecorder | None" = None
+    """Records that somebody was given content; None where no log is kept."""
     on_borrowed: list[Callable[[Tx], None]] = field(default_factory=list)
     """Called in place of `after_commit` inside a transaction that its caller commits: to notify others by it."""
 

@@ -25,6 +25,8 @@ Refusal = Callable[[str], HoldproofError]
 """Makes an error from a message."""
 
 WAKE = "wake"
+OPENED: Final = "opened"
+"""The topic under which a transaction notes whose encrypted content it opened: subjects, by handle."""
 RESERVED_TABLES: Final = frozenset({"schema_migrations"})
 """Tables that SQL of applications may read, but never change."""
 SECRET_TABLES: Final = frozenset({"subject_facts"})
@@ -178,6 +180,13 @@ class Tx(ABC):
         assert len(rows) <= 1, f"{query} returned {len(rows)} rows where one was promised"
         return next(iter(rows), None)
 
+    def confine(self, ns: str | None) -> None:
+        """Keep the statements that follow in one namespace, where the database can enforce it; None ends that.
+
+        A second wall: operations name the namespace in their statements themselves.
+        """
+        del ns
+
     @property
     def now(self) -> str:
         """The time of this transaction, ISO-8601 UTC with microseconds."""
@@ -223,6 +232,14 @@ class Tx(ABC):
         """Yield what this transaction noted under a topic so far: operations before this one, and this one."""
         yield from self.notes.get(topic, ())
         yield from (value for each, value in self._new_notes if each == topic)
+
+    def take(self, topic: str) -> frozenset[Any]:
+        """Remove what the running operation noted under a topic, and return it."""
+        if not self._new_notes:
+            return frozenset()
+        taken = frozenset(value for each, value in self._new_notes if each == topic)
+        self._new_notes = [note for note in self._new_notes if note[0] != topic]
+        return taken
 
     def accept_notes(self) -> None:
         """Keep the notes of an operation that succeeded."""

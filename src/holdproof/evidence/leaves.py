@@ -25,10 +25,10 @@ from holdproof.errors import InvalidInputError
 
 TOPIC: Final = "leaf"
 TYPES: Final = frozenset(
-    {"agent", "answer", "audit", "call", "context", "dbom", "decision", "delegation", "erasure", "escalation"}
+    {"access", "agent", "answer", "audit", "call", "context", "dbom", "decision", "delegation", "erasure", "escalation"}
     | {"feedback", "file", "key", "ledger", "legacy_import", "lockdown", "message", "notification", "passkey", "person"}
     | {"policy", "promise", "published", "queue", "restore", "schedule", "schema", "skill", "snapshot", "state", "step"}
-    | {"stream", "token", "transition"}
+    | {"stream", "token", "transition", "verification"}
 )
 _SALT_BYTES = 16
 _MOST_BYTES = 1024
@@ -88,22 +88,19 @@ class Stamp(NamedTuple):
 
 
 Leaf = tuple[str, int, str]
-"""A leaf on its way into the log: handle, version, text; a plain tuple, there are many."""
+"""A leaf as the log stores it: handle, version, text; a plain tuple, there are many."""
 
+Source = tuple[tuple[str, str, str], str | None]
+"""Whose entry it is: agent, kind and namespace, which make a stream (numbering.py), and the flow.
 
-class Source(NamedTuple):
-    """Whose entry it is: the agent's, or that of the agent of a flow; nobody's where both are None."""
+Without an agent (an empty text) it is that of the agent of its flow; without a flow as well, nobody's.
+"""
 
-    kind: str
-    ns: str
-    agent_id: str | None
-    flow_id: str | None
+StampedLeaf = tuple[str, int, str, Source | None]
+"""A leaf on its way into the log, with whose entry it is; without that it gets no number."""
 
-
-class SourcedLeaf(tuple[str, int, str]):
-    """A leaf that knows whose entry it is, and so gets a number (numbering.py)."""
-
-    source: Source
+UNNUMBERED: Final = frozenset({"schema", "restore"})
+"""The types of entries that have no number: a migration writes the first before there is a stream."""
 
 
 def stamp(
@@ -125,19 +122,20 @@ def stamp(
     # Projection.commit, without the call: this runs for every row that is written.
     digest = sha256(salt + projection.content(row)).hexdigest()
     text = f'{{"h":"{digest}","id":"{handle}{_middle(ns, projection.name, kind)}{tx.now}","v":1,"ver":{leaf_ver}}}'
-    leaf = SourcedLeaf((handle, leaf_ver, text))
-    leaf.source = source_of(kind, ns, row)
+    leaf = (handle, leaf_ver, text, source_of(kind, ns, row))
     if tx.dialect == "sqlite" and text.isascii() and len(text) <= _MOST_BYTES:
-        tx.note(TOPIC, leaf)  # `append`, without the call
+        tx.note(TOPIC, leaf)  # `_add`, without the call
     else:
-        append(tx, leaf)
+        _add(tx, leaf)
     return Stamp(handle, leaf_ver, salt)
 
 
-def source_of(kind: str, ns: str, row: Mapping[str, Any]) -> Source:
-    """Return whose the entry of a row is."""
+def source_of(kind: str, ns: str, row: Mapping[str, Any]) -> Source | None:
+    """Return whose the entry of a row is; None for a type of entry that has no number."""
+    if kind in UNNUMBERED:
+        return None
     # Of a call the agent is whoever asked for it, which may be nobody: it is counted with its flow.
-    return Source(kind, ns, None if kind == "call" else row.get("agent_id"), row.get("dfid"))
+    return ("" if kind == "call" else row.get("agent_id") or "", kind, ns), row.get("dfid")
 
 
 @lru_cache(maxsize=1024)
@@ -165,18 +163,29 @@ _PENDING = sql_postgres(
 
 
 def append(tx: Tx, leaf: Leaf) -> None:
-    """Add a leaf inside the caller's transaction: integrated at its commit, or on PostgreSQL by the sequencer.
+    """Add a leaf that is nobody's inside the caller's transaction; it gets no number."""
+    _add(tx, (*leaf, None))
 
-    One that is no `SourcedLeaf` gets no number.
-    """
-    handle, ver, text = leaf
+
+def _add(tx: Tx, leaf: StampedLeaf) -> None:
+    """Add a leaf inside the caller's transaction: integrated at its commit, or on PostgreSQL by the sequencer."""
+    handle, ver, text, source = leaf
     # Counted in bytes only where it may matter: ASCII has as many characters as bytes.
     if len(text) > _MOST_BYTES or (not text.isascii() and len(text.encode()) > _MOST_BYTES):
         raise InvalidInputError("a leaf has at most 1 KiB", length=len(text))
     if tx.dialect == "postgres":
-        source = leaf.source if isinstance(leaf, SourcedLeaf) else None
-        whose = {"agent_id": None, "dfid": None} if source is None else {"agent_id": source[2], "dfid": source[3]}
-        tx.execute(_PENDING, id=handle, ver=ver, leaf=text, sourced=source is not None, **whose, expect=1)
+        (agent_id, _, _), flow_id = source or (("", "", ""), None)
+        is_sourced = source is not None
+        tx.execute(
+            _PENDING,
+            id=handle,
+            ver=ver,
+            leaf=text,
+            agent_id=agent_id or None,
+            dfid=flow_id,
+            sourced=is_sourced,
+            expect=1,
+        )
     # On PostgreSQL too: the note wakes the sequencer after the commit.
     tx.note(TOPIC, leaf)
 

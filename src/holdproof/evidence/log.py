@@ -104,7 +104,7 @@ class Log:
         """
         if self._keys is None or (now := log_keys_in_ring(tx)) == self._keyring:
             return
-        fresh = {handle for handle, ver, _ in tx.notes.get(leaves.TOPIC, ()) if ver == 1}
+        fresh = {handle for handle, ver, *_ in tx.notes.get(leaves.TOPIC, ()) if ver == 1}
         older = {keyid: key for keyid, key in now.items() if key[1] not in fresh or keyid == self._self_signed} or now
         signers = [*_newest(self._keys), *([self._signer] if self._signer else [])]
         self._signer = next((key for key in signers if older.get(key.keyid, (0,))[0] is None), None)

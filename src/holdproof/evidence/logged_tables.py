@@ -246,7 +246,7 @@ def _with_noted_leaf(tx: Tx, row: Row) -> Row:
     logged = logged_row(row)
     if logged.leaf is not None:
         return row
-    texts = (text for handle, ver, text in tx.noted(TOPIC) if (handle, ver) == (logged.leaf_id, logged.leaf_ver))
+    texts = (text for handle, ver, text, _ in tx.noted(TOPIC) if (handle, ver) == (logged.leaf_id, logged.leaf_ver))
     return (*logged._replace(leaf=next(texts, None)), *row[COLUMNS:])
 
 

@@ -14,17 +14,14 @@ Rules:
 """
 
 import json
-from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from hashlib import sha256
 from typing import Final, NamedTuple
 
 from holdproof.crypto import canonical
 from holdproof.db import Tx, sql
-from holdproof.evidence.leaves import Leaf, SourcedLeaf
+from holdproof.evidence.leaves import Leaf, StampedLeaf
 
-UNNUMBERED: Final = frozenset({"schema", "restore"})
-"""The types of entries that have no number."""
 _TYPE_MARK: Final = ',"t":"'
 _NUMBER_MARK: Final = ',"s":"'
 _SALT_BYTES: Final = 16
@@ -94,56 +91,46 @@ _BEGIN = sql(
 )
 
 
-def number(tx: Tx, entries: Sequence[Leaf]) -> list[Leaf]:
+def number(tx: Tx, entries: Sequence[StampedLeaf]) -> list[Leaf]:
     """Return entries with their numbers, in their order.
 
     To be called by whoever holds the log's lock: the counts are read and advanced in this transaction. Written without
     helpers where it can be, since every commit passes here.
     """
-    streams: dict[Leaf, StreamKey] = {}
-    without_agent: list[SourcedLeaf] = []
-    for leaf in entries:
-        if not isinstance(leaf, SourcedLeaf):
-            continue
-        kind, ns, agent_id, flow_id = leaf.source
-        if kind in UNNUMBERED:
-            continue
-        streams[leaf] = StreamKey(agent_id or "", kind, ns)
-        # Most records name their flow only; its agent is theirs.
-        if not agent_id and flow_id is not None:
-            without_agent.append(leaf)
-    if without_agent:
-        streams |= _by_flow(tx, without_agent)
-    newest: dict[StreamKey, EntryNumber] = {}
-    for key, count in _counted(streams.values()) if len(streams) > 1 else zip(streams.values(), (1,), strict=False):
-        row = tx.one(_COUNT, agent_id=key.agent_id, kind=key.kind, ns=key.ns, count=count)
-        newest[key] = _begin(tx, key, count) if row is None else EntryNumber(*row)
+    streams = [None if source is None else source[0] for _, _, _, source in entries]
+    # Most records name their flow only; its agent is theirs.
+    flows = {
+        at: source[1]
+        for at, (_, _, _, source) in enumerate(entries)
+        if source is not None and source[1] is not None and not source[0][0]
+    }
+    if flows:
+        agents = _agents(tx, {str(flow_id) for flow_id in flows.values()})
+        for at, flow_id in flows.items():
+            _, kind, ns = streams[at] or ("", "", "")
+            # The agent of a flow that is gone is nobody.
+            streams[at] = (agents.get((str(flow_id), ns), ""), kind, ns)
+    counts: dict[tuple[str, str, str], int] = {}
+    for stream in streams:
+        if stream is not None:
+            counts[stream] = counts.get(stream, 0) + 1
+    marks: dict[tuple[str, str, str], str] = {}
+    numbers: dict[tuple[str, str, str], int] = {}
+    for stream, count in counts.items():
+        agent_id, kind, ns = stream
+        row = tx.one(_COUNT, agent_id=agent_id, kind=kind, ns=ns, count=count)
+        name, last = _begin(tx, StreamKey(*stream), count) if row is None else row
+        marks[stream] = f"{_NUMBER_MARK}{name}/"
+        numbers[stream] = last
     numbered: list[Leaf] = []
-    for leaf in entries:
-        handle, ver, text = leaf
-        stream = streams.get(leaf)
+    for (handle, ver, text, _), stream in zip(entries, streams, strict=True):
         if stream is None:
-            numbered.append(leaf)
+            numbered.append((handle, ver, text))
             continue
-        name, last = newest[stream]
-        newest[stream] = EntryNumber(name, last + 1)
+        numbers[stream] = n = numbers[stream] + 1
         at = text.index(_TYPE_MARK)
-        numbered.append((handle, ver, f'{text[:at]}{_NUMBER_MARK}{name}/{last + 1}"{text[at:]}'))
+        numbered.append((handle, ver, f'{text[:at]}{marks[stream]}{n}"{text[at:]}'))
     return numbered
-
-
-def _counted(keys: Iterable[StreamKey]) -> Iterable[tuple[StreamKey, int]]:
-    return Counter(keys).items()
-
-
-def _by_flow(tx: Tx, entries: Sequence[SourcedLeaf]) -> dict[Leaf, StreamKey]:
-    """Return the streams of records that name their flow only; the agent of a flow that is gone is nobody."""
-    agents = _agents(tx, {str(leaf.source.flow_id) for leaf in entries})
-    streams: dict[Leaf, StreamKey] = {}
-    for leaf in entries:
-        kind, ns, _, flow_id = leaf.source
-        streams[leaf] = StreamKey(agents.get((str(flow_id), ns), ""), kind, ns)
-    return streams
 
 
 def _agents(tx: Tx, flows: set[str]) -> dict[tuple[str, str], str]:

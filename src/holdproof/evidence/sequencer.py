@@ -27,7 +27,7 @@ from holdproof.db import Database, Notes, Tx
 from holdproof.db.sql import sql_postgres
 from holdproof.errors import ClosedError, ForkedError, HistoryLostError, HoldproofError
 from holdproof.evidence import leaves, numbering
-from holdproof.evidence.leaves import Leaf, Source, SourcedLeaf
+from holdproof.evidence.leaves import Leaf, StampedLeaf
 from holdproof.evidence.log import HEAD, Log
 from holdproof.evidence.tree import TreeWriter, lock
 
@@ -97,15 +97,13 @@ def sequence(tx: Tx, log: Log, tree_writer: TreeWriter, *, most: int = _MOST) ->
     return len(rows)
 
 
-def pending_leaf(leaf: Leaf, agent_id: str | None, flow_id: str | None, *, is_sourced: bool) -> Leaf:
+def pending_leaf(leaf: Leaf, agent_id: str | None, flow_id: str | None, *, is_sourced: bool) -> StampedLeaf:
     """Return a pending leaf, with whose entry it is as far as the process that wrote it said so."""
     if not is_sourced:
-        return leaf
-    sourced = SourcedLeaf(leaf)
+        return (*leaf, None)
     _, _, text = leaf
     fields = json.loads(text)
-    sourced.source = Source(fields["t"], fields["ns"], agent_id, flow_id)
-    return sourced
+    return (*leaf, leaves.source_of(fields["t"], fields["ns"], {"agent_id": agent_id, "dfid": flow_id}))
 
 
 _WAITING = sql_postgres("SELECT 1 FROM log_pending LIMIT 1")

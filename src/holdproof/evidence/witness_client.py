@@ -8,9 +8,7 @@ Rules:
 - No network call inside a transaction; answers are bounded in time and size, redirects refused.
 """
 
-import time
 from functools import partial
-from typing import TYPE_CHECKING, Final, NamedTuple
 from urllib.parse import urlsplit
 
 from holdproof.content.credentials import Credentials, split_credentials
@@ -29,20 +27,14 @@ from holdproof.errors import (
     ProofError,
     UnreachableError,
 )
-from holdproof.evidence import log, tree, witness_disputes
+from holdproof.evidence import bounded_http, log, tree, witness_disputes
+from holdproof.evidence.bounded_http import Reply
 from holdproof.evidence.witnesses import Peer
-from holdproof.lazy import lazy_module
 from holdproof.model.log import Level
 from holdproof.model.verdicts import Verdict
 from holdproof.model.witnesses import CosignedHead
 from holdproof.store.context import Context
 
-if TYPE_CHECKING:
-    import httpx
-else:  # loaded at the first request: it costs more than all the rest at start
-    httpx = lazy_module("httpx")
-
-_MOST_BYTES: Final = 1 << 20
 _TRIES = 3
 
 
@@ -55,7 +47,7 @@ def cosign(peer: Peer, head: SignedCheckpoint, *, opens: Credentials | None, tim
     size: int | None = None
     for _ in range(_TRIES):
         request = yield from ask(Read(partial(_request, url=peer.url, head=head, size=size)))
-        answer: _Reply = yield from ask(Call(partial(_post, peer.url, request, timeout_s, opens)))
+        answer: Reply = yield from ask(Call(partial(_post, peer.url, request, timeout_s, opens)))
         if answer.status == 200:
             cosigned = protocol.accept(request.head, answer.body, [peer.key])
             return (yield from ask(Write(partial(_record_cosignature, url=peer.url, key=peer.key, head=cosigned))))
@@ -75,7 +67,7 @@ def address(url: str) -> tuple[str, Credentials | None]:
 def offered_key(url: str, opens: Credentials | None, timeout_s: float) -> str | None:
     """Return the key that a witness shows at its address, to be compared with what its operator says; None without."""
     try:
-        answer = _bounded("GET", f"{url}/key", timeout_s, opens)
+        answer = bounded_http.send("GET", f"{url}/key", f"the witness {url}", timeout_s=timeout_s, opens=opens)
         key = vkey.parse(answer.body.decode().strip())
     except (HoldproofError, UnicodeDecodeError):
         return None
@@ -101,36 +93,18 @@ def _request(tx: Tx, url: str, head: SignedCheckpoint, size: int | None) -> AddC
     return AddCheckpoint(size, proof, head)
 
 
-class _Reply(NamedTuple):
-    """The response of a witness."""
-
-    status: int
-    kind: str
-    body: bytes
-
-
-def _post(url: str, request: AddCheckpoint, timeout_s: float, opens: Credentials | None) -> _Reply:
-    return _bounded("POST", f"{url}/add-checkpoint", timeout_s, opens, protocol.encode_request(request))
-
-
-def _bounded(method: str, url: str, timeout_s: float, opens: Credentials | None, body: bytes | None = None) -> _Reply:
-    """Send one request to a witness; the answer is bounded in time and size, redirects are not followed."""
-    data = bytearray()
-    deadline = time.monotonic() + timeout_s
-    try:
-        with httpx.stream(method, url, content=body, timeout=timeout_s, auth=opens) as answer:
-            for part in answer.iter_bytes():
-                data += part
-                if len(data) > _MOST_BYTES:
-                    raise FormatError(f"the witness {url} answers without end", url=url)
-                if time.monotonic() > deadline:
-                    raise UnreachableError(f"the witness {url} answers too slowly", url=url)
-            return _Reply(answer.status_code, answer.headers.get("content-type", ""), bytes(data))
-    except (httpx.HTTPError, httpx.InvalidURL) as error:
-        raise UnreachableError(f"the witness {url} cannot be reached: {error}", url=url) from error
+def _post(url: str, request: AddCheckpoint, timeout_s: float, opens: Credentials | None) -> Reply:
+    return bounded_http.send(
+        "POST",
+        f"{url}/add-checkpoint",
+        f"the witness {url}",
+        timeout_s=timeout_s,
+        opens=opens,
+        body=protocol.encode_request(request),
+    )
 
 
-def _other_size(url: str, request: AddCheckpoint, answer: _Reply) -> int:
+def _other_size(url: str, request: AddCheckpoint, answer: Reply) -> int:
     """Return the size to prove from at the next attempt; raises where the answer is final."""
     status, kind, body = answer
     words = body[:200].decode(errors="replace").strip()

@@ -95,7 +95,7 @@ def _digest(head: LogCheckpoint) -> str:
     return sha256_hex(f"{head.origin}\n{head.size}\n{b64.encode(head.root)}\n".encode())
 
 
-class Witness:
+class Cosigner:
     """One witness: its name and key, the logs it cosigns, its state."""
 
     def __init__(self, name: str, signer: Signer, logs: Iterable[str], state: WitnessState, clock: Clock) -> None:
@@ -139,7 +139,7 @@ class WitnessServer(ThreadingHTTPServer):
     daemon_threads = True
     request_queue_size = 32
 
-    def __init__(self, address: tuple[str, int], served: Witness) -> None:
+    def __init__(self, address: tuple[str, int], served: Cosigner) -> None:
         self.witness = served
         self._room = threading.BoundedSemaphore(_MOST_THREADS)
         super().__init__(address, _Handler)

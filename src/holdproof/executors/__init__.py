@@ -6,6 +6,7 @@ that answers item by item (`stream`). A `Resource` declares its methods once for
 
 from typing import TYPE_CHECKING
 
+from holdproof.executors.accesses import CALLER
 from holdproof.executors.blocks import AsyncClosing, ContextBlock, SyncClosing
 from holdproof.executors.driver import AsyncRunner, SyncRunner
 from holdproof.executors.exposure import (
@@ -45,6 +46,7 @@ else:
     __getattr__, __dir__ = lazy_exports(__name__, {"AsyncExecutor": "holdproof.executors.async_executor"})
 
 __all__ = [
+    "CALLER",
     "OWN_AGENT",
     "OWN_ESCALATION",
     "OWN_FLOW",

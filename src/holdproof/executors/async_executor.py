@@ -14,7 +14,7 @@ from holdproof.db.sql import Query
 from holdproof.db.tx import Refused, Row, Tx
 from holdproof.db.worker_pool import SERIALIZABLE
 from holdproof.errors import HoldproofError
-from holdproof.executors.database_performer import DatabasePerformer, scan_rows
+from holdproof.executors.database_performer import DatabasePerformer, confined, scan_rows
 from holdproof.executors.driver import AsyncRunner
 from holdproof.executors.loop_delivery import LoopDelivery
 
@@ -62,7 +62,7 @@ class AsyncExecutor(AsyncRunner):
 
     def write(self, fn: Callable[[Tx], T | Refused], *, serializable: bool = False) -> "asyncio.Future[T]":
         """Run a function of a transaction; the future is done once its work is durable."""
-        return self._delivery().write(fn, SERIALIZABLE if serializable else 0)
+        return self._delivery().write(confined(fn, self.ns), SERIALIZABLE if serializable else 0)
 
     async def write_in(self, connection: Any, fn: Callable[[Tx], T | Refused]) -> T:
         """Run a function of a transaction in the caller's own, which commits it or rolls it back.
@@ -88,7 +88,7 @@ class AsyncExecutor(AsyncRunner):
 
     def read(self, fn: Callable[[Tx], T]) -> "asyncio.Future[T]":
         """Run a reading function on a snapshot that includes everything acknowledged before this call."""
-        return self._delivery().read(fn)
+        return self._delivery().read(confined(fn, self.ns))
 
     def reject(self, error: HoldproofError) -> "asyncio.Future[Any]":
         """Return the outcome of a call that was refused before it reached the database: a failed future."""
@@ -98,7 +98,7 @@ class AsyncExecutor(AsyncRunner):
 
     def start_once(self, fn: Callable[[Tx], T]) -> "Future[T]":
         """Start a writing function that is never re-run and may be fed from outside; pass the future to `wait_for`."""
-        return self.database.write(fn, once=True)
+        return self.database.write(confined(fn, self.ns), once=True)
 
     def wait_for(self, future: "Future[T]") -> "asyncio.Future[T]":
         """Return an awaitable for a future that another thread completes."""
@@ -142,7 +142,7 @@ class AsyncExecutor(AsyncRunner):
 
     def read_on_reader(self, fn: Callable[[Tx], T]) -> "asyncio.Future[T]":
         """Run a reading function on a reader thread, however short it is."""
-        return self._delivery().read(fn, inline=False)
+        return self._delivery().read(confined(fn, self.ns), inline=False)
 
     async def wait(self, topic: str, since: int, seconds: float) -> bool:
         """Sleep until the topic is signalled, if it was not since the epoch `since`; return whether it was."""

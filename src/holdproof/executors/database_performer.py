@@ -2,7 +2,7 @@
 
 import random
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeVar
 
 from holdproof.db.database import Database
 from holdproof.db.effects import Give, Read, Stream, Wait, ask
@@ -10,6 +10,8 @@ from holdproof.db.sql import Query
 from holdproof.db.tx import Row, Tx
 from holdproof.executors.driver import Performer
 from holdproof.model.times import to_micros
+
+T = TypeVar("T")
 
 # Seconds between two looks while waiting: (first step, longest step). A database that notifies across processes is
 # looked at rarely, since the look is only a safety net there.
@@ -38,6 +40,22 @@ class DatabasePerformer(Performer):
         if wait.until is None:
             return step
         return max(0.0, min(step, (to_micros(wait.until) - self._database.clock()) / 1e6))
+
+
+def confined(fn: Callable[[Tx], T], ns: str | None) -> Callable[[Tx], T]:
+    """Return the operation of a client that is bound to a namespace, kept in it by the database where it can."""
+    if ns is None:
+        return fn
+
+    def run(tx: Tx) -> T:
+        tx.confine(ns)
+        try:
+            return fn(tx)
+        finally:
+            # Before the next operation of the group, and before the log: both are of the whole store.
+            tx.confine(None)
+
+    return run
 
 
 def scan_rows(query: Query, *, by: Callable[[Row], Any], after: Any, page: int, params: dict[str, Any]) -> Stream[Row]:

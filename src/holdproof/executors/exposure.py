@@ -61,6 +61,8 @@ class Exposure:
     """Whether it gives rights away: not for callers that have only some of them."""
     reveals: bool = False
     """Whether it reads what was encrypted: not for auditors."""
+    exports: bool = False
+    """Whether it gives records away as a document: each call leaves an entry in the log."""
     read_only_with: Mapping[str, Any] = field(default_factory=dict)
     """The arguments with which a method that writes changes nothing: auditors and read-only tools may call it so."""
     from_caller: tuple[str, ...] = ()
@@ -100,6 +102,8 @@ class Exposure:
     """The arguments of a call on the command line, as a shell reads them."""
     parameters: Mapping[str, str] = field(default_factory=dict)
     """What parameters mean, where that differs from what the name usually means (api/parameters.py)."""
+    words: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """The words that a parameter takes, where it takes a few only: schemas name them; the operation refuses others."""
     variables: Mapping[str, str] = field(default_factory=dict)
     """Environment variables that the command reads parameters from: every user of a machine can see arguments."""
     files: tuple[str, ...] = ()

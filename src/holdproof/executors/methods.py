@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Concatenate, Generic, ParamSpec
 from holdproof.db.effects import Stream, Work
 from holdproof.db.tx import Refused, Tx
 from holdproof.errors import HoldproofError, NamespaceError
+from holdproof.executors.accesses import AccessWatch, watch_of
 from holdproof.executors.driver import SyncRunner
 from holdproof.executors.exposure import Exposure
 from holdproof.executors.sync_executor import SyncExecutor
@@ -141,6 +142,13 @@ class Method(ABC, Generic[P, T]):
             return partial(_refuse, resource.ns)
         # At each call: the caller may pass the namespace itself, and is refused if it is another.
         return lambda *args, **kwargs: fn(*args, **with_namespace(resource._executor, kwargs))
+
+    def watch(self, resource: Any) -> AccessWatch | None:
+        """Return what records whom the method gives content to; None for one that reads nothing, or keeps no log."""
+        if not self.reads and not self.exposure.exports:
+            return None
+        subject = next(iter(_visible_signature(self).parameters), "") if self.exposure.exports else ""
+        return watch_of(resource, self.name, subject=subject, exports=self.exposure.exports)
 
     def checked(self, resource: Any, call: Callable[..., Any]) -> Callable[..., Any]:
         """The call, which refuses functions that its executor could never call before anything has begun.
@@ -272,7 +280,14 @@ class Reads(Method[P, T]):
         """Return a function whose every call reads one snapshot."""
         fn = self.scoped(resource)
         read = resource._executor.read
-        return lambda *args, **kwargs: read(lambda tx: fn(tx, *args, **kwargs))
+        watch = self.watch(resource)
+        if watch is None:
+            return lambda *args, **kwargs: read(lambda tx: fn(tx, *args, **kwargs))
+
+        def call(*args: Any, **kwargs: Any) -> Any:
+            return read(watch.reading(lambda tx: fn(tx, *args, **kwargs), args, kwargs))
+
+        return call
 
 
 class Runs(Method[P, T]):
@@ -285,6 +300,9 @@ class Runs(Method[P, T]):
         """Return a function whose every call drives the work to its end."""
         fn = self.scoped(resource)
         run = resource._executor.run
+        watch = self.watch(resource)
+        if watch is not None:
+            return self.checked(resource, lambda *args, **kwargs: run(watch.working(fn(*args, **kwargs), args, kwargs)))
         return self.checked(resource, lambda *args, **kwargs: run(fn(*args, **kwargs)))
 
 
@@ -331,6 +349,11 @@ class RunsWith(Method[P, T]):
         """Return a function whose every call drives the work to its end."""
         fn = self.scoped(resource)
         run = resource._executor.run
+        watch = self.watch(resource)
+        if watch is not None:
+            return self.checked(
+                resource, lambda *args, **kwargs: run(watch.working(fn(resource.held, *args, **kwargs), args, kwargs))
+            )
         return self.checked(resource, lambda *args, **kwargs: run(fn(resource.held, *args, **kwargs)))
 
 
@@ -382,4 +405,7 @@ class StreamsWith(Method[P, T]):
         """Return a function that returns an iterator; each step drives the work to its next value."""
         fn = self.scoped(resource)
         stream = resource._executor.stream
+        watch = self.watch(resource)
+        if watch is not None:
+            return lambda *args, **kwargs: stream(watch.working(fn(resource.held, *args, **kwargs), args, kwargs))
         return lambda *args, **kwargs: stream(fn(resource.held, *args, **kwargs))

@@ -13,7 +13,7 @@ from holdproof.db.sql import Query
 from holdproof.db.tx import NOT_RUN, Refused, Row, Tx
 from holdproof.db.worker_pool import WorkerPool
 from holdproof.errors import HoldproofError, NestedCallError, WrongClientError
-from holdproof.executors.database_performer import DatabasePerformer, scan_rows
+from holdproof.executors.database_performer import DatabasePerformer, confined, scan_rows
 from holdproof.executors.driver import SyncRunner
 from holdproof.lazy import lazy_module
 
@@ -44,7 +44,7 @@ class SyncExecutor(SyncRunner):
     def write(self, fn: Callable[[Tx], T | Refused], *, serializable: bool = False) -> T:
         """Run a function of a transaction; returns once its work is durable."""
         _refuse_nested(self.database.backend.writer)
-        future: Future[Any] = self.database.write(fn, serializable=serializable)
+        future: Future[Any] = self.database.write(confined(fn, self.ns), serializable=serializable)
         return future.result()  # type: ignore[no-any-return]
 
     def write_in(self, connection: Any, fn: Callable[[Tx], T | Refused]) -> T:
@@ -63,7 +63,7 @@ class SyncExecutor(SyncRunner):
     def read(self, fn: Callable[[Tx], T]) -> T:
         """Run a reading function on a snapshot that includes everything acknowledged before this call."""
         # Most reads are short: on this thread they cost no switch to another.
-        result = self.database.peek(fn, _INLINE_READ_S)
+        result = self.database.peek(confined(fn, self.ns), _INLINE_READ_S)
         if result is not NOT_RUN:
             return result
         return self.read_on_reader(fn)
@@ -71,7 +71,7 @@ class SyncExecutor(SyncRunner):
     def read_on_reader(self, fn: Callable[[Tx], T]) -> T:
         """Run a reading function on a reader thread, however short it is."""
         _refuse_nested(self.database.backend.reader)
-        return self.database.read(fn).result()
+        return self.database.read(confined(fn, self.ns)).result()
 
     def reject(self, error: HoldproofError) -> NoReturn:
         """Raise the error of a call that was refused before it reached the database."""
@@ -79,7 +79,7 @@ class SyncExecutor(SyncRunner):
 
     def start_once(self, fn: Callable[[Tx], T]) -> "Future[T]":
         """Start a writing function that is never re-run and may be fed from outside; pass the future to `wait_for`."""
-        return self.database.write(fn, once=True)
+        return self.database.write(confined(fn, self.ns), once=True)
 
     def wait_for(self, future: "Future[T]") -> T:
         """Block until another thread has completed the future and return its result."""

@@ -69,10 +69,10 @@ class Backup(Value):
 class Rotation(Value):
     """What a rotation of backups did."""
 
-    made: Backup | None
+    backup: Backup | None
     """The new backup, as it was read back; None where the newest is young enough."""
     removed: list[str]
-    kept: int
+    backups: int
     """How many backups of this store are in the folder now."""
     next_at: str | None
     """When the next one is due; None where nobody said how often."""
@@ -112,6 +112,35 @@ class Restored:
     def to_dict(self) -> dict[str, Any]:
         """The outcome as every client prints it."""
         return asdict(self)
+
+
+@dataclass(frozen=True, slots=True)
+class DrillStep(Value):
+    """One step of a disaster drill: what was done, how long it took, and what came of it."""
+
+    name: str
+    seconds: float
+    outcome: str
+
+
+@dataclass(frozen=True, slots=True)
+class Drill(Value):
+    """What a disaster drill measured."""
+
+    steps: list[DrillStep]
+    verdict: str
+    """The verdict of a full verification of the restored store."""
+    exit_code: int
+    size: int
+    """Entries of the log in the backup."""
+    written_since: int
+    """Entries that the store in use wrote since the backup: a real loss would have cost them."""
+    recovery_s: float
+    """Seconds from the loss to a verified store."""
+    outside: list[str]
+    """What the backup does not hold of the store."""
+    home: str | None
+    """The home of the restored store, where it was kept."""
 
 
 @dataclass(frozen=True, slots=True)

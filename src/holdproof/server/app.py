@@ -112,6 +112,7 @@ async def _tended(state: ServerState) -> AsyncIterator[None]:
         _every(state.settings.sweep_s, state.store.sweep.run),
         _every(state.settings.channels_s, state.store.channels.deliver),
         _every(state.settings.witness_s, lambda: witnessing.ask(state)),
+        _every(state.settings.stamp_s, lambda: witnessing.stamp(state)),
         # Looks often; `images.every_s` of the settings says how often an image is written at most.
         _every(state.settings.images_s, state.store.image.beat),
         _every(state.settings.backups_s, partial(_rotate_backups, state.store)),
@@ -141,8 +142,8 @@ async def _rotate_backups(store: Holdproof) -> None:
     except HoldproofError as error:
         _log.error("no backup could be made: %s", error)
         return
-    if rotation is not None and rotation.made is not None:
-        _log.info("backup %s made and checked; %s removed", rotation.made.path, len(rotation.removed))
+    if rotation is not None and rotation.backup is not None:
+        _log.info("backup %s made and checked; %s removed", rotation.backup.path, len(rotation.removed))
 
 
 async def _every(seconds: float, job: Callable[[], Awaitable[object]]) -> None:

@@ -21,12 +21,15 @@ from starlette.requests import Request, cookie_parser
 from starlette.types import Message, Receive, Scope, Send
 
 from holdproof.errors import ForgedRequestError, UnauthenticatedError
+from holdproof.executors import CALLER
 from holdproof.server import pages, proxy_login, scrapes
 from holdproof.server.middleware import Middleware, pace
 from holdproof.server.permissions import Caller
 from holdproof.server.state import ServerState, state_in
 
 SAFE: Final = frozenset({"GET", "HEAD", "OPTIONS"})
+ANONYMOUS: Final = "anonymous"
+"""Who calls without a token, as entries name them."""
 LOGIN: Final = "/login"
 """Where somebody with a session may come in anew, from a page that does not know of it."""
 FIELD: Final = "csrf"
@@ -66,7 +69,11 @@ class AuthenticationMiddleware(Middleware):
                 state.access_log.used(caller.token_id)
             if caller.csrf is not None and scope["method"] not in SAFE and scope["path"] != LOGIN:
                 receive = await _meant(scope, receive, caller.csrf)
-        await self.app(scope, receive, send)
+        token = CALLER.set(ANONYMOUS if caller is None else caller.who)
+        try:
+            await self.app(scope, receive, send)
+        finally:
+            CALLER.reset(token)
 
 
 async def _by_header(state: ServerState, authorization: str) -> Caller:

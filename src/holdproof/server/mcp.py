@@ -32,7 +32,7 @@ from starlette.types import ASGIApp
 
 from holdproof.api import wire
 from holdproof.api.catalogue import MethodSpec, entries
-from holdproof.api.parameters import ADDRESSES
+from holdproof.api.parameters import ADDRESSES, SIGNED_BY_CALLER
 from holdproof.api.problems import problem
 from holdproof.api.wire import Named, Schema
 from holdproof.client import Holdproof
@@ -112,7 +112,10 @@ def _whole(entry: MethodSpec) -> Schema:
     """The schema of what a tool takes, with all that it refers to."""
     named: Named = {}
     schema = entry.schema(named)
-    schema["properties"] = {name: each for name, each in schema.get("properties", {}).items() if name not in ADDRESSES}
+    # Who does it is whoever calls: a model that is asked for a name would make one up.
+    unasked = ADDRESSES | SIGNED_BY_CALLER
+    schema["properties"] = {name: each for name, each in schema.get("properties", {}).items() if name not in unasked}
+    schema["required"] = [name for name in schema["required"] if name not in unasked]
     text = json.dumps({**schema, "$defs": named} if named else schema)
     whole: Schema = json.loads(text.replace("#/components/schemas/", "#/$defs/"))
     return whole

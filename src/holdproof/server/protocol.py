@@ -79,7 +79,7 @@ class TimeoutHttpProtocol(HttpToolsProtocol):
             return False
         address = str(self.client[0])
         # All callers behind a proxy come from its address.
-        proxies = str(self.config.forwarded_allow_ips or "") if self.config.proxy_headers else ""
+        proxies = str(self.config.forwarded_allow_ips)
         if proxies.strip() == "*" or address in {each.strip() for each in proxies.split(",")}:
             return False
         others = (getattr(each, "client", None) for each in self.connections)

@@ -40,8 +40,8 @@ def person(scope: Scope) -> str | None:
     login = state_in(scope).settings.proxy_login
     if login is None or not scope.get("state", {}).get(_FROM_PROXY):
         return None
-    values = Headers(scope=scope).getlist(login.header)
-    return values[0].strip() or None if len(values) == 1 else None
+    names = Headers(scope=scope).getlist(login.header)
+    return names[0].strip() or None if len(names) == 1 else None
 
 
 def admitted(scope: Scope) -> str | None:

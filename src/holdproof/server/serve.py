@@ -175,7 +175,9 @@ def _config(app: FastAPI, place: ListenAddress) -> uvicorn.Config:
         lifespan="on",
         log_config=None,
         access_log=False,
+        # `TrustedProxy` reads the headers; the addresses here are those that may hold many connections.
         proxy_headers=False,
+        forwarded_allow_ips=place.proxies or "",
         server_header=False,
         limit_concurrency=_MOST_CONNECTIONS,
         timeout_keep_alive=_KEEP_ALIVE_S,

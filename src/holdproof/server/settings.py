@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from holdproof.evidence.witness_server import Witness
+    from holdproof.evidence.witness_server import Cosigner
 
 from holdproof.errors import ConfigError
 
@@ -26,6 +26,11 @@ class ProxyLogin:
         if proxies is None:
             raise ConfigError(
                 "a login header counts only from a proxy: name its address with --proxy", header=self.header
+            )
+        if EVERYBODY in proxies:
+            raise ConfigError(
+                "a login header counts only from addresses that nobody else has: name the proxy's with --proxy, not *",
+                header=self.header,
             )
         if not self.operators | self.auditors:
             raise ConfigError(
@@ -83,7 +88,9 @@ class ServerSettings:
     """How often people are told through channels what waits for them; 0 for never."""
     witness_s: float = 60.0
     """How often the witnesses of this log are asked to cosign its newest head; 0 for never."""
-    witness: "Witness | None" = None
+    stamp_s: float = 60.0
+    """How often the server looks whether a time token is due; 0 for never."""
+    witness: "Cosigner | None" = None
     """The witness that runs here, for logs of others."""
     images_s: float = 30.0
     """How often memory images that are due are written; 0 for never."""

@@ -1,4 +1,7 @@
-"""`/witness`: this server cosigns the heads of other logs (C2SP tlog-witness), if it was started as a witness."""
+"""`/witness`: this server cosigns the heads of other logs (C2SP tlog-witness), if it was started as a witness.
+
+By the clock its own heads go to the witnesses of its log, and to the time authority of the settings.
+"""
 
 import asyncio
 import logging
@@ -9,7 +12,7 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 
 from holdproof.errors import CorruptError, HoldproofError, NotFoundError, TooLargeError, UnavailableError
-from holdproof.evidence.witness_server import MOST_BYTES, Witness
+from holdproof.evidence.witness_server import MOST_BYTES, Cosigner
 from holdproof.server.state import ServerState, state_of
 
 router = APIRouter(tags=["witness"])
@@ -53,7 +56,7 @@ async def add_checkpoint(request: Request) -> Response:
     return Response(answer.body, answer.status, media_type=answer.content_type)
 
 
-def _witness(request: Request) -> Witness:
+def _witness(request: Request) -> Cosigner:
     witness = state_of(request).settings.witness
     if witness is None:
         raise NotFoundError("no witness runs here: `holdproof up --witness NAME --cosign KEY`")
@@ -68,3 +71,11 @@ async def ask(state: ServerState) -> None:
         _log.debug("no witness cosigned the newest head", exc_info=True)
     except HoldproofError as error:
         _log.warning("%s", error.message)
+
+
+async def stamp(state: ServerState) -> None:
+    """Have the newest head stamped by the time authority of the settings, if that is due; a failure is logged."""
+    try:
+        await state.store.timestamps.beat()
+    except HoldproofError as error:
+        _log.warning("no time token: %s", error.message)

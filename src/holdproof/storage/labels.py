@@ -73,3 +73,20 @@ def counts(tx: Tx, handle: str) -> dict[str, int]:
     """Return how many rows have a label, by kind."""
     [(blobs, sessions)] = tx.all(_COUNTS, handle=handle)
     return {"blobs": int(blobs), "sessions": int(sessions)}
+
+
+_BLOBS_COLUMNS: Final = ("key", "size", "sha256", "content_type", "put_at")
+_BLOBS = sql("SELECT key, size, sha256, content_type, put_at FROM blobs WHERE subject = :handle ORDER BY key")
+_SESSIONS_COLUMNS: Final = ("session", "name", "started_at", "ended_at", "event", "at", "source", "message", "data")
+_SESSIONS = sql(
+    "SELECT s.id, s.name, s.started_at, s.ended_at, e.event_type, e.timestamp, e.source, e.message, e.data"
+    " FROM cli_sessions s LEFT JOIN cli_session_events e ON e.session_id = s.id WHERE s.subject = :handle"
+    " ORDER BY s.id, e.timestamp, e.id"
+)
+
+
+def rows(tx: Tx, handle: str) -> dict[str, list[dict[str, object]]]:
+    """Return what carries a label: blobs by name, size and hash, and sessions with their events."""
+    blobs = [dict(zip(_BLOBS_COLUMNS, row, strict=True)) for row in tx.all(_BLOBS, handle=handle)]
+    sessions = [dict(zip(_SESSIONS_COLUMNS, row, strict=True)) for row in tx.all(_SESSIONS, handle=handle)]
+    return {"blobs": blobs, "sessions": sessions}

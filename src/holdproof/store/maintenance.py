@@ -25,7 +25,7 @@ from holdproof.errors import (
 )
 from holdproof.executors import SyncExecutor
 from holdproof.lazy import lazy_module
-from holdproof.model.backup import Restored, StartedOver
+from holdproof.model.backup import Drill, Restored, StartedOver
 from holdproof.model.doctor import HealthCheck, HealthReport
 from holdproof.model.legacy import LegacyReport
 from holdproof.model.progress import Progress
@@ -56,6 +56,7 @@ if TYPE_CHECKING:
     from holdproof.importers import kgents
     from holdproof.upkeep import doctor as examination
     from holdproof.upkeep.backups import copy as copying
+    from holdproof.upkeep.backups import drill as rehearsing
     from holdproof.upkeep.backups import move as moving
     from holdproof.upkeep.backups import restore as restoring
     from holdproof.upkeep.backups import start_over as starting_over
@@ -65,6 +66,7 @@ else:
     examination = lazy_module("holdproof.upkeep.doctor")
     copying = lazy_module("holdproof.upkeep.backups.copy")
     moving = lazy_module("holdproof.upkeep.backups.move")
+    rehearsing = lazy_module("holdproof.upkeep.backups.drill")
     restoring = lazy_module("holdproof.upkeep.backups.restore")
     starting_over = lazy_module("holdproof.upkeep.backups.start_over")
     verification = lazy_module("holdproof.upkeep.verification.verify")
@@ -129,7 +131,10 @@ def verify(
         refuse_absent(location)
     try:
         with closing(open_store(where, url, home=home, readonly=readonly)) as store:
-            work = verification.run(store.context, full=full, lock=lock, progress=progress)
+            # Only who may lock the store leaves a report in it: a plain check changes nothing.
+            work = verification.check(
+                store.context, full=full, lock=lock, who="operator" if lock else None, progress=progress
+            )
             return SyncExecutor(store.database).run(work)
     except HoldproofError as error:
         if verification.is_foreign_writer(error, location.target):
@@ -319,6 +324,42 @@ def start_over(
         store_lock.release()
 
 
+def drill(
+    folder: str | Path,
+    home: str | Path | None = None,
+    url: str | None = None,
+    *,
+    root_recovery: str | Path | None = None,
+    to_url: str | None = None,
+    keep: bool = False,
+    progress: Progress | None = None,
+) -> Drill:
+    """Rehearse the loss of a store: back it up, restore it as on a new machine, verify it there, and time each step.
+
+    The store may be in use and is left alone. `folder` must not be there yet: it stands for the new machine, which has
+    nothing of the old one but the backup and the recovery code of the root key (`root_recovery`). `to_url` names an
+    empty database of a server to restore into; without it the new machine has a file. With `keep` the restored store
+    and the backup stay; otherwise the folder is removed, and a database is yours to drop.
+    """
+    place = rehearsing.Rehearsal.prepare(Path(folder), to_url)
+    root = None if root_recovery is None else _root(Path(root_recovery))
+    tell = progress or no_progress
+    try:
+        with closing(open_store(home, url, create=False)) as store:
+            backup = place.back_up(store.context, tell)
+            place.lose()
+            restored = place.timed("restore", lambda: place.restore(root, tell), lambda each: each.origin)
+            with closing(open_at(place.paths, place.target)) as machine:
+                work = verification.run(machine.context, full=True, progress=progress)
+                executor = SyncExecutor(machine.database)
+                report = place.timed("verify", lambda: executor.run(work), lambda each: each.verdict.word)
+            written_since = rehearsing.log_size(store.context) - backup.size
+    finally:
+        if not keep:
+            place.remove()
+    return place.outcome(backup, restored, report, written_since, kept=keep)
+
+
 def copy(
     src: str | Path,
     dst: str | Path,
@@ -341,7 +382,7 @@ def copy(
     if dry_run:
         return copied
     with closing(open_at(plan.target_paths, plan.target)) as store:
-        report = SyncExecutor(store.database).run(verification.run(store.context, progress=progress))
+        report = SyncExecutor(store.database).run(verification.check(store.context, progress=progress))
     return replace(copied, verdict=report.verdict.word)
 
 
@@ -375,5 +416,5 @@ def move(
     if dry_run:
         return moving.outcome(plan, moved, "not verified")
     with closing(open_at(plan.paths, plan.target)) as store:
-        report = SyncExecutor(store.database).run(verification.run(store.context, progress=progress))
+        report = SyncExecutor(store.database).run(verification.check(store.context, progress=progress))
     return moving.outcome(plan, moved, report.verdict.word, dry_run=False)

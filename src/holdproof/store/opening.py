@@ -30,7 +30,7 @@ from holdproof.errors import (
     NoStoreError,
     StoreGoneError,
 )
-from holdproof.evidence import crash_recovery, lockdown, startup, tree
+from holdproof.evidence import accesses, crash_recovery, lockdown, startup, tree
 from holdproof.evidence.heads import HeadFile, name_of
 from holdproof.evidence.key_files import KeyFolder, Keys, MemoryKeys, own_keys
 from holdproof.lazy import lazy_module
@@ -358,6 +358,7 @@ def _start(
             response.at_opening(context)
             crash_recovery.at_opening(context)
             erase.at_opening(context)
+            accesses.start(database)
             overview.warn_of_dirty_flows(database)
         except BaseException:
             log.stop()

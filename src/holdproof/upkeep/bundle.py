@@ -6,6 +6,7 @@
     records/0001.json           the record: the canonical bytes that its leaf commits to
     records/0001.leaf.json      its leaf, exactly as it stands in the log
     records/0001.tlog-proof     C2SP tlog-proof: that the leaf stands under the head
+    time/               only if a time authority stamped a head over all of it: head, token, the authority's certificate
     values/CID                  of a flow: a large part of what it recorded, named by its hash, which the record holds
     head.note                   the signed head that all proofs lead to
     trust.json                  which keys count, for what, up to where
@@ -26,15 +27,17 @@ from typing import Final
 
 from holdproof.content import blocks
 from holdproof.crypto import attest, canonical, dbom, dsse, tlog_proof
+from holdproof.crypto.checkpoint import SignedCheckpoint
 from holdproof.db import Read, Row, Tx, Work, ask, sql
 from holdproof.errors import InvalidInputError, NotFoundError, ProofError
-from holdproof.evidence import evaluations, log, logged_tables, tree, trust
+from holdproof.evidence import evaluations, log, logged_tables, timestamps, tree, trust
 from holdproof.evidence.logged_tables import COLUMNS, LoggedTable
 from holdproof.memory.threads import thread_entries
 from holdproof.model.namespaces import MAIN
+from holdproof.model.timestamps import StampedHead
 from holdproof.store.context import Context
 from holdproof.upkeep import kernel_tables
-from holdproof.upkeep.verification import bundle_values, offline, report_page
+from holdproof.upkeep.verification import bundle_time, bundle_values, offline, report_page
 from holdproof.upkeep.verification.row_check import judge
 
 VERSION: Final = 1
@@ -150,10 +153,12 @@ def _collect(tx: Tx, material: Material, subject: str) -> dict[str, bytes]:
     members: dict[str, bytes] = {}
     listed: list[canonical.Json] = []
     named: set[str] = set()
+    last_index = 0
     for number, (table, key) in enumerate(material.records, 1):
         name = f"records/{number:04}"
-        entry, files = _record(tx, table, key, material.ns)
+        entry, files, index = prove_row(tx, table, key, material.ns)
         listed.append({"name": name, **entry})
+        last_index = max(last_index, index)
         members |= {f"{name}{suffix}": data for suffix, data in files.items()}
         named |= bundle_values.named(table, _object(files[".json"]))
     values = bundle_values.closure(blocks.getter(tx), named)
@@ -161,17 +166,33 @@ def _collect(tx: Tx, material: Material, subject: str) -> dict[str, bytes]:
     if values:
         about["values"] = [*sorted(values)]
         members |= {f"{bundle_values.FOLDER}{cid}": values[cid] for cid in sorted(values)}
+    head = log.head(tx)
+    time = _time(tx, last_index, head)
+    if time is not None:
+        about["time"] = [each.hex() for each in tree.prove_consistency(tx, time.timestamp.size, head.checkpoint.size)]
+        members |= bundle_time.members(time)
     return {
         "VERIFY.md": offline.instructions(),
         "bundle.json": canonical.dumps(about),
         **members,
         **material.files,
-        "head.note": tree.state(tx).head.encode(),
+        "head.note": head.encode(),
     }
 
 
-def _record(tx: Tx, table: str, key: str | int, ns: str) -> tuple[dict[str, canonical.Json], dict[str, bytes]]:
-    """Return a record's entry in bundle.json, and its files."""
+def _time(tx: Tx, index: int, head: SignedCheckpoint) -> StampedHead | None:
+    """Return the earliest stamped head that all records are under, unless it does not hold."""
+    stamped = timestamps.covering(tx, index, head)
+    if stamped is not None:
+        timestamps.verify(stamped)
+    return stamped
+
+
+def prove_row(tx: Tx, table: str, key: str | int, ns: str) -> tuple[dict[str, canonical.Json], dict[str, bytes], int]:
+    """Return a record's entry in bundle.json, its files, and its place in the log; ProofError where they disagree.
+
+    Its files are its content, its leaf and the proof.
+    """
     logged = kernel_tables.LOGGED[table]
     row = tx.one(logged.one, key=key, ns=ns) if logged.per_namespace else tx.one(logged.one, key=key)
     if row is None:
@@ -188,7 +209,7 @@ def _record(tx: Tx, table: str, key: str | int, ns: str) -> tuple[dict[str, cano
         "leaf_ver": leaf_ver,
         "salt": bytes(salt).hex(),
     }
-    return entry, {".json": content, ".leaf.json": leaf.encode(), ".tlog-proof": tlog_proof.encode(proof)}
+    return entry, {".json": content, ".leaf.json": leaf.encode(), ".tlog-proof": tlog_proof.encode(proof)}, proof.index
 
 
 def _refuse(logged: LoggedTable, row: Row) -> None:

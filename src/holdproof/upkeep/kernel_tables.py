@@ -9,6 +9,7 @@ from typing import Final
 
 from holdproof.access import passkeys, tokens
 from holdproof.evidence import (
+    accesses,
     erasures,
     evaluations,
     import_records,
@@ -17,6 +18,8 @@ from holdproof.evidence import (
     restores,
     retention_rules,
     startup,
+    timestamps,
+    verifications,
     witness_disputes,
     witnesses,
 )
@@ -72,7 +75,7 @@ TABLES: Final = (
 _LOGGED: Final[tuple[LoggedTable, ...]] = (
     *(table.logged for table in TABLES),
     *(*erasures.LOGGED, *lockdown.LOGGED, *prunings.LOGGED, *restores.LOGGED, *startup.LOGGED),
-    *(*witness_disputes.LOGGED, *witnesses.LOGGED),
+    *(*accesses.LOGGED, *timestamps.LOGGED, *verifications.LOGGED, *witness_disputes.LOGGED, *witnesses.LOGGED),
     *(*commits.LOGGED, *refs.LOGGED, *skills.LOGGED, *thread_entries.LOGGED),
 )
 

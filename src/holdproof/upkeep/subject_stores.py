@@ -52,6 +52,19 @@ def find(context: Context, name: str) -> list[SubjectStore]:
     return stores
 
 
+def rows(context: Context, name: str) -> dict[str, list[dict[str, object]]]:
+    """Return what carries the label of that name in the application stores, by kind; empty where nothing does."""
+    found: dict[str, list[dict[str, object]]] = {}
+    with _opened(context) as parts:
+        for executor, _ in parts:
+            handle = executor.read(partial(labels.find, name=name))
+            if handle is None:
+                continue
+            for kind, listed in executor.read(partial(labels.rows, handle=handle)).items():
+                found.setdefault(kind, []).extend(listed)
+    return found
+
+
 def erase(context: Context, name: str) -> list[str]:
     """Erase a label, given as its record names it, in every database; return what could not be reached."""
     handle = name.removeprefix(_FOLDER)

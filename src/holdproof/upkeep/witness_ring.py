@@ -197,6 +197,6 @@ def _merged(texts: Iterable[str]) -> builtins.list[SignedCheckpoint]:
     heads: dict[str, SignedCheckpoint] = {}
     for text in texts:
         head = checkpoint.parse(text.encode())
-        known = heads.setdefault(head.note.text, head)
-        heads[head.note.text] = replace(known, note=known.note.add(*head.note.signatures))
+        same = heads.setdefault(head.note.text, head)
+        heads[head.note.text] = replace(same, note=same.note.add(*head.note.signatures))
     return [*heads.values()]

@@ -46,7 +46,7 @@ def agent(seen: Shop, store: Any, **options: Any) -> HoldproofAgent:
         return seen.refund(euros)
 
     tools = durable([look, refund], approve=["refund"])
-    made = create_agent(durable(Scripted(seen=seen)), tools, system_prompt="Be kind.")
+    made: Any = create_agent(durable(Scripted(seen=seen)), tools, system_prompt="Be kind.")
 
     async def plainly(durable_agent: HoldproofAgent, prompt: str) -> Any:
         return (await made.ainvoke({"messages": [("user", prompt)]}))["messages"][-1].content

@@ -114,14 +114,14 @@ class HoldproofArtifactService(BaseArtifactService):
         within = self._within()
 
         def read(tx: Tx) -> types.Part | None:
-            wanted = parts
+            path = parts
             number = version
             for _ in range(_MOST_REFERENCES + 1):
-                part = _load(tx, wanted, number, within)
+                part = _load(tx, path, number, within)
                 if part is None or not is_artifact_ref(part):
                     return part
                 target = _check_reference(part, *scope)
-                wanted = _parts(target.app_name, target.user_id, target.session_id, target.filename)
+                path = _parts(target.app_name, target.user_id, target.session_id, target.filename)
                 number = target.version
             raise InputValidationError(f"the artifact {filename} leads to more than {_MOST_REFERENCES} others")
 
@@ -162,8 +162,10 @@ class HoldproofArtifactService(BaseArtifactService):
         self, *, app_name: str, user_id: str, filename: str, session_id: str | None = None
     ) -> list[int]:
         """Return the numbers of all versions of an artifact."""
-        scope = {"app_name": app_name, "user_id": user_id, "session_id": session_id}
-        return [each.version for each in await self.list_artifact_versions(**scope, filename=filename)]
+        versions = await self.list_artifact_versions(
+            app_name=app_name, user_id=user_id, filename=filename, session_id=session_id
+        )
+        return [each.version for each in versions]
 
     async def list_artifact_versions(
         self, *, app_name: str, user_id: str, filename: str, session_id: str | None = None
@@ -189,8 +191,8 @@ class HoldproofArtifactService(BaseArtifactService):
         parts = _parts(app_name, user_id, session_id, filename)
         within = self._within()
         store = await self._shared.store()
-        found = await store.read(lambda tx: _facts(tx, parts, version, within))
-        return None if found is None else _version(parts, *found)
+        facts = await store.read(lambda tx: _facts(tx, parts, version, within))
+        return None if facts is None else _version(parts, *facts)
 
     def _within(self) -> dict[str, Any]:
         return {"ns": self._shared.ns or MAIN}
@@ -213,7 +215,7 @@ class HoldproofArtifactService(BaseArtifactService):
 
 def _parts(app_name: str, user_id: str, session_id: str | None, filename: str) -> tuple[str, str, str, str]:
     """Return app, user, scope and name of an artifact; a user's has its `user:` always."""
-    if not isinstance(filename, str) or not filename.removeprefix(_USER):
+    if not filename.removeprefix(_USER):
         raise InputValidationError("an artifact needs a filename")
     if session_id is None or filename.startswith(_USER):
         return app_name, user_id, _USER, _USER + filename.removeprefix(_USER)
@@ -258,7 +260,7 @@ def _check_reference(part: types.Part, app_name: str, user_id: str, session_id: 
     return target
 
 
-def _mime_type(part: types.Part) -> str | None:
+def _mime_type(part: types.Part) -> Any:
     if part.inline_data is not None:
         return part.inline_data.mime_type
     if part.text is not None:
@@ -306,9 +308,9 @@ def _facts(
 
 
 def _load(tx: Tx, parts: tuple[str, str, str, str], version: int | None, within: dict[str, Any]) -> types.Part | None:
-    found = _facts(tx, parts, version, within)
-    if found is None:
+    saved = _facts(tx, parts, version, within)
+    if saved is None:
         return None
-    number, facts = found
+    number, facts = saved
     pieces = transcripts.read_items(tx, documents.joined(BYTES, *parts, str(number)), **within)
     return _joined(facts["part"], b"".join(b64decode(piece.value) for piece in pieces))

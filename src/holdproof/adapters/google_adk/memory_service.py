@@ -30,8 +30,8 @@ from holdproof.adapters import documents
 from holdproof.adapters.google_adk import places
 from holdproof.adapters.google_adk.places import Subject
 from holdproof.adapters.shared_store import Where, shield_until_done
-from holdproof.errors import InvalidInputError
 from holdproof.kernel import MAIN, Tx, transcripts
+from holdproof.validation import count
 
 PREFIX: Final = "adk-memory/"
 _SESSIONS: Final = "session"
@@ -58,10 +58,8 @@ class HoldproofMemoryService(BaseMemoryService):
         agents_dir: str | None = None,
     ) -> None:
         del agents_dir
-        if isinstance(limit, bool) or not isinstance(limit, int) or limit < 1:
-            raise InvalidInputError("limit is how many memories a search returns, at least 1", field="limit")
+        self._limit = count("limit", limit, least=1)
         self._shared = places.open_shared(where, uri, ns)
-        self._limit = limit
         self._subject = subject
 
     async def add_session_to_memory(self, session: Session) -> None:
@@ -216,10 +214,10 @@ def _best(
     stored: Sequence[tuple[str | None, dict[str, Any]]], query: str, limit: int
 ) -> list[tuple[str | None, dict[str, Any]]]:
     """Return what shares most words with a query; what was added by itself before events among equals."""
-    wanted = _words(query)
+    terms = _words(query)
     scored = []
     for id, body in stored:
-        if body and (score := _score(wanted, body)):
+        if body and (score := _score(terms, body)):
             scored.append((score, id, body))
     scored.sort(key=lambda each: (-each[0], _said_at(each[2])))
     return [(id, body) for _, id, body in scored[:limit]]
@@ -230,10 +228,10 @@ def _said_at(body: Mapping[str, Any]) -> float:
     return timestamp if isinstance(timestamp, int | float) else 0.0
 
 
-def _score(wanted: set[str], body: Mapping[str, Any]) -> int:
+def _score(terms: set[str], body: Mapping[str, Any]) -> int:
     text = _normal(" ".join(part["text"] for part in body["content"].get("parts", ()) if part.get("text")))
     # Cutting a text into words costs most, and few texts hold any of what is searched for.
-    present = [word for word in wanted if word in text]
+    present = [word for word in terms if word in text]
     if not present:
         return 0
     words = set(_WORD.findall(text))

@@ -34,7 +34,7 @@ class HoldproofCache(BaseCache[Any]):
         super().__init__(serde=SafeSerializer(allow))
         self._shared = SharedStore(store, ns=ns)
         core = self._shared.core()
-        self._within = {"ns": self._shared.ns or MAIN}
+        self._ns = self._shared.ns or MAIN
         self._sync = sync.Holdproof(core, self._shared.ns)
         self._async = client.Holdproof(core, self._shared.ns)
 
@@ -85,19 +85,19 @@ class HoldproofCache(BaseCache[Any]):
         }
 
     def _find(self, tx: Tx, keys: Sequence[FullKey]) -> dict[FullKey, Any]:
-        found = {key: notes.find(tx, _path(key[0]), key[1], **self._within) for key in keys}
-        return {key: note.value for key, note in found.items() if note is not None}
+        notes_of = {key: notes.find(tx, _path(key[0]), key[1], ns=self._ns) for key in keys}
+        return {key: note.value for key, note in notes_of.items() if note is not None}
 
     def _put(self, tx: Tx, values: Mapping[FullKey, tuple[dict[str, str], int | None]]) -> None:
         for (namespace, key), (value, ttl_s) in values.items():
             if ttl_s is not None and ttl_s <= 0:
-                notes.delete(tx, _path(namespace), key, **self._within)
+                notes.delete(tx, _path(namespace), key, ns=self._ns)
             else:
-                notes.put(tx, _path(namespace), key, value, ttl_s=ttl_s, **self._within)
+                notes.put(tx, _path(namespace), key, value, ttl_s=ttl_s, ns=self._ns)
 
     def _clear(self, tx: Tx, namespaces: Sequence[Namespace] | None) -> None:
         for path in [(PATH,)] if namespaces is None else map(_path, namespaces):
-            notes.delete_below(tx, path, **self._within)
+            notes.delete_below(tx, path, ns=self._ns)
 
 
 def _path(namespace: Namespace) -> tuple[str, str]:

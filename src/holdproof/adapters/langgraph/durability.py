@@ -89,7 +89,8 @@ def _durable_model(model: Any) -> Any:
         inner = _with_manager(model._agenerate, run_manager)
         loop = current_loop()
         if loop is None:
-            return await inner(messages, stop=stop, **kwargs)
+            result: ChatResult = await inner(messages, stop=stop, **kwargs)
+            return result
         request = _model_call(model, messages, stop, kwargs)
         return await _generation(loop, request, lambda: inner(messages, stop=stop, **kwargs))
 
@@ -97,7 +98,8 @@ def _durable_model(model: Any) -> Any:
         inner = partial(_with_manager(model._generate, run_manager), messages, stop=stop, **kwargs)
         loop = current_loop()
         if loop is None:
-            return inner()
+            result: ChatResult = inner()
+            return result
         request = _model_call(model, messages, stop, kwargs)
         return in_its_thread(loop, f"model {request.model}", inner, lambda call: _generation(loop, request, call))
 
@@ -211,19 +213,19 @@ def _durable_tool(part: Any, *, safe: bool, approve: bool) -> Any:
         return part
     copy = _copy(part)
     options = ToolOptions(safe=safe)
-    shown = _shown_arguments(part)
+    visible = _visible_arguments(part)
 
     @wraps(part._arun)
     async def arun(*args: Any, **kwargs: Any) -> Any:
-        kwargs, refusal = _approved(part, shown, kwargs) if approve else (kwargs, None)
+        kwargs, refusal = _approved(part, visible, kwargs) if approve else (kwargs, None)
         loop = current_loop()
         if loop is None or refusal is not None:
             return await part._arun(*args, **kwargs) if refusal is None else refusal
-        return await _tool_step(loop, part.name, shown(kwargs), options, lambda: part._arun(*args, **kwargs))
+        return await _tool_step(loop, part.name, visible(kwargs), options, lambda: part._arun(*args, **kwargs))
 
     @wraps(part._run)
     def run(*args: Any, **kwargs: Any) -> Any:
-        kwargs, refusal = _approved(part, shown, kwargs) if approve else (kwargs, None)
+        kwargs, refusal = _approved(part, visible, kwargs) if approve else (kwargs, None)
         loop = current_loop()
         if loop is None or refusal is not None:
             return part._run(*args, **kwargs) if refusal is None else refusal
@@ -231,7 +233,7 @@ def _durable_tool(part: Any, *, safe: bool, approve: bool) -> Any:
             loop,
             f"tool {part.name}",
             partial(part._run, *args, **kwargs),
-            lambda call: _tool_step(loop, part.name, shown(kwargs), options, call),
+            lambda call: _tool_step(loop, part.name, visible(kwargs), options, call),
         )
 
     object.__setattr__(copy, "_arun", arun)
@@ -239,7 +241,7 @@ def _durable_tool(part: Any, *, safe: bool, approve: bool) -> Any:
     return copy
 
 
-def _shown_arguments(part: Any) -> Callable[[Mapping[str, Any]], dict[str, Any]]:
+def _visible_arguments(part: Any) -> Callable[[Mapping[str, Any]], dict[str, Any]]:
     """Return what takes the arguments that a model wrote out of those that a tool is called with."""
     schema = part.tool_call_schema
     names = frozenset(schema.get("properties", ()) if isinstance(schema, dict) else schema.model_fields)
@@ -248,9 +250,9 @@ def _shown_arguments(part: Any) -> Callable[[Mapping[str, Any]], dict[str, Any]]
     }
 
 
-def _approved(part: Any, shown: Callable[..., Any], kwargs: dict[str, Any]) -> tuple[dict[str, Any], Any]:
+def _approved(part: Any, visible: Callable[..., Any], kwargs: dict[str, Any]) -> tuple[dict[str, Any], Any]:
     """Ask before a call; return its arguments as they were approved, and what the model is told of a refusal."""
-    answer = interrupt({"tool": part.name, "arguments": shown(kwargs)})
+    answer = interrupt({"tool": part.name, "arguments": visible(kwargs)})
     if isinstance(answer, Mapping):
         return {**kwargs, **answer}, None
     if answer is True:
@@ -273,9 +275,9 @@ async def _with_interrupts(run: Calling, step: Callable[[Calling], Awaitable[Any
     async def call() -> Any:
         try:
             return await run()
-        except GraphInterrupt as asked:
-            interrupts.append(asked)
-            return {_ASKS: to_jsonable_python(asked.args[0][0].value, fallback=str)}
+        except GraphInterrupt as interruption:
+            interrupts.append(interruption)
+            return {_ASKS: to_jsonable_python(interruption.args[0][0].value, fallback=str)}
         except Exception as error:
             failures.append(error)
             raise

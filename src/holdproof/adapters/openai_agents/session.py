@@ -91,10 +91,10 @@ class HoldproofSession:
         """
         if self._is_transformed():
             return None
-        within = {"ns": self._shared.ns or MAIN}
+        ns = self._shared.ns or MAIN
 
         def read(tx: Tx) -> list[Item]:
-            return transcripts.read_items(tx, self._name, last=limit + 1, **within)
+            return transcripts.read_items(tx, self._name, last=limit + 1, ns=ns)
 
         items = await (await self._shared.store()).read(read)
         complete = len(items) <= limit
@@ -107,11 +107,11 @@ class HoldproofSession:
 
             def write(tx: Tx) -> None:
                 # Numbers are never given twice, so these are the same items or others came or went.
-                if transcripts.delete_range(tx, self._name, first=suffix[0], **within) != suffix:
+                if transcripts.delete_range(tx, self._name, first=suffix[0], ns=ns) != suffix:
                     raise ConflictError(f"the session {self.session_id} was changed meanwhile")
                 if prune_prefix is not None:
                     self._prune(tx, suffix[0], prune_prefix)
-                transcripts.append(tx, self._name, output, **within)
+                transcripts.append(tx, self._name, output, ns=ns)
 
             try:
                 await shield_until_done((await self._shared.store()).write(write))
@@ -128,21 +128,21 @@ class HoldproofSession:
 
     def _prune(self, tx: Tx, before: int, is_prunable: Callable[[Any], bool]) -> None:
         """Remove the oldest items of those before a number, as long as they may go."""
-        within = {"ns": self._shared.ns or MAIN}
-        older = transcripts.read_items(tx, self._name, before=before, **within)
+        ns = self._shared.ns or MAIN
+        older = transcripts.read_items(tx, self._name, before=before, ns=ns)
         prunable = [item.seq for item in takewhile(lambda item: is_prunable(item.value), older)]
         if prunable:
-            transcripts.delete_range(tx, self._name, last=prunable[-1], **within)
+            transcripts.delete_range(tx, self._name, last=prunable[-1], ns=ns)
 
     async def _atomic_replace_items(self, items: list[Any]) -> bool:
         """Replace all items as one: the SDK asks for it where it compacts everything; else it would clear, then add."""
         if self._is_transformed():
             return False
-        within = {"ns": self._shared.ns or MAIN}
+        ns = self._shared.ns or MAIN
 
         def write(tx: Tx) -> None:
-            transcripts.delete_items(tx, self._name, **within)
-            transcripts.append(tx, self._name, items, **within)
+            transcripts.delete_items(tx, self._name, ns=ns)
+            transcripts.append(tx, self._name, items, ns=ns)
 
         await shield_until_done((await self._shared.store()).write(write))
         return True

@@ -221,14 +221,14 @@ def _usage(usage: Any) -> dict[str, Any]:
 
 def _content(data: Any) -> dict[str, Any]:
     """Return what was said, as JSON: what a model or a tool was given, and what came back."""
-    given = getattr(data, "input", None)
+    inputs = getattr(data, "input", None)
     answer = getattr(data, "output", None)
     if data.type == "response" and data.response is not None:
         answer = [item.model_dump(mode="json", exclude_unset=True) for item in data.response.output]
     names = ("gen_ai.tool.call.arguments", "gen_ai.tool.call.result")
     if data.type != "function":
         names = ("gen_ai.input.messages", "gen_ai.output.messages")
-    return {name: _text(value) for name, value in zip(names, (given, answer), strict=True) if value is not None}
+    return {name: _text(value) for name, value in zip(names, (inputs, answer), strict=True) if value is not None}
 
 
 def _text(value: Any) -> str:

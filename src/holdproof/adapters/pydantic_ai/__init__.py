@@ -45,7 +45,7 @@ def __getattr__(name: str) -> Any:
     if name != "HoldproofConversationStore":
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     try:
-        from holdproof.adapters.pydantic_ai import conversations  # noqa: PLC0415 (not in every version)
+        from holdproof.adapters.pydantic_ai import conversations  # noqa: PLC0415 (an optional extra of other versions)
     except ModuleNotFoundError as error:
         if error.name == "pydantic_ai.conversation_store":
             raise MissingExtraError("this needs a newer version: pip install 'pydantic-ai-slim>=2.66'") from error

@@ -133,7 +133,7 @@ class HoldproofConversationStore(ConversationStore):
             return {} if tree is None else self._bodies(tx, tree)
 
         bodies = await (await self._shared.store()).read(read)
-        entries = []
+        entries: list[ConversationEntry] = []
         id: str | None = head_id
         while id is not None and (limit is None or len(entries) < limit):
             if id not in bodies:
@@ -164,8 +164,8 @@ class HoldproofConversationStore(ConversationStore):
 
     def _tree(self, tx: Tx, head_id: str | None, new_entries: Sequence[ConversationEntry]) -> str | None:
         """Return in which tree an entry is, or the first of new ones belongs; None where none is known."""
-        known = new_entries[0].parent_id if new_entries else head_id
-        note = None if known is None else notes.find(tx, ENTRIES, known, **self._within())
+        entry_id = new_entries[0].parent_id if new_entries else head_id
+        note = None if entry_id is None else notes.find(tx, ENTRIES, entry_id, **self._within())
         return None if note is None else str(note.value["tree"])
 
     def _item(self, tx: Tx, tree: str, entry_id: str) -> Any:
@@ -189,9 +189,9 @@ class HoldproofConversationStore(ConversationStore):
     def _leave(self, tx: Tx, tree: str, conversation_id: str) -> list[str]:
         """Take a tree, note that a conversation left it, and return those that stay."""
         transcripts.append(tx, TREES + tree, (), **self._within())
-        left = [each for each in self._conversations(tx, tree) if each != conversation_id]
-        transcripts.update_state(tx, TREES + tree, {"conversations": left}, **self._within())
-        return left
+        others = [each for each in self._conversations(tx, tree) if each != conversation_id]
+        transcripts.update_state(tx, TREES + tree, {"conversations": others}, **self._within())
+        return others
 
     def _conversations(self, tx: Tx, tree: str) -> list[str]:
         return list(transcripts.get(tx, TREES + tree, **self._within()).state.get("conversations", ()))

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, TypeVar
 
+from holdproof.db import row_security
 from holdproof.db.clock import Clock, Ids, Random
 from holdproof.db.group_commit import GroupWriter, Hooks
 from holdproof.db.postgres import login
@@ -46,6 +47,7 @@ class PostgresBackend:
         reader: WorkerPool,
         listener: "Listener | None",
         borrower: Borrower | None = None,
+        confines: bool = False,
     ) -> None:
         self.writer = writer
         self.reader = reader
@@ -53,6 +55,7 @@ class PostgresBackend:
         self._connector = connector
         self._listener = listener
         self._borrower = borrower
+        self._confines = confines
 
     def write_in(
         self, connection: Any, fn: Callable[[Tx], T | Refused], hooks: Hooks, confirm: Callable[[], None]
@@ -82,6 +85,7 @@ class PostgresBackend:
                 "version": f"{wire.version // 10000}.{wire.version % 10000}",
                 "path": f"{database}/{self._connector.space}",
                 "pooled": self._connector.pooled,
+                "row_security": self._confines,
                 "bytes": {"database": size},
             }
         finally:
@@ -205,6 +209,7 @@ def open_postgres(
         server_clock.measure(wire)
         # A store that is only read takes no advisory lock, so that it needs no seed for their keys.
         new, seed = (False, 0) if readonly else _prepare(wire, space, random)
+        confines = _confines(wire, space)
         if not owner:
             renew = partial(_renew_login, connector, random)
             connector = connector.for_applications(login.ensure(wire, random), renew)
@@ -215,18 +220,33 @@ def open_postgres(
     marks = ProcessMarks(hooks.history_lost)
     new_tx = partial(PostgresTx, used_clock, random, ids, lock_seed=seed)
     connections = [PostgresConnection(connector, new_tx(), server_clock, marks.new_worker()) for _ in range(workers)]
+    for connection in connections:
+        connection.tx.confines = confines
     # A mark is a row: a store that is only read has none.
     for connection in () if readonly else connections:
         connection.mark_commits()
     writer = WorkerPool("writer", [GroupWriter(connection, hooks) for connection in connections], batch=128)
-    reading = [PostgresReader(connector, PostgresTx(used_clock, random), server_clock) for _ in range(readers)]
+    reading_txs = [PostgresTx(used_clock, random) for _ in range(readers)]
+    for tx in reading_txs:
+        tx.confines = confines
+    reading = [PostgresReader(connector, tx, server_clock) for tx in reading_txs]
     reader = WorkerPool("reader", reading, batch=128)
     # A notification needs a session that lasts; without one, waiters look for themselves more often.
     sessions = connector.for_sessions
     listener = None if sessions is None else Listener(sessions, topics)
     borrower = None if readonly else Borrower(connector, marks, new_tx)
-    backend = PostgresBackend(connector, writer=writer, reader=reader, listener=listener, borrower=borrower)
+    backend = PostgresBackend(
+        connector, writer=writer, reader=reader, listener=listener, borrower=borrower, confines=confines
+    )
     return backend, new, used_clock
+
+
+def _confines(wire: Wire, space: str) -> bool:
+    """Return whether operations of a bound client can be kept in their namespace by the server."""
+    if space != "kernel":
+        return False
+    wire.send(row_security.IS_READY, {})
+    return wire.sync() == [(True,)]
 
 
 _SERVER = sql_postgres(

@@ -4,6 +4,7 @@ import time
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, ClassVar
 
+from holdproof.db import row_security
 from holdproof.db.clock import Clock, Ids, Random
 from holdproof.db.postgres.commit_marks import WorkerMark
 from holdproof.db.postgres.connector import Connector, pooled_name
@@ -28,11 +29,13 @@ class PostgresTx(Tx):
     """A transaction on one connection (a `Wire`)."""
 
     dialect: ClassVar[Dialect] = "postgres"
-    __slots__ = ("wire",)
+    __slots__ = ("confines", "wire")
 
     def __init__(self, clock: Clock, random: Random, ids: Ids | None = None, *, lock_seed: int = 0) -> None:
         super().__init__(clock, random, ids)
         self.lock_seed = lock_seed
+        self.confines = False
+        """Whether the login can take on the role of tenants."""
         self.wire: Wire
 
     def execute(self, query: Query, /, *, expect: int | None = None, **params: Any) -> None:
@@ -53,6 +56,16 @@ class PostgresTx(Tx):
         """See Tx."""
         self.wire.send(query, params)
         return self.settle()
+
+    def confine(self, ns: str | None) -> None:
+        """See Tx; both statements are pipelined, so they cost no wait."""
+        # In a transaction that the server aborted nothing runs any more, and the roll-back ends the role.
+        if not self.confines or not self.wire.alive or self.wire.failed:
+            return
+        if ns is None:
+            self.wire.send(row_security.LAY_DOWN, {})
+        else:
+            self.wire.send(row_security.TAKE_ON, {"ns": ns})
 
     def many(self, query: Query, rows: Iterable[Mapping[str, Any]], /) -> None:
         """See Tx."""

@@ -4,6 +4,7 @@ Rules:
 - The owner creates schemas and applies migrations; nothing else runs under it.
 - The application reads and writes rows, and creates nothing. Services reach their own tables only.
 - The reader reads the log and all that it covers, which verification needs, and no table of services.
+- An operation of a client that is bound to a namespace runs in a role that sees no other (row_security.py).
 - Every statement may be run again: after an upgrade it gives the new tables their rights. No statement has a password.
 """
 
@@ -13,6 +14,7 @@ from typing import Final, NamedTuple
 import psycopg
 from psycopg import sql as text
 
+from holdproof.db import row_security
 from holdproof.db.postgres import conninfo
 from holdproof.db.postgres.catalogue import connect, translated
 from holdproof.db.postgres.login import SERVED
@@ -50,7 +52,7 @@ def script(url: str, logins: ServerLogins) -> list[str]:
     statements += [f"GRANT holdproof_{SERVED} TO {services}"]
     for space in _SPACES:
         statements += _space(space, owner)
-    statements += [_withheld()]
+    statements += [_withheld(), row_security.setup(application)]
     for space in _READABLE:
         statements += _readable(space, reader)
     return statements

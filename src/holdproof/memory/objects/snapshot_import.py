@@ -11,7 +11,7 @@ Rules:
 - A snapshot signed by a key that is not of this store has a leaf that says it was imported.
 """
 
-from collections.abc import Iterator
+from collections.abc import Mapping
 from itertools import chain
 from typing import Final
 
@@ -55,15 +55,16 @@ def import_chain(
         )
     if forward:
         line = _after(line, head)  # what came before is here, or was pruned here
-    count = _put(tx, line)
+    written = _put(tx, line)
+    count = len(written)
     if forward:
-        added = _continue(tx, line, ns)
+        added = _continue(tx, line, written, ns)
         refs.move(tx, commits.ref_name(ns), ref, newest.cid, ns=ns)
         return SnapshotsImported("forward", str(newest.cid), newest.commit.rev, added, count)
     if unsaved(tx, ns):
         commits.create(tx, signer, note._replace(message=f"before {newest.commit.rev} was imported"), ns=ns)
     added = sum(_record(tx, line, step, ns) for step in line.steps)
-    edit = TreeTransaction(tx, ns)
+    edit = TreeTransaction(tx, ns, written)
     edit.adopt(line.history)
     edit.replace_with(newest.commit.data)
     edit.finish()
@@ -101,48 +102,48 @@ def _after(line: CommitChain, head: CID | None) -> CommitChain:
     return line._replace(steps=line.steps[skip:])
 
 
-def _put(tx: Tx, line: CommitChain) -> int:
-    """Write the blocks that the line and its history need, in batches; how many."""
+def _put(tx: Tx, line: CommitChain) -> dict[CID, bytes]:
+    """Write the blocks that the line and its history need, in batches; return them.
+
+    Each was hashed when it was read from its file, and what the stream gives is hashed again on the way.
+    """
     here = blocks.getter(tx)
     first = line.steps[0].commit.prev
     before = EMPTY_ROOT if first is None or here(first) is None else commits.read(tx, first).data
-    count = 0
     stream = commit_chain.stream(lambda cid: line.blocks.get(cid) or here(cid), line.steps, before)
-    for batch in _batches(chain(stream, commit_chain.version_records(line.blocks.get, line.history))):
-        blocks.put(tx, batch)
-        count += len(batch)
-    return count
-
-
-def _batches(stream: Iterator[tuple[CID, bytes]]) -> Iterator[dict[CID, bytes]]:
+    written: dict[CID, bytes] = {}
     batch: dict[CID, bytes] = {}
-    for cid, data in stream:
-        batch[cid] = data
+    # The history names the records of the trees once more: each block is written once.
+    for cid, data in chain(stream, commit_chain.version_records(line.blocks.get, line.history)):
+        if cid in written:
+            continue
+        blocks.check_form(cid, data)
+        written[cid] = batch[cid] = data
         if len(batch) == _BATCH:
-            yield batch
+            blocks.put_verified(tx, batch)
             batch = {}
-    if batch:
-        yield batch
+    blocks.put_verified(tx, batch)
+    return written
 
 
-def _continue(tx: Tx, line: CommitChain, ns: str) -> int:
+def _continue(tx: Tx, line: CommitChain, written: Mapping[CID, bytes], ns: str) -> int:
     """Let the tree be that of the newest commit, with all that came before it; how many snapshots were new."""
     if not line.history:
-        return _follow(tx, line, ns)
-    edit = TreeTransaction(tx, ns)
+        return _follow(tx, line, written, ns)
+    edit = TreeTransaction(tx, ns, written)
     edit.adopt(line.history)
     edit.replace_with(line.head.commit.data)
     edit.finish()
     return sum(_record(tx, line, step, ns) for step in line.steps)
 
 
-def _follow(tx: Tx, line: CommitChain, ns: str) -> int:
+def _follow(tx: Tx, line: CommitChain, written: Mapping[CID, bytes], ns: str) -> int:
     """Go through the states one after the other, so that every object has its history; how many were new."""
     added = 0
     for step in line.steps:
         if _record(tx, line, step, ns):
             added += 1
-            edit = TreeTransaction(tx, ns)
+            edit = TreeTransaction(tx, ns, written)
             edit.replace_with(step.commit.data)
             edit.finish()
     return added

@@ -11,6 +11,7 @@ Rules:
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
+from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
 from holdproof.content import blocks, encryption
@@ -100,14 +101,19 @@ class TreeReader:
 
 
 class TreeTransaction(TreeReader):
-    """A namespace's tree under change; `finish` writes."""
+    """A namespace's tree under change; `finish` writes.
 
-    def __init__(self, tx: Tx, ns: str) -> None:
+    `written` are blocks that this transaction has stored already: they need not be read back.
+    """
+
+    def __init__(self, tx: Tx, ns: str, written: Mapping[CID, bytes] = MappingProxyType({})) -> None:
         self.ns = ns
         # Held until the end of the transaction: the tree cannot move under the edit.
         self.ref: Ref | None = refs.hold(tx, ref_name(ns))
         top = EMPTY_ROOT if self.ref is None else self.ref.cid
-        super().__init__(blocks.getter(tx), top, partial(encryption.open, tx))
+        stored = blocks.getter(tx)
+        get: Get = (lambda cid: written.get(cid) or stored(cid)) if written else stored
+        super().__init__(get, top, partial(encryption.open, tx))
         self.tx = tx
         self.changes: dict[str, CID | None] = {}
         self.blocks: dict[CID, bytes] = {}

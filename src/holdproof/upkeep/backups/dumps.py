@@ -18,7 +18,7 @@ from holdproof.crypto import canonical, keys
 from holdproof.db import copy_text
 from holdproof.db.row_stream import ApplicationTables, RowStream
 from holdproof.errors import CorruptError, FormatError
-from holdproof.evidence.leaves import Leaf
+from holdproof.evidence.leaves import StampedLeaf
 from holdproof.evidence.sequencer import pending_leaf
 from holdproof.evidence.tree import LogState
 from holdproof.model.backup import Manifest
@@ -102,7 +102,7 @@ class DumpSnapshot:
         listed = self._manifest.sequences.get(space, {})
         return {name.partition(".")[0]: int(last) for name, last in listed.items()}
 
-    def pending(self) -> list[Leaf]:
+    def pending(self) -> list[StampedLeaf]:
         """Return the entries of the log that no head covered, in their order."""
         if stream.PENDING not in self._manifest.tables["kernel"]:
             return []

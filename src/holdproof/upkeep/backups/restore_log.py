@@ -20,7 +20,7 @@ from holdproof.errors import NotFoundError, UnknownKeyError
 from holdproof.evidence import keys as ring
 from holdproof.evidence import restores, statements
 from holdproof.evidence.key_files import KeyFolder
-from holdproof.evidence.leaves import TOPIC, Leaf
+from holdproof.evidence.leaves import TOPIC, Leaf, StampedLeaf
 from holdproof.evidence.log import HEAD, Log
 from holdproof.evidence.sequencer import sequence
 from holdproof.evidence.statements import KeyStatement
@@ -83,7 +83,7 @@ def record_restore(
     current: ReplacedStore,
     erasures: Iterable[Erasure],
     root: PrivateKey | None = None,
-    pending: Sequence[Leaf] = (),
+    pending: Sequence[StampedLeaf] = (),
     before_commit: Callable[[RestoreRecord], None] = lambda _: None,
 ) -> RestoreOutcome:
     """Record the restore in an open copy whose log nobody else writes to; return what was recorded.

@@ -78,9 +78,9 @@ def _rotate(context: Context, top: Path, tell: Progress, *, keep: int, every_s: 
     last = newest(top, store_id, now)
     if last is not None and every_s and now < later(last.created_at, every_s):
         return Rotation(None, [], len(_of_store(top, store_id)), later(last.created_at, every_s))
-    made = backup.make(context, top / _name(now), keys=keys, configuration=keys, tell=tell)
+    new = backup.make(context, top / _name(now), keys=keys, configuration=keys, tell=tell)
     # Read back from the disk: only a backup that checks out may take the place of an older one.
-    checked = backup_list.inspect(Path(made.path), key=made.signer, tell=tell)
+    checked = backup_list.inspect(Path(new.path), key=new.signer, tell=tell)
     with disk.translated(top):
         removed = _remove_oldest(top, store_id, keep)
     return Rotation(checked, removed, len(_of_store(top, store_id)), later(now, every_s) if every_s else None)

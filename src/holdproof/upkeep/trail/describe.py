@@ -147,6 +147,11 @@ def _witness(version: Version) -> Words:
     return Words(f"witness {row['url']} {'added' if version.first else 'changed'}", key)
 
 
+def _stamped(version: Version) -> Words:
+    row = version.columns
+    return Words(f"head of size {row['size']} stamped at {row['stamped_at']}", plain(row["authority"]))
+
+
 def _token(version: Version) -> Words:
     row = version.columns
     if version.first:
@@ -284,6 +289,19 @@ def _notification(version: Version) -> Words:
     return Words(f"{row['event']} {row['outcome']}", plain(row["problems"]))
 
 
+def _access(version: Version) -> Words:
+    row = version.columns
+    if row["kind"] == "export":
+        return Words(f"exported by {row['what']}", plain(row["target"]), person=plain(row["who"]))
+    return Words(f"content of a subject read by {row['what']}", plain(row["target"]), person=plain(row["who"]))
+
+
+def _verification(version: Version) -> Words:
+    row = version.columns
+    count = f"{row['found']} findings" if row["found"] != 1 else "1 finding"
+    return Words(f"verified ({row['level']}): {row['verdict']}", count, person=plain(row["who"]))
+
+
 def _named(form: str, note: str = "") -> Callable[[Version], Words]:
     """Return the words of a table whose entries are told by their columns alone."""
 
@@ -294,6 +312,7 @@ def _named(form: str, note: str = "") -> Callable[[Version], Words]:
 
 
 WORDS: Final[Mapping[str, Callable[[Version], Words]]] = {
+    "accesses": _access,
     "agent_registry": _agent,
     "agent_state": _named("state of the agent written"),
     "battles": _evaluation,
@@ -318,6 +337,7 @@ WORDS: Final[Mapping[str, Callable[[Version], Words]]] = {
     "keyring": _key,
     "lockdowns": _lockdown,
     "log_witnesses": _witness,
+    "time_tokens": _stamped,
     "notifications": _notification,
     "passkeys": _passkey,
     "people": _person,
@@ -337,6 +357,7 @@ WORDS: Final[Mapping[str, Callable[[Version], Words]]] = {
     "subjects": _named("key of a subject"),
     "access_tokens": _token,
     "thread_entries": _named("checkpoint {checkpoint_id} of thread {thread_id} written"),
+    "verifications": _verification,
     "witness_disputes": _named("witness {url} contradicts: {verdict}", "what"),
 }
 """What entries of each table say."""

@@ -10,7 +10,7 @@ from functools import partial
 from typing import NamedTuple
 
 from holdproof.db import Row, Tx, Work, sql
-from holdproof.evidence import numbering
+from holdproof.evidence import leaves, numbering
 from holdproof.evidence.numbering import StreamKey
 from holdproof.model.verdicts import Verdict
 from holdproof.model.verify import Finding
@@ -66,7 +66,7 @@ def _count(findings: Findings, counts: Counter[str], unnumbered: list[int], inde
     number = numbering.number_of(text)
     if number is None:
         # Before the first number there was no migration that gives any.
-        if counts and numbering.kind_of(text) not in numbering.UNNUMBERED:
+        if counts and numbering.kind_of(text) not in leaves.UNNUMBERED:
             unnumbered.append(index)
         return
     expected = counts[number.stream] + 1

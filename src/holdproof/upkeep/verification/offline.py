@@ -15,6 +15,8 @@ Rules:
 - Of a flow: every record names it, and its transitions lead from its opening, in their order, without a gap. The large
   parts of what it recorded are there, all of them and no others, each the block that its name hashes.
 - The page `report.html`, if there is one, shows exactly the records of the bundle.
+- Of a time token: the stamped head covers every record, the bundle's head continues it, and the token holds under the
+  certificate that came with it, whose fingerprint the report tells (bundle_time.py).
 - What no bundle can prove is said in `notes`: that nothing was left out of a flow. So is a VERIFY.md that is not
   that of this version: a reader must not follow a page that came with what it is to check.
 """
@@ -40,7 +42,7 @@ from holdproof.evidence.trust import Trust, TrustedKey
 from holdproof.model.flows import STATUSES, status_after
 from holdproof.model.verdicts import Verdict, worst
 from holdproof.model.verify import BundleReport, Finding
-from holdproof.upkeep.verification import bundle_values, report_page
+from holdproof.upkeep.verification import bundle_time, bundle_values, report_page
 
 MOST_BYTES: Final = 64 << 20
 _MOST_MEMBER: Final = 32 << 20
@@ -85,11 +87,13 @@ def examine(data: bytes, *, root: PublicKey | None = None) -> tuple[BundleReport
     try:
         trust = trusts.parse(members["trust.json"], root=root)
         head = checkpoint.parse(members["head.note"])
-        _check_head(head, trust)
+        check_head(head, trust)
         _check_handles(about["records"])
         records = [_record(members, entry, trust, head) for entry in about["records"]]
         _check_values(members, about.get("values", []), records)
         findings = _KINDS[kind](members, subject, records, trust)
+        last = max(each.index for each in records)
+        times = [bundle_time.check(members, about["time"], last, head)] if "time" in about else []
         usual_page = _NAME not in members or report_page.is_of_this_version(members[_NAME], members)
     except (
         FormatError,
@@ -101,7 +105,7 @@ def examine(data: bytes, *, root: PublicKey | None = None) -> tuple[BundleReport
     keys = {f"{key.role} {keyid}": _until(key) for keyid, key in trust.keys.items()}
     facts = {"origin": head.checkpoint.origin, "size": head.checkpoint.size, "root": head.checkpoint.root.hex()}
     verdict = worst(each.verdict for each in findings)
-    notes = _notes(members["VERIFY.md"], kind, records)
+    notes = _notes(members["VERIFY.md"], kind, records) + times
     if not usual_page:
         notes.append("report.html is not the page of this version of Holdproof: rely on this report instead")
     return BundleReport(verdict, subject, kind, keys, root is not None, facts, findings, notes), records
@@ -154,12 +158,12 @@ def unpack(data: bytes) -> dict[str, bytes]:
             if sum(each.file_size for each in listed) > 2 * MOST_BYTES:
                 raise FormatError("bundle: its members are too large")
             # bundle.json is read first: it says which members there must be. Nothing else is unpacked before that.
-            members = {"bundle.json": _member(archive, "bundle.json")}
+            members = {"bundle.json": member(archive, "bundle.json")}
             # Bundles of older versions have no page.
             expected = _wanted(_about(members["bundle.json"])) | ({_NAME} & set(names))
             if set(names) != expected:
                 raise FormatError("bundle: not exactly its members", odd=sorted(set(names) ^ expected)[:5])
-            return members | {name: _member(archive, name) for name in sorted(expected)}
+            return members | {name: member(archive, name) for name in sorted(expected)}
     except (zipfile.BadZipFile, zlib.error, RuntimeError, EOFError, OSError, ValueError) as error:
         raise FormatError(f"not a bundle: {error}") from error
 
@@ -176,7 +180,7 @@ def refuse_large(members: Mapping[str, bytes], packed: bytes) -> None:
         )
 
 
-def _member(archive: zipfile.ZipFile, name: str) -> bytes:
+def member(archive: zipfile.ZipFile, name: str) -> bytes:
     """Read one member; FormatError if it is larger than allowed, whatever its header says."""
     try:
         with archive.open(name) as file:
@@ -190,10 +194,12 @@ def _member(archive: zipfile.ZipFile, name: str) -> bytes:
 
 def _about(data: bytes) -> dict[str, Any]:
     value = canonical.loads(data)
-    if not isinstance(value, dict) or value.get("v") != 1 or set(value) - {"values"} != _ABOUT:
+    if not isinstance(value, dict) or value.get("v") != 1 or set(value) - {"values", "time"} != _ABOUT:
         raise FormatError("bundle.json: not of this version")
     if "values" in value:
         bundle_values.check_names(value["values"])
+    if "time" in value:
+        bundle_time.check_proof(value["time"])
     if not isinstance(value["kind"], str) or value["kind"] not in _KINDS or not isinstance(value["subject"], str):
         raise FormatError(f"bundle.json: not a bundle of {' or '.join(sorted(_KINDS))}", kind=str(value["kind"])[:100])
     records = value["records"]
@@ -209,13 +215,15 @@ def _about(data: bytes) -> dict[str, Any]:
 def _wanted(about: dict[str, Any]) -> set[str]:
     extra = ("dbom.json", "dbom.dsse.json") if about["kind"] == "evaluation" else ()
     records = [f"{each['name']}{suffix}" for each in about["records"] for suffix in _SUFFIXES]
-    return {*_COMMON, *extra, *records, *(f"{bundle_values.FOLDER}{cid}" for cid in about.get("values", ()))}
+    times = bundle_time.NAMES if "time" in about else ()
+    return {*_COMMON, *extra, *records, *times, *(f"{bundle_values.FOLDER}{cid}" for cid in about.get("values", ()))}
 
 
 # --- what it proves ----------------------------------------------------------------------------------------------
 
 
-def _check_head(head: SignedCheckpoint, trust: Trust) -> None:
+def check_head(head: SignedCheckpoint, trust: Trust) -> None:
+    """Refuse a head that no log key of the trust file signed, and a trust file that is older than the head."""
     origin = head.checkpoint.origin
     size = head.checkpoint.size
     if origin not in trust.origins:

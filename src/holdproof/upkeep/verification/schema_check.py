@@ -12,6 +12,7 @@ from functools import partial
 from typing import Final, NoReturn
 
 from holdproof.db import MEMORY, Call, Query, Tx, Work, ask, migrate, open_database, sql
+from holdproof.db.row_security import without_policies
 from holdproof.db.sql import sql_postgres
 from holdproof.db.sqlite import LITESTREAM
 from holdproof.errors import MissingPrivilegeError, QueryError, ReadOnlyError
@@ -49,7 +50,8 @@ def check(context: Context, findings: Findings) -> Work[None]:
                 del live[f"table {name}"]
                 findings.skip("page checksums: Litestream replicates this database and writes pages without them")
     else:
-        live = yield from read(context, partial(_postgres_objects, space="kernel"))
+        # Exactly as `db roles` sets them up: anything else is an addition like any other.
+        live = without_policies((yield from read(context, partial(_postgres_objects, space="kernel"))))
         try:
             expected = yield from ask(Call(partial(_build_postgres, context)))
         except (MissingPrivilegeError, QueryError, ReadOnlyError) as error:
@@ -157,7 +159,11 @@ _POSTGRES: Final = (
         " JOIN pg_class t ON t.oid = r.ev_class JOIN pg_namespace n ON n.oid = t.relnamespace WHERE n.nspname = :space"
     ),
     sql_postgres(
-        "SELECT 'policy ' || t.relname || '.' || p.polname, coalesce(pg_get_expr(p.polqual, p.polrelid), '')"
+        "SELECT 'policy ' || t.relname || '.' || p.polname,"
+        " concat(CASE WHEN p.polpermissive THEN 'permissive ' ELSE 'restrictive ' END, p.polcmd, ' ',"
+        " (SELECT string_agg(CASE o WHEN 0 THEN 'public' ELSE pg_get_userbyid(o)::text END, ',' ORDER BY o)"
+        " FROM unnest(p.polroles) o), ' ', pg_get_expr(p.polqual, p.polrelid), ' ',"
+        " pg_get_expr(p.polwithcheck, p.polrelid))"
         " FROM pg_policy p JOIN pg_class t ON t.oid = p.polrelid JOIN pg_namespace n ON n.oid = t.relnamespace"
         " WHERE n.nspname = :space"
     ),

@@ -102,6 +102,9 @@ def _is_right(table: LoggedTable, entry: _Entry, agents: Mapping[str, str]) -> b
     if number is None or number.stream not in agents or kind not in table.kinds:
         return None
     source = leaves.source_of(kind, entry.ns, {"agent_id": entry.agent_id, "dfid": entry.flow_id})
-    if source.agent_id or source.flow_id is None:
-        return agents[number.stream] == (source.agent_id or "")
+    if source is None:
+        return None
+    (agent_id, _, _), flow_id = source
+    if agent_id or flow_id is None:
+        return agents[number.stream] == agent_id
     return None if entry.flow_agent_id is None else agents[number.stream] == entry.flow_agent_id

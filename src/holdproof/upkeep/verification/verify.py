@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Final
 
 from holdproof.config import Paths
-from holdproof.db import MEMORY, Call, Work, ask, call
+from holdproof.db import MEMORY, Call, Work, Write, ask, call
 from holdproof.db.sqlite import check_file, check_structure, foreign_pages, is_tolerated, read_foreign_pages
 from holdproof.errors import (
     CorruptError,
@@ -37,7 +37,18 @@ from holdproof.errors import (
     RevokedKeyError,
 )
 from holdproof.evidence import audit as audits
-from holdproof.evidence import erasures, keys, log, restores, retention_rules, tree, witness_client, witness_disputes
+from holdproof.evidence import (
+    erasures,
+    keys,
+    log,
+    restores,
+    retention_rules,
+    timestamps,
+    tree,
+    verifications,
+    witness_client,
+    witness_disputes,
+)
 from holdproof.evidence.heads import HeadFile
 from holdproof.evidence.key_files import own_keys
 from holdproof.memory.skills import skills
@@ -46,7 +57,7 @@ from holdproof.model.verdicts import Verdict
 from holdproof.model.verify import Finding, Report
 from holdproof.runtime import checks as flow_checks
 from holdproof.store.context import Context
-from holdproof.upkeep import lockdown
+from holdproof.upkeep import lockdown, time_stamping
 from holdproof.upkeep.verification import (
     content_check,
     dbom_check,
@@ -66,11 +77,26 @@ _WHY: Final[dict[type, str]] = {CorruptError: "a page is damaged", QueryError: "
 _logger = logging.getLogger("holdproof")
 
 
-def run(context: Context, *, full: bool = False, lock: bool = False, progress: Progress | None = None) -> Work[Report]:
-    """Verify the whole store; with `lock` tampering locks it, and files that can be written again are.
+def run(
+    context: Context, *, full: bool = False, lock: bool = False, who: str = "operator", progress: Progress | None = None
+) -> Work[Report]:
+    """Verify the whole store, and record the report in the log; with `lock` tampering locks it, and files that can be
+    written again are.
 
     `full` recomputes the whole tree from its leaves. Findings are in the report, never raised.
     """
+    return (yield from check(context, full=full, lock=lock, who=who, progress=progress))
+
+
+def check(
+    context: Context,
+    *,
+    full: bool = False,
+    lock: bool = False,
+    who: str | None = None,
+    progress: Progress | None = None,
+) -> Work[Report]:
+    """Do what `run` does; without `who` nothing is recorded."""
     findings = Findings(progress)
     if not full:
         findings.skip(
@@ -79,10 +105,28 @@ def run(context: Context, *, full: bool = False, lock: bool = False, progress: P
         )
     yield from _run_checks(context, findings, _checks(context, findings, full, repair=lock))
     report = findings.report("full" if full else "fast")
+    if who is not None:
+        report = yield from _record(report, who)
     if lock and report.locks:
         locked = yield from lockdown.respond(context, report)
         report = replace(report, locked=locked.id)
     return report
+
+
+def _record(report: Report, who: str) -> Work[Report]:
+    """Record a report; return it, with a word about it where that is impossible."""
+    # A doubtful log must not grow: a head over it would sign what somebody put there.
+    if lockdown.in_doubt(report):
+        return _unrecorded(report, "the log itself is in doubt")
+    try:
+        yield from ask(Write(partial(verifications.record, report=report, who=who)))
+    except HoldproofError as error:
+        return _unrecorded(report, error.message)
+    return report
+
+
+def _unrecorded(report: Report, why: str) -> Report:
+    return replace(report, not_checked=[*report.not_checked, f"this verification has no entry in the log: {why}"])
 
 
 def kernel(context: Context, *, progress: Progress | None = None) -> Work[Report]:
@@ -134,6 +178,7 @@ def _checks(
         ("skills", partial(_skills, context, findings)),
         ("erasures", partial(_erasures, context, findings)),
         ("retention rules", partial(_retention_rules, context, findings)),
+        ("time tokens", partial(_time_tokens, context, findings)),
         ("memory", partial(content_check.check_memory, context, findings, full)),
         ("DBOMs", partial(dbom_check.check, context, findings, repair=repair)),
         (_TRUST, partial(_trust, context, findings)),
@@ -318,6 +363,22 @@ def _retention_rules(context: Context, findings: Findings) -> Work[None]:
     for rule, why in (yield from read(context, retention_rules.flaws)).items():
         what = f"a retention rule that does not hold: {why}"
         findings.add(Finding(Verdict.TAMPERED, what, EXPLAIN, table="retention_rules", row=rule))
+
+
+def _time_tokens(context: Context, findings: Findings) -> Work[None]:
+    """Check every time token again, and say whose certificates they rest on if the settings do not name them."""
+    trusted = yield from call(lambda: time_stamping.trusted(context))
+    unnamed: set[str] = set()
+    after: str | None = ""
+    while after is not None:
+        count, flaws, fingerprints, after = yield from read(context, partial(timestamps.check, after=after))
+        findings.checked["time tokens"] += count
+        unnamed |= fingerprints - trusted
+        for token, why in flaws:
+            what = f"a time token that does not hold: {why}"
+            findings.add(Finding(Verdict.TAMPERED, what, EXPLAIN, table="time_tokens", row=token))
+    for fingerprint in sorted(unnamed):
+        findings.skip(f"whether a time authority is the right one: the settings do not name certificate {fingerprint}")
 
 
 def _skills(context: Context, findings: Findings) -> Work[None]:

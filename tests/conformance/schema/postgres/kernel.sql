@@ -54,6 +54,21 @@ CREATE TABLE access_tokens (
   CONSTRAINT access_tokens_secret_hash_key UNIQUE (secret_hash)
 );
 
+CREATE TABLE accesses (
+  id text NOT NULL,
+  kind text NOT NULL,
+  who text NOT NULL,
+  what text NOT NULL,
+  target text NOT NULL,
+  accessed_at timestamp with time zone NOT NULL,
+  ns text NOT NULL DEFAULT 'main'::text,
+  leaf_id text NOT NULL,
+  leaf_ver bigint NOT NULL,
+  leaf_salt bytea,
+  CONSTRAINT accesses_kind_check CHECK ((kind = ANY (ARRAY['read'::text, 'export'::text]))),
+  CONSTRAINT accesses_pkey PRIMARY KEY (id)
+);
+
 CREATE TABLE activity_hours (
   ns text NOT NULL,
   hour text NOT NULL,
@@ -1229,6 +1244,23 @@ CREATE TABLE threads (
   CONSTRAINT threads_pkey PRIMARY KEY (n)
 );
 
+CREATE TABLE time_tokens (
+  id text NOT NULL,
+  origin text NOT NULL,
+  size bigint NOT NULL,
+  head text NOT NULL,
+  url text NOT NULL,
+  authority text NOT NULL,
+  certificate text NOT NULL,
+  token text NOT NULL,
+  stamped_at timestamp with time zone NOT NULL,
+  created_at timestamp with time zone NOT NULL,
+  leaf_id text NOT NULL,
+  leaf_ver bigint NOT NULL,
+  leaf_salt bytea,
+  CONSTRAINT time_tokens_pkey PRIMARY KEY (id)
+);
+
 CREATE TABLE transcript_items (
   transcript bigint NOT NULL,
   seq bigint NOT NULL,
@@ -1251,6 +1283,22 @@ CREATE TABLE transcripts (
   subject text,
   CONSTRAINT transcripts_ns_name_key UNIQUE (ns, name),
   CONSTRAINT transcripts_pkey PRIMARY KEY (n)
+);
+
+CREATE TABLE verifications (
+  id text NOT NULL,
+  who text NOT NULL,
+  level text NOT NULL,
+  verdict text NOT NULL,
+  found bigint NOT NULL,
+  findings text NOT NULL,
+  log_size bigint NOT NULL,
+  log_root text NOT NULL,
+  verified_at timestamp with time zone NOT NULL,
+  leaf_id text NOT NULL,
+  leaf_ver bigint NOT NULL,
+  leaf_salt bytea,
+  CONSTRAINT verifications_pkey PRIMARY KEY (id)
 );
 
 CREATE TABLE witness_disputes (
@@ -1291,6 +1339,9 @@ CREATE INDEX idx_access_logins_expires_at ON kernel.access_logins USING btree (e
 CREATE INDEX idx_access_logins_token_id ON kernel.access_logins USING btree (token_id);
 CREATE UNIQUE INDEX access_tokens_pkey ON kernel.access_tokens USING btree (token_id);
 CREATE UNIQUE INDEX access_tokens_secret_hash_key ON kernel.access_tokens USING btree (secret_hash);
+CREATE UNIQUE INDEX accesses_pkey ON kernel.accesses USING btree (id);
+CREATE INDEX idx_accesses_leaf ON kernel.accesses USING btree (leaf_id);
+CREATE INDEX idx_accesses_target ON kernel.accesses USING btree (target, who, what, accessed_at);
 CREATE UNIQUE INDEX activity_hours_pkey ON kernel.activity_hours USING btree (ns, hour, agent_id);
 CREATE UNIQUE INDEX agent_registry_pkey ON kernel.agent_registry USING btree (agent_id, ns);
 CREATE INDEX idx_agent_registry_status ON kernel.agent_registry USING btree (status);
@@ -1464,12 +1515,16 @@ CREATE INDEX idx_threads_status ON kernel.threads USING btree (ns, status, updat
 CREATE INDEX idx_threads_updated ON kernel.threads USING btree (ns, updated_at, n);
 CREATE UNIQUE INDEX threads_ns_thread_id_key ON kernel.threads USING btree (ns, thread_id);
 CREATE UNIQUE INDEX threads_pkey ON kernel.threads USING btree (n);
+CREATE INDEX idx_time_tokens_size ON kernel.time_tokens USING btree (origin, size);
+CREATE UNIQUE INDEX time_tokens_pkey ON kernel.time_tokens USING btree (id);
 CREATE UNIQUE INDEX idx_transcript_items_key ON kernel.transcript_items USING btree (transcript, key) WHERE (key IS NOT NULL);
 CREATE INDEX idx_transcript_items_tag ON kernel.transcript_items USING btree (transcript, tag, seq) WHERE (tag IS NOT NULL);
 CREATE UNIQUE INDEX transcript_items_pkey ON kernel.transcript_items USING btree (transcript, seq);
 CREATE INDEX idx_transcripts_subject ON kernel.transcripts USING btree (subject) WHERE (subject IS NOT NULL);
 CREATE UNIQUE INDEX transcripts_ns_name_key ON kernel.transcripts USING btree (ns, name);
 CREATE UNIQUE INDEX transcripts_pkey ON kernel.transcripts USING btree (n);
+CREATE INDEX idx_verifications_leaf ON kernel.verifications USING btree (leaf_id);
+CREATE UNIQUE INDEX verifications_pkey ON kernel.verifications USING btree (id);
 CREATE UNIQUE INDEX witness_disputes_pkey ON kernel.witness_disputes USING btree (id);
 CREATE INDEX idx_workers_ns ON kernel.workers USING btree (ns, started_at);
 CREATE UNIQUE INDEX workers_pkey ON kernel.workers USING btree (worker_id);

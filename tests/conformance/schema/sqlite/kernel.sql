@@ -49,6 +49,23 @@ CREATE TABLE access_tokens (
   CHECK ((role = 'agent') = (agent_id IS NOT NULL))
 );
 
+CREATE TABLE accesses (
+  id TEXT PRIMARY KEY,
+  kind TEXT NOT NULL CHECK (kind IN ('read', 'export')),
+  who TEXT NOT NULL,
+  what TEXT NOT NULL,
+  target TEXT NOT NULL,
+  accessed_at TEXT NOT NULL,
+  ns TEXT NOT NULL DEFAULT 'main',
+  leaf_id TEXT NOT NULL,
+  leaf_ver INTEGER NOT NULL,
+  leaf_salt BLOB
+);
+
+CREATE INDEX idx_accesses_leaf ON accesses (leaf_id);
+
+CREATE INDEX idx_accesses_target ON accesses (target, who, what, accessed_at);
+
 CREATE TABLE activity_hours (
   ns TEXT NOT NULL,
   hour TEXT NOT NULL,
@@ -1299,6 +1316,24 @@ CREATE INDEX idx_threads_status ON threads (ns, status, updated_at, n);
 
 CREATE INDEX idx_threads_updated ON threads (ns, updated_at, n);
 
+CREATE TABLE time_tokens (
+  id TEXT PRIMARY KEY,
+  origin TEXT NOT NULL,
+  size INTEGER NOT NULL,
+  head TEXT NOT NULL,
+  url TEXT NOT NULL,
+  authority TEXT NOT NULL,
+  certificate TEXT NOT NULL,
+  token TEXT NOT NULL,
+  stamped_at TEXT NOT NULL,
+  created_at TEXT NOT NULL,
+  leaf_id TEXT NOT NULL,
+  leaf_ver INTEGER NOT NULL,
+  leaf_salt BLOB
+);
+
+CREATE INDEX idx_time_tokens_size ON time_tokens (origin, size);
+
 CREATE TABLE transcript_items (
   transcript INTEGER NOT NULL REFERENCES transcripts (n),
   seq INTEGER NOT NULL,
@@ -1326,6 +1361,23 @@ CREATE TABLE transcripts (
 );
 
 CREATE INDEX idx_transcripts_subject ON transcripts (subject) WHERE subject IS NOT NULL;
+
+CREATE TABLE verifications (
+  id TEXT PRIMARY KEY,
+  who TEXT NOT NULL,
+  level TEXT NOT NULL,
+  verdict TEXT NOT NULL,
+  found INTEGER NOT NULL,
+  findings TEXT NOT NULL,
+  log_size INTEGER NOT NULL,
+  log_root TEXT NOT NULL,
+  verified_at TEXT NOT NULL,
+  leaf_id TEXT NOT NULL,
+  leaf_ver INTEGER NOT NULL,
+  leaf_salt BLOB
+);
+
+CREATE INDEX idx_verifications_leaf ON verifications (leaf_id);
 
 CREATE TABLE witness_disputes (
   id TEXT PRIMARY KEY,

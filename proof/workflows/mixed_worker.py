@@ -3,7 +3,7 @@
 What a flow does to the world is a line of a file, told from others by a token of its own, so that a judge knows what
 ran when, by whom, and what was recorded of it. What is printed was acknowledged by the store.
 
-python -m tests.faults.mixed_worker HOME URL WORLD SEED
+python -m proof.workflows.mixed_worker HOME URL WORLD SEED
 """
 
 import os

@@ -7,6 +7,7 @@ values of every kind that can be.
 import random
 import uuid
 from collections import Counter
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
@@ -146,3 +147,11 @@ def register(store: sync.Holdproof, world: World) -> FlowFunction[Any, list[Any]
         return flow.patched("newer")
 
     return perform
+
+
+def run(store: sync.Holdproof, world: World, number: int, chance: random.Random) -> None:
+    """Carry out that many programs made by chance; some of them fail."""
+    perform = register(store, world)
+    for _ in range(number):
+        with suppress(FatalError):
+            perform(program(chance))

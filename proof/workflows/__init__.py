@@ -1,0 +1,1 @@
+"""Durable execution under kills, replay and fork: `python -m proof kills`, `replays` and `forks`."""

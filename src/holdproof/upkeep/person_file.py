@@ -1,0 +1,333 @@
+"""A person's file: everything that the store holds about one subject, in one zip, with proofs.
+
+    report.html     all of it, to read; nothing is loaded from elsewhere, and no script runs
+    person.json     the same for programs: a section for each table or resource, content decrypted
+    proofs.json     for each row under the log its entry and its path to the signed head; the row itself where it names
+                    nobody else
+
+Rules:
+- What belongs to the subject is found by the subject's handle, in every table with such a column, and in every table
+  whose rows belong to a flow of the subject: a table that is added later is in the file without a change here.
+- Names of other people stand as `another person 1`, the same number throughout. A row that names one is proven to
+  exist, by its entry, and not shown in the proofs: no byte of it can be changed without breaking the proof.
+- Who was given the subject's content is in it too, by kind and moment.
+- Rows are read in one snapshot, in which each is compared with its entry; a row that disagrees ends the export.
+- The export leaves an access entry, which names the subject by handle.
+"""
+
+import html
+import json
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from dataclasses import replace
+from functools import partial
+from typing import Any, Final
+
+from holdproof.content import encryption
+from holdproof.db import Access, Read, Row, Tx, Work, Write, ask, call, sql
+from holdproof.errors import ErasedError, InvalidInputError, LockedError, NotFoundError, ReadOnlyError
+from holdproof.evidence import accesses, submissions, tree, trust
+from holdproof.memory.objects import objects, records
+from holdproof.model.namespaces import MAIN
+from holdproof.runtime import recorded
+from holdproof.store.context import Context
+from holdproof.upkeep import bundle, kernel_tables, subject_stores
+from holdproof.upkeep.verification import offline
+
+VERSION: Final = 1
+MOST_ROWS: Final = 20_000
+"""How many rows of one table a file has at most; more must be taken as bundles of their flows."""
+
+_PEOPLE_COLUMNS: Final = frozenset(
+    {
+        "answered_by",
+        "approved_by",
+        "created_by",
+        "created_by_id",
+        "ended_by",
+        "person",
+        "resolved_by",
+        "said_by",
+        "seat",
+    }
+    | {"sent_by", "updated_by", "who"}
+)
+_NOT_PEOPLE: Final = frozenset({"agent", "deadline", "kernel", "operator"})
+Rows = list[dict[str, Any]]
+
+
+def export(context: Context, subject: str, *, who: str = "operator", ns: str = MAIN) -> Work[bytes]:
+    """Return everything about one subject as the bytes of a zip: a page to read, JSON, and proofs; others are redacted.
+
+    NotFoundError for a subject that is unknown or was erased, and while a row is not under a signed head yet.
+    """
+    handle: str | None = yield from ask(Read(partial(encryption.find, subject=subject, ns=ns), long=True))
+    labelled = (yield from call(subject_stores.rows, context, subject)) if ns == MAIN else {}
+    if handle is None and not labelled:
+        raise NotFoundError("no such subject is known here (it may be erased already)")
+    collected: _Collected = yield from ask(Read(partial(_collect, handle=handle or "", ns=ns), long=True))
+    collected.sections.update(labelled)
+    redaction = Redaction(collected.people - {subject})
+    signed = yield from trust.trust(context)
+    yield from _record_access(context, Access("export", who, "bundle.person", handle or "", ns))
+    sections = {name: redaction.apply(rows) for name, rows in sorted(collected.sections.items()) if rows}
+    about = {"v": VERSION, "subject": handle, "ns": ns, "made_at": collected.made_at, "sections": sections}
+    proofs = [_shown(each, redaction) for each in collected.proofs]
+    members = {
+        "report.html": _page(subject, about).encode(),
+        "person.json": json.dumps(about, ensure_ascii=False, indent=1, default=str).encode(),
+        "proofs.json": json.dumps(
+            {"v": VERSION, "head": collected.head, "trust": signed.text, "records": proofs}
+        ).encode(),
+    }
+    packed = bundle.pack(members)
+    offline.refuse_large(members, packed)
+    return packed
+
+
+def _record_access(context: Context, access: Access) -> Work[None]:
+    """Record the export; a store that takes no writes gives the file all the same, as it gives content."""
+    if context.database.hooks.accesses is None:
+        return
+    try:
+        yield from ask(Write(partial(accesses.record, access=access)))
+    except (LockedError, ReadOnlyError):
+        return
+
+
+class _Collected:
+    """What one snapshot says of a subject."""
+
+    def __init__(self, tx: Tx) -> None:
+        self.sections: dict[str, Rows] = {}
+        self.proofs: list[dict[str, str]] = []
+        self.people: set[str] = set()
+        self.made_at = tx.now
+        self.head = tree.state(tx).head
+
+
+# --- what belongs to a subject -------------------------------------------------------------------------------------
+
+_FLOWS: Final = "SELECT dfid FROM decision_flows WHERE subject = :handle AND ns = :ns"
+
+
+def _condition(columns: tuple[str, ...], table: str) -> str | None:
+    """Return which rows of a table under the log are a subject's; None for a table that has none."""
+    if table == "accesses":
+        return "target = :handle AND ns = :ns"
+    if table == "subjects":
+        return "handle = :handle"
+    if "subject" in columns:
+        return "subject = :handle AND ns = :ns"
+    if {"dfid", "ns"} <= {*columns}:
+        return f"ns = :ns AND dfid IN ({_FLOWS})"
+    return None
+
+
+_LEAF: Final = frozenset({"leaf_id", "leaf_ver", "leaf_salt"})
+_COLUMNS: Final = {
+    name: tuple(dict.fromkeys((*each.columns, *(column for column in each.coverage if column not in _LEAF))))
+    for name, each in kernel_tables.LOGGED.items()
+}
+"""Every column of the tables under the log, also those that no entry covers."""
+_LOGGED: Final = {
+    name: sql(
+        f"SELECT {', '.join(_COLUMNS[name])} FROM {name} WHERE {condition} ORDER BY {each.key} LIMIT :limit"  # noqa: S608
+    )
+    for name, each in kernel_tables.LOGGED.items()
+    if (condition := _condition(each.columns, name)) is not None
+}
+_UNLOGGED: Final = {
+    name: sql(
+        f"SELECT {', '.join(listed)} FROM {name} WHERE ns = :ns AND dfid IN ({_FLOWS})"  # noqa: S608
+        " ORDER BY dfid LIMIT :limit"
+    )
+    for name, listed in kernel_tables.UNLOGGED.items()
+    if {"dfid", "ns"} <= {*listed}
+}
+_NOTES_COLUMNS: Final = ("path", "key", "value", "created_at", "updated_at")
+_NOTES = sql(
+    "SELECT path, key, value, created_at, updated_at FROM notes WHERE subject = :handle AND ns = :ns"
+    " ORDER BY n LIMIT :limit"
+)
+_ITEMS_COLUMNS: Final = ("transcript", "state", "seq", "body", "created_at", "updated_at")
+_ITEMS = sql(
+    "SELECT t.name, t.state, i.seq, i.body, t.created_at, t.updated_at FROM transcripts t"
+    " LEFT JOIN transcript_items i ON i.transcript = t.n WHERE t.subject = :handle AND t.ns = :ns"
+    " ORDER BY t.n, i.seq LIMIT :limit"
+)
+# By what was sealed, not by what is there now: earlier versions are a person's too, and so are deleted objects.
+_VERSIONS = sql(
+    "SELECT v.key, v.n, v.at, v.pruned_at FROM object_versions v JOIN sealed_blocks b ON b.cid = v.cid"
+    " WHERE b.subject = :handle AND v.ns = :ns ORDER BY v.key, v.n LIMIT :limit"
+)
+
+
+def _collect(tx: Tx, *, handle: str, ns: str) -> _Collected:
+    """Read everything of a subject in the kernel, and prove what is under the log."""
+    collected = _Collected(tx)
+    bounds = {"handle": handle, "ns": ns, "limit": MOST_ROWS + 1}
+    for table, query in _LOGGED.items():
+        logged = kernel_tables.LOGGED[table]
+        rows = [dict(zip(_COLUMNS[table], row, strict=True)) for row in _bounded(tx.all(query, **bounds), table)]
+        for row in rows:
+            collected.people |= _people(row)
+            collected.proofs.append(_proof(tx, table, row[logged.key], str(row.get("ns", MAIN))))
+        collected.sections[table] = [{name: _opened(tx, value) for name, value in row.items()} for row in rows]
+    unlogged = ((name, (*kernel_tables.UNLOGGED[name],), query) for name, query in _UNLOGGED.items())
+    for table, columns, query in (
+        *unlogged,
+        ("notes", _NOTES_COLUMNS, _NOTES),
+        ("transcripts", _ITEMS_COLUMNS, _ITEMS),
+    ):
+        rows = [dict(zip(columns, row, strict=True)) for row in _bounded(tx.all(query, **bounds), table)]
+        collected.sections[table] = [{name: _opened(tx, value) for name, value in row.items()} for row in rows]
+    versions = _bounded(tx.all(_VERSIONS, **bounds), "objects")
+    collected.sections["objects"] = [_version(tx, *row, ns=ns) for row in versions]
+    return collected
+
+
+def _bounded(rows: list[Row], table: str) -> list[Row]:
+    if len(rows) > MOST_ROWS:
+        raise InvalidInputError(
+            f"{table} has more than {MOST_ROWS} rows of this subject: export its flows one by one"
+            " (`holdproof export bundle FLOW --kind flow`)",
+            table=table,
+        )
+    return rows
+
+
+def _version(tx: Tx, key: str, number: int, at: str, pruned_at: str | None, *, ns: str) -> dict[str, Any]:
+    """Return one version of an object, as it was put; without content where retention removed that."""
+    about: dict[str, Any] = {"id": records.id_of(key), "n": number, "at": at, "pruned_at": pruned_at}
+    if pruned_at is not None:
+        return about
+    version = objects.get(tx, about["id"], version=number, ns=ns)
+    # What is volatile about an object is kept for the newest version only.
+    with suppress(NotFoundError):
+        newest = objects.get(tx, about["id"], ns=ns)
+        version = replace(version, meta=newest.meta) if newest.cid == version.cid else version
+    return {
+        **about,
+        "type": version.type,
+        "content": version.content,
+        "attributes": version.attributes,
+        "meta": version.meta,
+    }
+
+
+def _people(row: Mapping[str, Any]) -> set[str]:
+    """Return the people that a row names in its columns."""
+    # The creator of a flow is a person only where it says so.
+    if row.get("created_by_type") == "agent":
+        row = {name: value for name, value in row.items() if name != "created_by_id"}
+    named = {str(row[name]) for name in _PEOPLE_COLUMNS & row.keys() if row[name]}
+    return {each.rpartition(":")[2] for each in named} - _NOT_PEOPLE
+
+
+def _opened(tx: Tx, value: Any) -> Any:
+    """Return a column as a reader wants it: decrypted, JSON parsed, the parts of large values in their places."""
+    if not isinstance(value, str):
+        return value.hex() if isinstance(value, bytes) else value
+    try:
+        if value.startswith(submissions.SEALED):
+            return submissions.unseal(tx, value)
+        if value.startswith(("{", "[", '"')):
+            return recorded.resolve(tx, json.loads(value))
+    except (ErasedError, ValueError):
+        return value
+    return value
+
+
+def _proof(tx: Tx, table: str, key: str | int, ns: str) -> dict[str, str]:
+    entry, files, _ = bundle.prove_row(tx, table, key, ns)
+    return {
+        "table": table,
+        "content": files[".json"].decode(),
+        "salt": str(entry["salt"]),
+        "entry": files[".leaf.json"].decode(),
+        "proof": files[".tlog-proof"].decode(),
+    }
+
+
+def _shown(proof: Mapping[str, str], redaction: "Redaction") -> dict[str, str]:
+    """Return a proof without the row and its salt where the row names somebody else."""
+    if redaction.apply(proof["content"]) == proof["content"]:
+        return dict(proof)
+    return {name: proof[name] for name in ("table", "entry", "proof")}
+
+
+# --- others --------------------------------------------------------------------------------------------------------
+
+
+class Redaction:
+    """Replaces the names of other people, the same name always by the same words."""
+
+    def __init__(self, names: set[str]) -> None:
+        self._words = {name: f"another person {number}" for number, name in enumerate(sorted(names), 1)}
+        # The longest first: a name may begin with another.
+        listed = "|".join(re.escape(name) for name in sorted(names, key=len, reverse=True))
+        self._pattern = re.compile(rf"(?<!\w)(?:{listed})(?!\w)") if names else None
+
+    def apply(self, value: Any) -> Any:
+        """Return a value with no name of another person in any of its texts."""
+        if self._pattern is None:
+            return value
+        if isinstance(value, str):
+            return self._pattern.sub(lambda match: self._words[match[0]], value)
+        if isinstance(value, Mapping):
+            return {self.apply(name): self.apply(each) for name, each in value.items()}
+        if isinstance(value, list | tuple):
+            return [self.apply(each) for each in value]
+        return value
+
+
+# --- the page ------------------------------------------------------------------------------------------------------
+
+_STYLE: Final = (
+    "body{font:15px/1.5 system-ui,sans-serif;max-width:60rem;margin:2rem auto;padding:0 1rem}"
+    "table{border-collapse:collapse;width:100%;margin:0 0 1.5rem}"
+    "th,td{border-bottom:1px solid #ccc;padding:.25rem .5rem;text-align:left;vertical-align:top}"
+    "th{width:14rem;font-weight:600}td{white-space:pre-wrap;overflow-wrap:anywhere}"
+)
+
+
+def _page(subject: str, about: Mapping[str, Any]) -> str:
+    """Return the page to read: what is held, section by section, a table for each record."""
+    title = html.escape(f"What is stored about {subject}")
+    sections = about["sections"]
+    parts = [
+        '<!doctype html><html lang="en"><head><meta charset="utf-8">',
+        "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'\">",
+        f"<title>{title}</title><style>{_STYLE}</style></head><body><h1>{title}</h1>",
+        f"<p>As of {html.escape(about['made_at'])}. The same for programs is in person.json; proofs.json shows for",
+        " each record of the log that it stands there. Names of other people are replaced.</p><ul>",
+        *(f'<li><a href="#{name}">{_heading(name)}</a>: {len(rows)}</li>' for name, rows in sections.items()),
+        "</ul>",
+    ]
+    for name, rows in sections.items():
+        parts.append(f'<h2 id="{name}">{_heading(name)}</h2>')
+        parts += [f"<table>{''.join(_lines(row))}</table>" for row in rows]
+    return "".join([*parts, "</body></html>"])
+
+
+def _heading(name: str) -> str:
+    return html.escape(_HEADINGS.get(name, name.replace("_", " ")))
+
+
+_HEADINGS: Final = {
+    "accesses": "who was given this content",
+    "battles": "evaluations",
+    "decision_audit_events": "events of flows",
+    "decision_flows": "flows",
+    "flow_transitions": "what became of the flows",
+}
+
+
+def _lines(row: Mapping[str, Any]) -> Iterator[str]:
+    for name, value in row.items():
+        if value is None or value in ("", [], {}):
+            continue
+        text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, indent=1, default=str)
+        yield f"<tr><th>{html.escape(name)}</th><td>{html.escape(text)}</td></tr>"

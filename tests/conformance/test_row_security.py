@@ -1,0 +1,150 @@
+"""Row level security: on PostgreSQL a query that forgot its namespace reaches nothing of another tenant."""
+
+import asyncio
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+
+from harness.filling import settled
+from holdproof import errors, sync
+from holdproof.client import Holdproof
+from holdproof.db import Tx, sql
+from holdproof.model.verdicts import Verdict
+from holdproof.runtime import flow_queries
+from holdproof.runtime.flows import FLOWS
+from tests.conformance import test_tenancy
+from tests.conformance.test_tenancy import OURS, THEIRS
+
+_FORGETFUL_TREE = sql(FLOWS.select("WHERE root_dfid = :root ORDER BY created_at, dfid"))
+_EVERY_FLOW = sql("SELECT ns FROM decision_flows")
+_SUSPEND_ALL = sql("UPDATE agent_registry SET suspension_reason = 'ours'")
+_RETYPE_ALL = sql("UPDATE decision_flows SET flow_type = 'ours'")
+_PLANT = sql("UPDATE decision_flows SET ns = 'theirs'")
+_WHO = sql("SELECT current_user::text, coalesce(current_setting('holdproof.ns', true), '')")
+_VERSION = sql("SELECT current_setting('server_version_num')::int")
+
+
+class TestTenancyWithRowSecurity(test_tenancy.TestPostgres):
+    """Every method, as on a server without it: nothing that a tenant may do is refused, nothing more is seen."""
+
+    @pytest.fixture(autouse=True)
+    def _secured(self, _place: None) -> None:
+        sync.roles(self.home, self.url, apply=True)
+
+
+@pytest.fixture(params=["postgres", "holdproof_app"])
+def secured(request: pytest.FixtureRequest, postgres_store: tuple[str, Path]) -> Iterator[sync.Holdproof]:
+    """A store with two tenants on a server with row level security, under an administrator and the least rights."""
+    url, home = postgres_store
+    sync.roles(home, url, apply=True)
+    with sync.open(home, url.replace("postgres@", f"{request.param}@")) as store:
+        if store.read(lambda tx: tx.all(_VERSION))[0][0] < 160_000:
+            pytest.skip("row level security needs PostgreSQL 16")
+        for ns in (OURS, THEIRS):
+            tenant = sync.Holdproof(store.core, ns)
+            tenant.agents.register("trader", version="1.0.0")
+            tenant.flows.start("trader", flow_id=f"order-of-{ns}")
+        yield store
+        settled(store)
+    report = sync.verify(home, url, full=True)
+    assert report.verdict is Verdict.VALID, report.to_dict()
+
+
+def test_a_query_without_its_namespace_finds_nothing_of_another_tenant(
+    secured: sync.Holdproof, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(flow_queries, "_TREE", _FORGETFUL_TREE)
+    ours = sync.Holdproof(secured.core, OURS)
+    # The query is broken indeed: without a bound client it crosses.
+    assert secured.flows.tree(f"order-of-{THEIRS}", ns=OURS).flow.ns == THEIRS
+    with pytest.raises(errors.NotFoundError):
+        ours.flows.tree(f"order-of-{THEIRS}")
+    assert ours.flows.tree(f"order-of-{OURS}").flow.ns == OURS
+    assert ours.read(lambda tx: tx.all(_EVERY_FLOW)) == [(OURS,)]
+    assert ours.write(lambda tx: tx.all(_EVERY_FLOW)) == [(OURS,)]
+    assert sorted(secured.read(lambda tx: tx.all(_EVERY_FLOW))) == [(OURS,), (THEIRS,)]
+
+    async def asked() -> list[Any]:
+        bound = Holdproof(secured.core, OURS)
+        return [await bound.read(lambda tx: tx.all(_EVERY_FLOW)), await bound.write(lambda tx: tx.all(_EVERY_FLOW))]
+
+    assert asyncio.run(asked()) == [[(OURS,)], [(OURS,)]]
+
+
+def test_a_statement_without_its_namespace_changes_nothing_of_another_tenant(secured: sync.Holdproof) -> None:
+    ours = sync.Holdproof(secured.core, OURS)
+    before = secured.agents.get("trader", ns=THEIRS)
+
+    def change(tx: Tx) -> None:
+        raise errors.ConflictError("rolled back", counts=[tx.count(_SUSPEND_ALL), tx.count(_RETYPE_ALL)])
+
+    with pytest.raises(errors.ConflictError) as caught:
+        ours.write(change)
+    assert caught.value.fields["counts"] == [1, 1]
+    with pytest.raises(errors.MissingPrivilegeError):
+        ours.write(lambda tx: tx.count(_PLANT))
+    assert secured.agents.get("trader", ns=THEIRS) == before
+
+
+def test_tenants_that_share_commits_and_failures_stay_apart(secured: sync.Holdproof) -> None:
+    """The role belongs to one operation of a group, also where its neighbours fail, before or after they wrote."""
+    seen: dict[str | None, set[Any]] = {OURS: set(), THEIRS: set(), None: set()}
+    refused: list[BaseException] = []
+
+    def work(ns: str | None, number: int) -> None:
+        bound = sync.Holdproof(secured.core, ns)
+
+        def look(tx: Tx) -> Any:
+            if number % 3 == 1:
+                raise errors.ConflictError("before it wrote")
+            rows = tuple(sorted(tx.all(_EVERY_FLOW)))
+            if number % 3 == 2:
+                tx.count(_SUSPEND_ALL)
+                raise errors.ConflictError("after it wrote")
+            return rows, tx.all(_WHO)[0][1]
+
+        for _ in range(6):
+            try:
+                seen[ns].add(bound.write(look))
+            except errors.ConflictError as error:
+                refused.append(error)
+
+    threads = [threading.Thread(target=work, args=(ns, number)) for ns in seen for number in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(120)
+    assert len(refused) == 3 * 4 * 6
+    assert seen[OURS] == {(((OURS,),), OURS)}
+    assert seen[THEIRS] == {(((THEIRS,),), THEIRS)}
+    assert seen[None] == {(((OURS,), (THEIRS,)), "")}
+
+
+def test_the_role_lasts_for_one_operation(secured: sync.Holdproof) -> None:
+    login = secured.read(lambda tx: tx.all(_WHO))
+    ours = sync.Holdproof(secured.core, OURS)
+    assert ours.read(lambda tx: tx.all(_WHO)) == [("holdproof_tenant", OURS)]
+    assert secured.read(lambda tx: tx.all(_WHO)) == login
+    assert secured.status().database["row_security"] is True
+
+
+def test_a_policy_that_is_not_ours_is_found_and_ours_is_not(postgres_store: tuple[str, Path]) -> None:
+    url, home = postgres_store
+    with sync.open(home, url) as store:
+        store.agents.register("trader", version="1.0.0")
+        assert store.status().database["row_security"] is False
+        settled(store)
+    sync.roles(home, url, apply=True)
+    assert sync.verify(home, url, full=True).verdict is Verdict.VALID
+    with psycopg.connect(url, autocommit=True) as admin:
+        admin.execute("ALTER POLICY holdproof_tenant ON kernel.notes TO PUBLIC")
+    report = sync.verify(home, url, full=True, lock=False)
+    assert {each.row for each in report.findings} == {
+        "policy notes.holdproof_tenant",
+        "policy notes.holdproof_whole",
+        "relation notes",
+    }
