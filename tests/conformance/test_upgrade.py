@@ -2,7 +2,9 @@
 
 import threading
 import time
+from collections.abc import Callable
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -69,7 +71,8 @@ def test_the_version_before_goes_on_while_the_next_migrates_and_cannot_start_aga
             thread.join(120)
         assert failures == []
         settled(store)
-    for refused in (place.open, lambda: sync.open(place.home, place.url, readonly=True)):
+    openings: list[Callable[[], object]] = [place.open, partial(sync.open, place.home, place.url, readonly=True)]
+    for refused in openings:
         with pytest.raises(errors.NewerStoreError, match=_NEXT.name) as caught:
             refused()
         assert "upgrade" in caught.value.remedy.lower()
