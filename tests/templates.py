@@ -4,7 +4,7 @@ The migrations run for the first store, as shipped. They take fifty milliseconds
 PostgreSQL, more than most tests do beside. HOLDPROOF_THOROUGH=1 runs them for every store.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache
 from typing import Any, NoReturn
@@ -70,7 +70,9 @@ def _shipped() -> list[Migration]:
 @cache
 def _template() -> apsw.Connection:
     """A kernel in memory that was migrated; nobody uses it but to copy it."""
-    database = _opened(_migrate)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(migrate, "migrate", _migrate)
+        database = open_database(MEMORY)
     (worker, *_) = database.backend.writer.workers
     assert isinstance(worker, MemoryWorker)
     template = apsw.Connection(":memory:")
@@ -78,9 +80,3 @@ def _template() -> apsw.Connection:
         copy.step()
     database.close()
     return template
-
-
-def _opened(by: Callable[[Database, Sequence[Migration]], list[str]]) -> Database:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(migrate, "migrate", by)
-        return open_database(MEMORY)
