@@ -26,7 +26,11 @@ class _Compose(yaml.SafeLoader):
     """Reads what Compose adds to YAML."""
 
 
-_Compose.add_constructor("!override", lambda loader, node: loader.construct_sequence(node, deep=True))
+def _items(loader: yaml.SafeLoader, node: yaml.SequenceNode) -> list[Any]:
+    return loader.construct_sequence(node, deep=True)
+
+
+_Compose.add_constructor("!override", _items)
 
 
 def containers() -> list[dict[str, Any]]:
