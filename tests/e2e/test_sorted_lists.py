@@ -1,6 +1,8 @@
 """Lists of the console in a real browser: sorted by mouse, by keyboard and on a phone, while flows come."""
 
 from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -21,11 +23,11 @@ def browser() -> Iterator[Any]:
 
 
 @pytest.fixture(params=["sqlite", "postgres"])
-def web(request: pytest.FixtureRequest, tmp_path: Any) -> Iterator[Web]:
+def web(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Web]:
     url = request.getfixturevalue("postgres_url") if request.param == "postgres" else None
     with running(tmp_path / "home", url=url) as web:
         for agent in AGENTS:
-            aside(lambda agent=agent: start(web, agent))
+            aside(partial(start, web, agent))
         yield web
 
 
