@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -22,7 +23,7 @@ def browser() -> Iterator[Any]:
 
 
 @pytest.fixture(params=["sqlite", "postgres"])
-def web(request: pytest.FixtureRequest, tmp_path: Any) -> Iterator[Web]:
+def web(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Web]:
     url = request.getfixturevalue("postgres_url") if request.param == "postgres" else None
     with running(tmp_path / "home", url=url) as web:
         for agent in AGENTS:

@@ -1,10 +1,11 @@
 """Flows and what guards them: the resources of the runtime, one declaration per method."""
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Concatenate, Final, Generic, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, TypeVar
 
 from holdproof.api.activity import Activity
 from holdproof.api.approvals import Channels, Escalations, Passkeys, People
+from holdproof.api.flow_parameters import BULK, FORKING, SEARCHING, STARTING, TRAIL
 from holdproof.api.policies import Policies
 from holdproof.api.queues import Queues, Schedules, Workers
 from holdproof.api.words import AGENT_STATUSES, FEEDBACK_SOURCES, FLOW_STATUSES, SEVERITIES
@@ -84,24 +85,6 @@ else:
 P = ParamSpec("P")
 R = TypeVar("R")
 
-_SEARCHING: Final = {
-    "text": "Part of the id, the agent or the type.",
-    "error": "Part of the error of flows that failed, or of the reason of another change of status.",
-    "inputs": "Part of the inputs, as JSON text; large inputs and those of a subject are not searched.",
-    "until": "Opened before this time.",
-    "since": "Opened from this time on.",
-}
-_BULK: Final[dict[str, Any]] = {
-    "parameters": {**_SEARCHING, "dry_run": "Only name the flows; change nothing."},
-}
-_FORKING: Final = {
-    "at": "The first step that is not shared: its name, or its name and number; without it nothing is shared.",
-    "inputs": 'Other inputs, as {"args": [], "kwargs": {}}.',
-    "answers": "Results of steps, by name or by name and number; such a step is not run.",
-    "effects": "What new steps do: deny, simulate or real.",
-    "version": "The version of the function that runs it; the origin's by default.",
-}
-
 
 class Agents(Resource[Executor]):
     """Agents: who may act, under which contract."""
@@ -149,12 +132,7 @@ class Flows(Resource[Executor]):
         agent=owns(agent_id="agent", parent="flow?"),
         tool="decide",
         example="trader --flow-type rebalance",
-        parameters={
-            "agent_id": "The agent whose flow it is.",
-            "parent": "The id of the flow above it.",
-            "flow_id": "Its id, where the caller chooses it.",
-            "attributes": "What `flows_list` finds it by: texts by name, as a JSON object.",
-        },
+        parameters=STARTING,
     )
     transition = Writes(
         flows.transition,
@@ -162,9 +140,7 @@ class Flows(Resource[Executor]):
         agent=AgentRule({"flow_id": "flow"}, moves="to"),
         tool="decide",
         example="0198a7c2-9c1e-7a3b-8d4e-5f6071829304 CANCELLED --reason stuck",
-        parameters={
-            "to": "The status it gets: RUNNING before the work, COMPLETED or FAILED after it.",
-        },
+        parameters={"to": "The status it gets: RUNNING before the work, COMPLETED or FAILED after it."},
         words={"to": FLOW_STATUSES, "expected_status": FLOW_STATUSES},
     )
     cancel = Writes(flows.cancel, example="0198a7c2-9c1e-7a3b-8d4e-5f6071829304 --reason 'no longer needed'")
@@ -176,7 +152,7 @@ class Flows(Resource[Executor]):
         tool="prove",
         columns=("flow_id", "status", "flow_type", "agent_id", "created_at", "updated_at"),
         example="--status RUNNING --agent-id trader",
-        parameters=_SEARCHING,
+        parameters=SEARCHING,
         words={"status": FLOW_STATUSES},
     )
     transitions = Reads(flow_queries.transitions, agent=OWN_FLOW)
@@ -184,18 +160,18 @@ class Flows(Resource[Executor]):
     stats = Reads(
         flow_search.stats,
         example="--by hour --since 2026-01-01T00:00:00Z",
-        parameters={"by": "What is counted together: hour, day, status, flow_type or agent_id.", **_SEARCHING},
+        parameters={"by": "What is counted together: hour, day, status, flow_type or agent_id.", **SEARCHING},
     )
     facets = Reads(
         flow_facets.facets,
         example="--since 2026-01-01T00:00:00Z --agent-id trader",
-        parameters=_SEARCHING,
+        parameters=SEARCHING,
         words={"status": FLOW_STATUSES},
     )
     execution = Reads(executions.get, agent=OWN_FLOW, example="0198a7c2-9c1e-7a3b-8d4e-5f6071829304")
-    cancel_many = Runs(bulk.cancel_many, example="--agent-id trader --reason 'no longer needed' --dry-run", **_BULK)
-    retry_many = Runs(bulk.retry_many, example="--flow-type buy --since 2026-01-01T00:00:00Z --dry-run", **_BULK)
-    delete_many = Runs(bulk.delete_many, example="--until 2026-01-01T00:00:00Z --dry-run", **_BULK)
+    cancel_many = Runs(bulk.cancel_many, example="--agent-id trader --reason 'no longer needed' --dry-run", **BULK)
+    retry_many = Runs(bulk.retry_many, example="--flow-type buy --since 2026-01-01T00:00:00Z --dry-run", **BULK)
+    delete_many = Runs(bulk.delete_many, example="--until 2026-01-01T00:00:00Z --dry-run", **BULK)
     inputs = Reads(calls.get, agent=OWN_FLOW, example="0198a7c2-9c1e-7a3b-8d4e-5f6071829304")
     # Local: what it returns is the function's own value, of whatever class; `outcome` is the same as JSON.
     result = Runs(results.wait, local=True)
@@ -223,12 +199,12 @@ class Flows(Resource[Executor]):
     fork = Writes(
         forks.fork,
         example="0198a7c2-9c1e-7a3b-8d4e-5f6071829304 --at pay --effects simulate",
-        parameters=_FORKING,
+        parameters=FORKING,
     )
     rewind = Writes(
         forks.rewind,
         example="0198a7c2-9c1e-7a3b-8d4e-5f6071829304 --at pay --effects real",
-        parameters=_FORKING,
+        parameters=FORKING,
     )
     enqueue = Writes(
         functions.enqueue_call,
@@ -368,12 +344,7 @@ class Audit(Resource[Executor]):
         reading.trail,
         tool="prove",
         columns=("at", "kind", "what", "agent_id", "flow_id", "person", "note"),
-        parameters={
-            "since": "From this time on, or from so long ago: 30m, 1h, 7d.",
-            "until": "Before this time, or up to so long ago.",
-            "kind": "Only entries of this kind, as decision, step, escalation, key, lockdown or access.",
-            "person": "Only what this person did: who answered, recorded, approved, erased.",
-        },
+        parameters=TRAIL,
         example="--since 1h --agent-id trader",
     )
     record = Writes(
