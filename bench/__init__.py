@@ -14,6 +14,7 @@ BENCHMARKS: dict[str, str] = {
     "log": "bench.log",
     "memory": "bench.memory",
     "policies": "bench.policies",
+    "processes": "bench.processes",
     "sessions": "bench.sessions",
     "telemetry": "bench.telemetry",
     "vectors": "bench.vectors",

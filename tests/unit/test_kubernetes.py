@@ -26,11 +26,12 @@ class _Compose(yaml.SafeLoader):
     """Reads what Compose adds to YAML."""
 
 
-def _items(loader: yaml.SafeLoader, node: yaml.SequenceNode) -> list[Any]:
-    return loader.construct_sequence(node, deep=True)
+def _sequence(loader: yaml.SafeLoader, node: yaml.Node) -> list[Any]:
+    assert isinstance(node, yaml.SequenceNode)
+    return list(loader.construct_sequence(node, deep=True))
 
 
-_Compose.add_constructor("!override", _items)
+_Compose.add_constructor("!override", _sequence)
 
 
 def containers() -> list[dict[str, Any]]:
