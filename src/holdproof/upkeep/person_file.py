@@ -140,11 +140,11 @@ _LOGGED: Final = {
 }
 _UNLOGGED: Final = {
     name: sql(
-        f"SELECT {', '.join(listed)} FROM {name} WHERE ns = :ns AND dfid IN ({_FLOWS})"  # noqa: S608
+        f"SELECT {', '.join(columns)} FROM {name} WHERE ns = :ns AND dfid IN ({_FLOWS})"  # noqa: S608
         " ORDER BY dfid LIMIT :limit"
     )
-    for name, listed in kernel_tables.UNLOGGED.items()
-    if {"dfid", "ns"} <= {*listed}
+    for name, columns in kernel_tables.UNLOGGED.items()
+    if {"dfid", "ns"} <= {*columns}
 }
 _NOTES_COLUMNS: Final = ("path", "key", "value", "created_at", "updated_at")
 _NOTES = sql(

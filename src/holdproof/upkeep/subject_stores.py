@@ -54,15 +54,15 @@ def find(context: Context, name: str) -> list[SubjectStore]:
 
 def rows(context: Context, name: str) -> dict[str, list[dict[str, object]]]:
     """Return what carries the label of that name in the application stores, by kind; empty where nothing does."""
-    found: dict[str, list[dict[str, object]]] = {}
+    sections: dict[str, list[dict[str, object]]] = {}
     with _opened(context) as parts:
         for executor, _ in parts:
             handle = executor.read(partial(labels.find, name=name))
             if handle is None:
                 continue
-            for kind, listed in executor.read(partial(labels.rows, handle=handle)).items():
-                found.setdefault(kind, []).extend(listed)
-    return found
+            for kind, page in executor.read(partial(labels.rows, handle=handle)).items():
+                sections.setdefault(kind, []).extend(page)
+    return sections
 
 
 def erase(context: Context, name: str) -> list[str]:

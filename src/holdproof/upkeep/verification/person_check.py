@@ -59,13 +59,13 @@ def check(data: bytes, *, root: PublicKey | None = None) -> BundleReport:
         trust = trusts.parse(str(proofs["trust"]).encode(), root=root)
         head = checkpoint.parse(str(proofs["head"]).encode())
         offline.check_head(head, trust)
-        shown = sum(_check_record(each, about, trust, head) for each in proofs["records"])
+        disclosed = sum(_check_record(each, about, trust, head) for each in proofs["records"])
     except (FormatError, InvalidInputError, KeyError, TypeError, UnicodeEncodeError) as error:
         finding = Finding(Verdict.TAMPERED, str(error), _REMEDY, file="person's file")
         return BundleReport(Verdict.TAMPERED, subject, KIND, findings=[finding])
     facts = {"origin": head.checkpoint.origin, "size": head.checkpoint.size, "root": head.checkpoint.root.hex()}
     keys = {f"{key.role} {keyid}": "" for keyid, key in trust.keys.items()}
-    count = f"{len(proofs['records'])} entries are proven, {shown} of them with the row they commit to"
+    count = f"{len(proofs['records'])} entries are proven, {disclosed} of them with the row they commit to"
     return BundleReport(Verdict.VALID, subject, KIND, keys, root is not None, facts, [], [count, *_NOTES])
 
 
@@ -117,11 +117,11 @@ def _check_record(record: Mapping[str, str], about: Mapping[str, Any], trust: Tr
 def _check_shown(table: str, row: Mapping[str, Any], about: Mapping[str, Any]) -> None:
     """Refuse a person.json that shows another row than the proven one."""
     key = kernel_tables.LOGGED[table].key
-    shown = next((each for each in about["sections"].get(table, ()) if each.get(key) == row[key]), None)
-    if shown is None:
+    record = next((each for each in about["sections"].get(table, ()) if each.get(key) == row[key]), None)
+    if record is None:
         raise ProofError(f"person.json: the proven row {row[key]} of {table} is not in it")
     for name, value in row.items():
         if isinstance(value, str) and value.startswith(_OPENED):
             continue
-        if shown.get(name) != value:
+        if record.get(name) != value:
             raise ProofError(f"person.json: {name} of {table} {row[key]} is not what the log proves")
