@@ -102,9 +102,10 @@ servers: $(VENV)/.dev       ## PostgreSQL, S3 and IPFS that die, cut, stall and 
 	@for mode in session transaction; do \
 	  HOLDPROOF_TEST_POOLER=$$mode $(PYTEST) $(POOLED) -k 'ostgres or Server' || exit 1; done
 
-attacks: $(VENV)/.dev       ## every tampering on both databases, and 10,000 random flips over every file of a store
+attacks: $(VENV)/.dev       ## every tampering on both databases, 10,000 random flips over every file, each of 10,000 records left out
 	@$(BIN)/python -m proof attacks
 	@$(BIN)/python -m proof flips
+	@HOLDPROOF_RANGE_RECORDS=10000 $(PYTEST) tests/conformance/test_range_proof.py -k "each_ or month" --timeout=7200
 
 fuzz: $(VENV)/.dev          ## damaged inputs for every decoder and every door, a minute each
 	@$(BIN)/python -m proof fuzz
