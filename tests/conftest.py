@@ -40,6 +40,11 @@ def pytest_collection() -> Generator[None, object, object]:
         gc.enable()
 
 
+def pytest_unconfigure() -> None:
+    """Let the interpreter find all garbage at its end: libraries report what it leaves as leaks."""
+    gc.unfreeze()
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Leave out what the same run does in a harder way, unless `HOLDPROOF_THOROUGH=1`.
 
