@@ -143,3 +143,29 @@ def test_a_tail_that_is_cut_under_a_running_process_is_not_signed_over(tmp_path:
         with pytest.raises(errors.HistoryLostError):
             submit(store, "third", 0.5)
         wait_for_lockdown(tmp_path)
+
+
+def test_a_replica_is_read_and_verified_while_the_primary_writes(pair: Pair, tmp_path: Path) -> None:
+    """With the home of the primary's store, and with an empty one, which a replica enrols nothing from."""
+    primary, standby = pair
+    with sync.open(tmp_path / "home", primary.url("store")) as store:
+        for number in range(10):
+            submit(store, f"number-{number}", 0.5)
+        settled(store)
+        standby.catch_up()
+        keys = store.keys.list(limit=100).items
+        submit(store, "later", 0.5)
+        for home in (tmp_path / "home", tmp_path / "reader"):
+            with sync.open(home, standby.url("store"), readonly=True) as replica:
+                names = {each.evaluation_id for each in replica.evaluations.list(limit=100).items}
+                assert {f"number-{number}" for number in range(10)} <= names
+                with pytest.raises(errors.ReadOnlyError):
+                    replica.agents.register("refused", version="1.0.0")
+        settled(store)
+        standby.catch_up()
+        report = sync.verify(tmp_path / "home", standby.url("store"), full=True, readonly=True)
+        # A replica can create neither the schema to compare with nor the tables of services; the rest is verified.
+        assert {each.verdict for each in report.findings} == {Verdict.INCOMPLETE}, report.to_dict()
+        assert report.checked["battles"] == 11
+        assert store.keys.list(limit=100).items == keys
+    primary.crash()  # as every test of the pair leaves it
