@@ -7,13 +7,13 @@ import duckdb
 import pytest
 
 from holdproof.cli import parquet
-from holdproof.cli.parquet import Column
+from holdproof.cli.parquet import ParquetColumn
 
 COLUMNS = [
-    Column("number", "number", optional=False),
-    Column("at", "moment", optional=False),
-    Column("note", "text", optional=True),
-    Column("text", "text", optional=False),
+    ParquetColumn("number", "number", optional=False),
+    ParquetColumn("at", "moment", optional=False),
+    ParquetColumn("note", "text", optional=True),
+    ParquetColumn("text", "text", optional=False),
 ]
 
 

@@ -25,7 +25,7 @@ Kind = Literal["text", "number", "moment"]
 
 
 @dataclass(frozen=True, slots=True)
-class Column:
+class ParquetColumn:
     """A column: its name, what is in it, and whether a row may have nothing there."""
 
     name: str
@@ -33,7 +33,7 @@ class Column:
     optional: bool
 
 
-def write(columns: Sequence[Column], groups: Iterable[Sequence[Sequence[Any]]]) -> Iterator[bytes]:
+def write(columns: Sequence[ParquetColumn], groups: Iterable[Sequence[Sequence[Any]]]) -> Iterator[bytes]:
     """Yield the bytes of a file with these groups of rows; a moment is our text of it, absent is None."""
     yield _MAGIC
     offset = len(_MAGIC)
@@ -65,7 +65,7 @@ def write(columns: Sequence[Column], groups: Iterable[Sequence[Sequence[Any]]]) 
 # --- values ------------------------------------------------------------------------------------------------------
 
 
-def _page(column: Column, values: Sequence[Any]) -> tuple[bytes, int]:
+def _page(column: ParquetColumn, values: Sequence[Any]) -> tuple[bytes, int]:
     """Return a column of a group as its one page, and how long it is before compression, both with the header."""
     levels = _levels([value is not None for value in values]) if column.optional else b""
     body = levels + b"".join(_value(column.kind, value) for value in values if value is not None)
@@ -93,7 +93,7 @@ def _levels(present: Sequence[bool]) -> bytes:
 # --- what the footer says ----------------------------------------------------------------------------------------
 
 
-def _element(column: Column) -> bytes:
+def _element(column: ParquetColumn) -> bytes:
     is_text = column.kind == "text"
     fields = [(1, _i32(6 if is_text else 2)), (3, _i32(int(column.optional))), (4, _text(column.name))]
     if is_text:
@@ -105,7 +105,7 @@ def _element(column: Column) -> bytes:
     return _struct(*fields)
 
 
-def _chunk(column: Column, count: int, offset: int, packed: int, length: int) -> bytes:
+def _chunk(column: ParquetColumn, count: int, offset: int, packed: int, length: int) -> bytes:
     about = _struct(
         (1, _i32(6 if column.kind == "text" else 2)),
         (2, _list(_I32, [_zigzag(_PLAIN), _zigzag(_RLE)])),

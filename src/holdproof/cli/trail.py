@@ -139,8 +139,8 @@ def _parquet(pages: Iterator[Page[TrailEntry]]) -> Iterator[bytes]:
     return parquet.write(columns, _groups(pages, [each.name for each in columns]))
 
 
-def _column(field: Field[Any]) -> parquet.Column:
-    return parquet.Column(field.name, _KINDS.get(field.name, "text"), optional=field.type == str | None)
+def _column(field: Field[Any]) -> parquet.ParquetColumn:
+    return parquet.ParquetColumn(field.name, _KINDS.get(field.name, "text"), optional=field.type == str | None)
 
 
 def _groups(pages: Iterator[Page[TrailEntry]], names: list[str]) -> Iterator[list[list[Any]]]:

@@ -237,9 +237,9 @@ class Tx(ABC):
         """Remove what the running operation noted under a topic, and return it."""
         if not self._new_notes:
             return frozenset()
-        taken = frozenset(value for each, value in self._new_notes if each == topic)
+        values = frozenset(value for each, value in self._new_notes if each == topic)
         self._new_notes = [note for note in self._new_notes if note[0] != topic]
-        return taken
+        return values
 
     def accept_notes(self) -> None:
         """Keep the notes of an operation that succeeded."""

@@ -42,7 +42,7 @@ def record(tx: Tx, access: Access, *, since: str | None = None) -> None:
     tx.execute(_ADD, **row, **mark._asdict(), expect=1)
 
 
-class AccessLog:
+class AccessRecords:
     """Remembers which reads of this hour are recorded, so that only the first of them is written."""
 
     def __init__(self, database: Database) -> None:
@@ -73,4 +73,4 @@ class AccessLog:
 
 def start(database: Database) -> None:
     """Record accesses to a store from now on."""
-    database.hooks.accesses = AccessLog(database)
+    database.hooks.accesses = AccessRecords(database)

@@ -153,7 +153,7 @@ def due(tx: Tx, every_s: float) -> bool:
 # --- checking ----------------------------------------------------------------------------------------------------
 
 
-class Flaw(NamedTuple):
+class StampFlaw(NamedTuple):
     """A token that does not hold, and why."""
 
     id: str
@@ -164,7 +164,7 @@ class Checked(NamedTuple):
     """What came of a page of tokens; `after` is where the next one begins, None at the end."""
 
     checked: int
-    flaws: Sequence[Flaw]
+    flaws: Sequence[StampFlaw]
     fingerprints: frozenset[str]
     """Of the trusted certificates that the tokens lead to."""
     after: str | None
@@ -178,7 +178,7 @@ def check(tx: Tx, after: str = _FIRST) -> Checked:
     return Checked(len(rows), flaws, frozenset(fingerprints), rows[-1].id if len(rows) == _BATCH else None)
 
 
-def _flaws(tx: Tx, rows: Iterable[Stored], fingerprints: set[str]) -> Iterator[Flaw]:
+def _flaws(tx: Tx, rows: Iterable[Stored], fingerprints: set[str]) -> Iterator[StampFlaw]:
     for row in rows:
         try:
             head = checkpoint.parse(row.head.encode())
@@ -192,7 +192,7 @@ def _flaws(tx: Tx, rows: Iterable[Stored], fingerprints: set[str]) -> Iterator[F
             if not verdict.sound:
                 raise ProofError(f"its head is none of this log: {verdict}")
         except HoldproofError as error:
-            yield Flaw(row.id, error.message)
+            yield StampFlaw(row.id, error.message)
 
 
 def text(stamp: timestamp.TimeStamp) -> str:

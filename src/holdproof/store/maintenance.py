@@ -357,7 +357,7 @@ def drill(
     finally:
         if not keep:
             place.remove()
-    return place.outcome(backup, restored, report, written_since, kept=keep)
+    return place.outcome(backup, restored, report, written_since, keep=keep)
 
 
 def copy(

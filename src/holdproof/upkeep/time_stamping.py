@@ -8,7 +8,6 @@ Rules:
 - No network call inside a transaction. By the clock only a log that grew is stamped: a token is an entry itself.
 """
 
-import secrets
 from functools import partial
 from pathlib import Path
 
@@ -17,6 +16,7 @@ from holdproof.content.credentials import split_credentials
 from holdproof.crypto import timestamp
 from holdproof.crypto.checkpoint import SignedCheckpoint
 from holdproof.db import Call, Read, Work, Write, ask
+from holdproof.db.clock import system_random
 from holdproof.errors import ConfigError, HoldproofError, NotFoundError, UnreachableError
 from holdproof.evidence import bounded_http, log, timestamps
 from holdproof.model.timestamps import Timestamp
@@ -35,7 +35,7 @@ def create(context: Context, *, timeout_s: float = 10.0) -> Work[Timestamp]:
         )
     url, opens = split_credentials(authority.url)
     head: SignedCheckpoint = yield from ask(Read(log.head))
-    nonce = secrets.randbits(63)
+    nonce = int.from_bytes(system_random(8)) >> 1
     query = timestamp.request(head.encode(), nonce)
     pem: str = yield from ask(Call(partial(_certificate, authority)))
     answer: bounded_http.Reply = yield from ask(

@@ -65,14 +65,14 @@ class Rehearsal:
     def back_up(self, context: Context, tell: Progress) -> Backup:
         """Back the store up, and read the backup back from the disk."""
         path = self.folder / "backup"
-        made = self.timed(
+        new = self.timed(
             "backup",
             lambda: backup.make(context, path, keys=False, configuration=False, tell=tell),
             lambda each: f"{each.size} entries, {each.files} files, {each.bytes} bytes",
         )
         return self.timed(
             "check",
-            lambda: backup_list.inspect(path, key=made.signer, tell=tell),
+            lambda: backup_list.inspect(path, key=new.signer, tell=tell),
             lambda each: f"signed by {each.signer}",
         )
 
@@ -90,7 +90,7 @@ class Rehearsal:
         """Remove the backup and the new machine."""
         disk.remove_tree(self.folder)
 
-    def outcome(self, made: Backup, restored: Restored, report: Report, written_since: int, *, kept: bool) -> Drill:
+    def outcome(self, copy: Backup, restored: Restored, report: Report, written_since: int, *, keep: bool) -> Drill:
         """Return what was measured."""
         names = [each.name for each in self.steps]
         outside = [*restored.outside]
@@ -100,11 +100,11 @@ class Rehearsal:
             steps=self.steps,
             verdict=report.verdict.word,
             exit_code=report.verdict.exit_code,
-            size=made.size,
+            size=copy.size,
             written_since=written_since,
             recovery_s=round(sum(each.seconds for each in self.steps[names.index("loss") :]), 3),
             outside=outside,
-            home=str(self.paths.data) if kept else None,
+            home=str(self.paths.data) if keep else None,
         )
 
 
