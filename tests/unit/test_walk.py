@@ -13,8 +13,9 @@ import holdproof
 from holdproof import sync
 
 _HERE = str(Path(holdproof.__file__).parent)
-_MOST_CALLS = 91
-_MOST_FILES = 27
+# Two of them are comprehensions, which are calls before Python 3.12.
+_MOST_CALLS = 94
+_MOST_FILES = 28
 
 
 class Counter:
@@ -30,7 +31,7 @@ class Counter:
 
 
 @pytest.mark.skipif(sys.gettrace() is not None, reason="measured without a debugger or coverage")
-def test_a_warm_write_with_its_entry_and_signed_head_makes_at_most_91_calls(tmp_path: Path) -> None:
+def test_a_warm_write_with_its_entry_and_signed_head_makes_at_most_94_calls(tmp_path: Path) -> None:
     counter = Counter()
     before = threading.getprofile() if hasattr(threading, "getprofile") else None
     # Threads take the profile when they start, so it stands before the store is opened.

@@ -1,4 +1,4 @@
-"""Flows and what guards them: the resources of the runtime, one declaration per method."""
+"""Agents and flows: the resources of the runtime, one declaration per method."""
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, TypeVar
@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, TypeVar
 from holdproof.api.activity import Activity
 from holdproof.api.approvals import Channels, Escalations, Passkeys, People
 from holdproof.api.flow_parameters import BULK, FORKING, SEARCHING, STARTING, TRAIL
+from holdproof.api.guards import Idempotency, Locks, Retries, Sagas
 from holdproof.api.policies import Policies
 from holdproof.api.queues import Queues, Schedules, Workers
 from holdproof.api.words import AGENT_STATUSES, FEEDBACK_SOURCES, FLOW_STATUSES, SEVERITIES
@@ -24,7 +25,6 @@ from holdproof.executors import (
     owns,
     with_namespace,
 )
-from holdproof.executors.exit_codes import exit_absent
 from holdproof.lazy import lazy_functions, lazy_module
 from holdproof.model.defaults import LEASE_S
 
@@ -48,18 +48,14 @@ if TYPE_CHECKING:
         flows,
         forks,
         functions,
-        idempotency,
         leases,
         ledger,
-        locks,
         messages,
         promises,
         published,
         replays,
         results,
-        retries,
         runs,
-        sagas,
         state,
         steps,
         streams,
@@ -75,8 +71,8 @@ else:
         lazy_functions(
             "holdproof.runtime",
             "agent_activity agents audit bulk calls contexts executions exports feedback flow_facets flow_queries "
-            "flow_search flows forks functions idempotency leases ledger locks messages promises published "
-            "replays results retries runs sagas state steps streams timelines",
+            "flow_search flows forks functions leases ledger messages promises published replays results "
+            "runs state steps streams timelines",
         )
     )
     globals().update(lazy_functions("holdproof.upkeep", "housekeeping"))
@@ -375,66 +371,6 @@ class Ledger(Resource[Executor]):
     append = Writes(ledger.append, agent=OWN_FLOW_UNASKED, tool="decide")
     get = Reads(ledger.get, agent=OWN_FLOW)
     list = Reads(ledger.list, agent=OWN_AGENT)
-
-
-class Locks(Resource[Executor]):
-    """Resources that flows hold."""
-
-    group = "Run"
-
-    # `acquire` waits between transactions, so that it holds no connection; `try_acquire` is one transaction.
-    acquire = Runs(locks.acquire, agent=OWN_FLOW)
-    try_acquire = Writes(locks.try_acquire, agent=OWN_FLOW, tool="decide")
-    extend = Writes(locks.extend, agent=OWN_FLOW)
-    release = Writes(
-        locks.release,
-        agent=OWN_FLOW,
-        tool="decide",
-        example="0198a7c2-9c1e-7a3b-8d4e-5f6071829304 portfolio:BTC",
-        exit_code=exit_absent,
-    )
-    release_all = Writes(locks.release_all, agent=OWN_FLOW)
-    list = Reads(
-        locks.list,
-        agent=OWN_FLOW,
-        columns=("resource_id", "flow_id", "amount", "capacity", "fence", "acquired_at", "expires_at"),
-        example="--resource portfolio:BTC",
-    )
-
-
-class Idempotency(Resource[Executor]):
-    """One key, one execution."""
-
-    group = "Run"
-    grantable = True
-
-    once = Runs(idempotency.once, calls=("fn",), creates=True)
-    get = Reads(idempotency.get)
-    # Settles a call in doubt by hand, where only a person can tell whether it happened.
-    settle = Writes(idempotency.settle)
-    delete = Writes(idempotency.delete)
-
-
-class Retries(Resource[Executor]):
-    """How often a flow's intent may be rejected."""
-
-    group = "Run"
-
-    reject = Writes(retries.reject, agent=AgentRule({"flow_id": "flow"}, never=("max_retries",)))
-    get = Reads(retries.get, agent=OWN_FLOW)
-    allowed = Reads(retries.allowed, agent=OWN_FLOW)
-
-
-class Sagas(Resource[Executor]):
-    """Flows that failed half way, and undoing what they did."""
-
-    group = "Run"
-
-    mark_dirty = Writes(sagas.mark_dirty, agent=OWN_FLOW)
-    get = Reads(sagas.get, agent=OWN_FLOW, example="0198a7c2-9c1e-7a3b-8d4e-5f6071829304")
-    list = Reads(sagas.list, columns=("flow_id", "failed_step", "created_at", "partial_state"))
-    compensate = Runs(sagas.compensate, calls=("fn",))
-    clear = Writes(sagas.clear, example="0198a7c2-9c1e-7a3b-8d4e-5f6071829304 --by ann", exit_code=exit_absent)
 
 
 class Sweep(Resource[Executor]):
