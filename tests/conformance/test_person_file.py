@@ -1,6 +1,8 @@
 """A person's file: everything about one subject, readable and proven, and nothing about anybody else."""
 
 import asyncio
+import base64
+import html
 import io
 import json
 import zipfile
@@ -12,7 +14,7 @@ from click.testing import CliRunner
 
 import holdproof
 from harness.filling import settled
-from holdproof import errors, sync
+from holdproof import errors, sql, sync
 from holdproof.cli.app import app
 from holdproof.model.verdicts import Verdict
 from holdproof.remote import connect_sync
@@ -78,6 +80,74 @@ class PersonFiles(OnStore):
         withheld = {each["table"] for each in proofs if "content" not in each}
         assert "escalation_requests" in withheld
         assert "flow_transitions" not in withheld
+
+    def test_the_key_of_the_subject_is_in_no_part_of_it(self, store: sync.Holdproof) -> None:
+        _filled(store)
+        keys = store.read(lambda tx: [bytes(key) for (key,) in tx.all(sql("SELECT key FROM subjects"))])
+        for name, data in _members(store.bundle.person(NAME)).items():
+            for key in keys:
+                assert key not in data, name
+                assert key.hex().encode() not in data, name
+                assert base64.b64encode(key) not in data, name
+
+    def test_people_are_not_named_as_approvers_authors_or_inside_escaped_json(self, store: sync.Holdproof) -> None:
+        names = ['Jo "Q" Doe', "carol", "doctor-who", "nurse-joy", "Zoë", "ns: one"]
+        for name in ("Zoë", "carol"):
+            store.people.put(name)
+        store.flows.start("trader", flow_id="f", subject=NAME)
+        store.flows.transition("f", "RUNNING")
+        store.audit.record("f", "SEEN", detail={"text": "by\ndoctor-who"}, by="doctor-who")
+        store.audit.record("f", "SEEN", by='Jo "Q" Doe')
+        store.sagas.mark_dirty("f", "treat", {"half": 1})
+        store.sagas.clear("f", by="nurse-joy")
+        store.flows.signal("f", "more", "x", by="ns: one")
+        store.escalations.request("f", reason="why", approvers="2 of Zoë, carol")
+        settled(store)
+        for member, data in _members(store.bundle.person(NAME)).items():
+            text = data.decode()
+            for name in names:
+                escaped = json.dumps(json.dumps(name)[1:-1])[1:-1]
+                forms = {name, html.escape(name), json.dumps(name)[1:-1], escaped}
+                assert not [each for each in forms if each in text], (member, name)
+
+    def test_a_flow_that_sent_a_message_is_no_person(self, store: sync.Holdproof) -> None:
+        store.flows.start("trader", flow_id="f", subject=NAME)
+        store.flows.signal("f", "more", "x", by="flow:f")
+        settled(store)
+        about = json.loads(_members(store.bundle.person(NAME))["person.json"])
+        assert about["sections"]["decision_flows"][0]["dfid"] == "f"
+
+    def test_what_is_sealed_for_somebody_else_is_not_opened_wherever_it_was_written(
+        self, store: sync.Holdproof
+    ) -> None:
+        store.evaluations.submit({"of": "secret of Bob"}, evaluation_id="bob", score=0.5, subject="Bob")
+        store.flows.start("trader", flow_id="bobs", subject="Bob")
+        store.flows.transition("bobs", "RUNNING", reason="secret of Bob")
+        [(sealed,)] = store.read(lambda tx: tx.all(sql("SELECT raw_result FROM battles")))
+        [(reason,)] = store.read(lambda tx: tx.all(sql("SELECT reason FROM flow_transitions")))
+        store.flows.start("trader", flow_id="f", subject=NAME)
+        for text in (sealed, reason, "sealed:nonsense", '{"$sealed":5}', "[" * 100_000):
+            store.audit.record("f", "SEEN", correlation_id=text)
+        settled(store)
+        members = _members(store.bundle.person(NAME))
+        assert [name for name, data in members.items() if b"secret of Bob" in data] == []
+        handles = {each.note for each in store.audit.trail(kind="access").items}
+        assert len(handles) == 1
+
+    def test_who_has_nothing_but_blobs_gets_no_entries_of_others(self, store: sync.Holdproof) -> None:
+        assert [*store.audit.export()] == []  # leaves an entry that names nobody
+        store.blobs.put("ada/1", b"x", subject=NAME)
+        settled(store)
+        store.bundle.person(NAME)
+        settled(store)
+        about = json.loads(_members(store.bundle.person(NAME))["person.json"])
+        assert [each["what"] for each in about["sections"]["accesses"]] == ["bundle.person"]
+        assert about["subject"].startswith("membrane/")
+
+    def test_half_an_emoji_in_content_does_not_end_the_export(self, store: sync.Holdproof) -> None:
+        store.transcripts.append("talk", [{"said": "cut \ud83d"}], subject=NAME)
+        about = json.loads(_members(store.bundle.person(NAME))["person.json"])
+        assert "cut \ud83d" in json.dumps(about, ensure_ascii=False)
 
     def test_it_verifies_offline_and_an_edited_one_does_not(self, store: sync.Holdproof) -> None:
         _filled(store)
