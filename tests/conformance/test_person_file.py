@@ -6,6 +6,7 @@ import html
 import io
 import json
 import zipfile
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from harness.filling import settled
 from holdproof import errors, sql, sync
 from holdproof.cli.app import app
 from holdproof.model.verdicts import Verdict
+from holdproof.model.verify import BundleReport
 from holdproof.remote import connect_sync
 from holdproof.upkeep.verification import person_check
 from tests.conformance.decisions import InMemory, OnPostgres, OnSqlite, OnStore
@@ -131,6 +133,7 @@ class PersonFiles(OnStore):
         settled(store)
         members = _members(store.bundle.person(NAME))
         assert [name for name, data in members.items() if b"secret of Bob" in data] == []
+        settled(store)
         handles = {each.note for each in store.audit.trail(kind="access").items}
         assert len(handles) == 1
 
@@ -171,6 +174,55 @@ class PersonFiles(OnStore):
                 false = {**proofs, "records": [flipped]}
                 made = _packed({**members, "proofs.json": json.dumps(false).encode()})
                 assert person_check.check(made).verdict is Verdict.TAMPERED, (record["table"], part)
+
+    def test_a_row_that_was_added_or_doubled_or_whose_json_was_edited_is_found(self, store: sync.Holdproof) -> None:
+        store.flows.start("trader", flow_id="f", subject=NAME)
+        store.audit.record("f", "SEEN", correlation_id='{"tier": 1}')
+        store.evaluations.submit({"n": 1}, evaluation_id="b", score=0.5, subject=NAME)
+        settled(store)
+        members = _members(store.bundle.person(NAME))
+
+        def judged(edit: Callable[[dict[str, Any]], object]) -> BundleReport:
+            about = json.loads(members["person.json"])
+            edit(about["sections"])
+            return person_check.check(_packed({**members, "person.json": json.dumps(about).encode()}))
+
+        assert judged(lambda sections: None).verdict is Verdict.VALID
+        edits: list[Callable[[dict[str, Any]], object]] = [
+            lambda sections: sections["battles"].append({**sections["battles"][0], "id": 99, "score": 0.1}),
+            lambda sections: sections["battles"].append({**sections["battles"][0], "score": 0.1}),
+            lambda sections: sections["decision_audit_events"][0].update(correlation_id={"tier": True}),
+            lambda sections: sections["battles"][0].pop("score"),
+            lambda sections: sections.update(delegations=[{"id": 1, "from_person": "x"}]),
+        ]
+        assert [judged(edit).verdict for edit in edits] == [Verdict.TAMPERED] * len(edits)
+
+    def test_a_page_that_shows_something_else_is_told(self, store: sync.Holdproof) -> None:
+        store.evaluations.submit({"n": 1}, evaluation_id="b", score=0.5, subject=NAME)
+        settled(store)
+        members = _members(store.bundle.person(NAME))
+        assert not [each for each in person_check.check(_packed(members)).notes if "report.html" in each]
+        page = members["report.html"].replace(b"0.5", b"0.9")
+        report = person_check.check(_packed({**members, "report.html": page}))
+        assert [each for each in report.notes if "report.html is not the page" in each]
+
+    def test_parts_of_any_other_kind_are_a_finding_and_no_crash(self, store: sync.Holdproof) -> None:
+        store.evaluations.submit({"n": 1}, evaluation_id="b", score=0.5, subject=NAME)
+        settled(store)
+        members = _members(store.bundle.person(NAME))
+        about, proofs = json.loads(members["person.json"]), json.loads(members["proofs.json"])
+        [record, *_] = proofs["records"]
+        odd: list[Any] = [None, 5, "x", [], {}, [5], {"battles": 5}, {"battles": [5]}, {"battles": [{}]}]
+        made = [("person.json", {**about, "sections": each}) for each in odd]
+        made += [("proofs.json", {**proofs, name: each}) for name in ("records", "head", "trust") for each in odd]
+        made += [
+            ("proofs.json", {**proofs, "records": [{**record, name: each}]})
+            for name in record
+            for each in (*odd, "\ud800", "zz")
+        ]
+        for name, value in made:
+            data = _packed({**members, name: json.dumps(value).encode()})
+            assert person_check.check(data).verdict is Verdict.TAMPERED, (name, value)
 
     def test_who_was_given_the_content_is_in_the_next_file(self, store: sync.Holdproof) -> None:
         store.evaluations.submit({"n": 1}, evaluation_id="b", score=0.5, subject=NAME)

@@ -15,10 +15,9 @@ Rules:
 - The export leaves an access entry, which names the subject by handle.
 """
 
-import html
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
@@ -33,7 +32,7 @@ from holdproof.model.access import ROLES
 from holdproof.model.namespaces import MAIN
 from holdproof.runtime import recorded
 from holdproof.store.context import Context
-from holdproof.upkeep import bundle, kernel_tables, subject_stores
+from holdproof.upkeep import bundle, kernel_tables, person_page, subject_stores
 from holdproof.upkeep.verification import offline
 
 VERSION: Final = 1
@@ -70,12 +69,13 @@ def export(context: Context, subject: str, *, who: str = "operator", ns: str = M
     redaction = Redaction(collected.people - {subject})
     signed = yield from trust.trust(context)
     yield from _record_access(context, Access("export", who, "bundle.person", handle, ns))
-    sections = {name: redaction.apply(rows) for name, rows in sorted(collected.sections.items()) if rows}
+    sections = {name: redaction.rows(rows) for name, rows in sorted(collected.sections.items()) if rows}
     about = {"v": VERSION, "subject": handle, "ns": ns, "made_at": collected.made_at, "sections": sections}
+    text = json.dumps(about, ensure_ascii=False, indent=1, default=str)
     proofs = [_shown(each, redaction) for each in collected.proofs]
     members = {
-        "report.html": _page(subject, about).encode(errors="backslashreplace"),
-        "person.json": json.dumps(about, ensure_ascii=False, indent=1, default=str).encode(errors="backslashreplace"),
+        "report.html": person_page.render(subject, json.loads(text)).encode(errors="backslashreplace"),
+        "person.json": text.encode(errors="backslashreplace"),
         "proofs.json": json.dumps(
             {"v": VERSION, "head": collected.head, "trust": signed.text, "records": proofs}
         ).encode(),
@@ -319,6 +319,10 @@ class Redaction:
         listed = "|".join(re.escape(name) for name in sorted(names, key=len, reverse=True))
         self._pattern = re.compile(rf"(?<!\w)(?:{listed})(?!\w)") if names else None
 
+    def rows(self, rows: Rows) -> Rows:
+        """Return rows without those names; columns keep theirs."""
+        return [{column: self.apply(value) for column, value in row.items()} for row in rows]
+
     def apply(self, value: Any) -> Any:
         """Return a value with no name of another person in any of its texts."""
         if self._pattern is None:
@@ -339,53 +343,3 @@ class Redaction:
                 redacted = self.apply(parsed)
                 return text if redacted == parsed else json.dumps(redacted, ensure_ascii=False, separators=(",", ":"))
         return pattern.sub(lambda match: self._words[match[0]], text)
-
-
-# --- the page ------------------------------------------------------------------------------------------------------
-
-_STYLE: Final = (
-    "body{font:15px/1.5 system-ui,sans-serif;max-width:60rem;margin:2rem auto;padding:0 1rem}"
-    "table{border-collapse:collapse;width:100%;margin:0 0 1.5rem}"
-    "th,td{border-bottom:1px solid #ccc;padding:.25rem .5rem;text-align:left;vertical-align:top}"
-    "th{width:14rem;font-weight:600}td{white-space:pre-wrap;overflow-wrap:anywhere}"
-)
-
-
-def _page(subject: str, about: Mapping[str, Any]) -> str:
-    """Return the page to read: what is held, section by section, a table for each record."""
-    title = html.escape(f"What is stored about {subject}")
-    sections = about["sections"]
-    parts = [
-        '<!doctype html><html lang="en"><head><meta charset="utf-8">',
-        "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'\">",
-        f"<title>{title}</title><style>{_STYLE}</style></head><body><h1>{title}</h1>",
-        f"<p>As of {html.escape(about['made_at'])}. The same for programs is in person.json; proofs.json shows for",
-        " each record of the log that it stands there. Names of other people are replaced.</p><ul>",
-        *(f'<li><a href="#{name}">{_heading(name)}</a>: {len(rows)}</li>' for name, rows in sections.items()),
-        "</ul>",
-    ]
-    for name, rows in sections.items():
-        parts.append(f'<h2 id="{name}">{_heading(name)}</h2>')
-        parts += [f"<table>{''.join(_lines(row))}</table>" for row in rows]
-    return "".join([*parts, "</body></html>"])
-
-
-def _heading(name: str) -> str:
-    return html.escape(_HEADINGS.get(name, name.replace("_", " ")))
-
-
-_HEADINGS: Final = {
-    "accesses": "who was given this content",
-    "battles": "evaluations",
-    "decision_audit_events": "events of flows",
-    "decision_flows": "flows",
-    "flow_transitions": "what became of the flows",
-}
-
-
-def _lines(row: Mapping[str, Any]) -> Iterator[str]:
-    for name, value in row.items():
-        if value is None or value in ("", [], {}):
-            continue
-        text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, indent=1, default=str)
-        yield f"<tr><th>{html.escape(name)}</th><td>{html.escape(text)}</td></tr>"
