@@ -12,6 +12,7 @@ import zipfile
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
+from types import FrameType
 
 import pytest
 from cryptography.x509 import load_pem_x509_certificate
@@ -366,6 +367,31 @@ def test_every_bit_flip_of_a_token_is_refused_or_changes_nothing(authority: Auth
             assert timestamp.verify(flipped, DATA, trusted) == whole
         except (errors.ProofError, errors.FormatError):
             continue
+
+
+def test_a_certificate_of_an_unknown_version_is_no_certificate(authority: Authority) -> None:
+    lines = [each for each in authority.ca.read_text().splitlines() if not each.startswith("-")]
+    data = base64.b64decode("".join(lines)).replace(b"\xa0\x03\x02\x01\x02", b"\xa0\x03\x02\x01\x5f", 1)
+    text = base64.encodebytes(data).decode()
+    with pytest.raises(errors.InvalidInputError, match="PEM"):
+        timestamp.certificates(f"-----BEGIN CERTIFICATE-----\n{text}-----END CERTIFICATE-----\n")
+
+
+def test_an_object_identifier_without_an_end_is_refused_at_once() -> None:
+    endless = der.read(der.write(der.OID, b"\x81" * 60_000))
+    called: list[str] = []
+
+    def count(frame: FrameType, event: str, argument: object) -> Callable[..., object]:
+        called.append(event)
+        return count
+
+    sys.settrace(count)
+    try:
+        with pytest.raises(errors.FormatError):
+            der.oid(endless)
+    finally:
+        sys.settrace(None)
+    assert len(called) < 1000, "steps"
 
 
 def test_der_reads_what_it_writes_and_nothing_that_is_written_otherwise() -> None:

@@ -74,7 +74,7 @@ def certificates(pem: str) -> list[x509.Certificate]:
     """Return the certificates of a PEM text; InvalidInputError if there are none."""
     try:
         listed = x509.load_pem_x509_certificates(pem.encode())
-    except ValueError as error:
+    except (ValueError, x509.InvalidVersion) as error:
         raise InvalidInputError(
             "not a certificate in PEM, as an authority publishes it", field="certificate"
         ) from error
