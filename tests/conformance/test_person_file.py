@@ -291,3 +291,6 @@ def test_the_command_line_writes_and_verifies_it_and_a_server_gives_it_to_operat
     verified = CliRunner().invoke(app, ["verify", str(out)])
     assert verified.exit_code == 0, verified.output
     assert "VALID" in verified.output
+    shown = CliRunner().invoke(app, ["show", str(out)])
+    assert shown.exit_code != 0
+    assert "report.html" in shown.output
