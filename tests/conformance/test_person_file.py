@@ -196,6 +196,8 @@ class PersonFiles(OnStore):
             lambda sections: sections.update(delegations=[{"id": 1, "from_person": "x"}]),
         ]
         assert [judged(edit).verdict for edit in edits] == [Verdict.TAMPERED] * len(edits)
+        renamed = json.dumps({**json.loads(members["person.json"]), "subject": "somebody else"}).encode()
+        assert person_check.check(_packed({**members, "person.json": renamed})).verdict is Verdict.TAMPERED
 
     def test_a_page_that_shows_something_else_is_told(self, store: sync.Holdproof) -> None:
         store.evaluations.submit({"n": 1}, evaluation_id="b", score=0.5, subject=NAME)

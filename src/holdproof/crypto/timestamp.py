@@ -251,6 +251,12 @@ def _check_purpose(certificate: x509.Certificate) -> None:
         raise ProofError("the signer's certificate is not one for time stamping") from error
     if not usage.critical or [*usage.value] != [ExtendedKeyUsageOID.TIME_STAMPING]:
         raise ProofError("the signer's certificate is not one for time stamping alone")
+    try:
+        key = certificate.extensions.get_extension_for_class(x509.KeyUsage).value
+    except x509.ExtensionNotFound:
+        return
+    if not (key.digital_signature or key.content_commitment):
+        raise ProofError("the key of the signer's certificate may sign nothing")
 
 
 def _check_issuer(_: object, __: object, constraints: x509.BasicConstraints) -> None:

@@ -35,6 +35,8 @@ KIND: Final = "person"
 _REFERENCES: Final = ('"$sealed"', '"$cid"', '"$fields"')
 """What a column has in it that the file shows decrypted, or with parts that are stored elsewhere."""
 _Rows = dict[str, dict[str, Mapping[str, Any]]]
+_SUBJECT_COLUMNS: Final = {"accesses": "target", "subjects": "handle"}
+"""Where a row names its subject, if not in the column of that name."""
 _MALFORMED: Final = (AssertionError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
 """What parts raise that are missing or of another kind than they must be."""
 _REMEDY: Final = "do not rely on this file; ask its sender for another and say what was found"
@@ -64,7 +66,7 @@ def check(data: bytes, *, root: PublicKey | None = None) -> BundleReport:
         head = checkpoint.parse(str(proofs["head"]).encode())
         offline.check_head(head, trust)
         rows = _rows(about["sections"], proofs["records"])
-        disclosed = sum(_check_record(each, rows, trust, head) for each in proofs["records"])
+        disclosed = sum(_check_record(each, subject, rows, trust, head) for each in proofs["records"])
         usual_page = person_page.is_of_this_version(members["report.html"], about)
     except (FormatError, InvalidInputError, *_MALFORMED) as error:
         what = str(error) if isinstance(error, HoldproofError) else "parts are missing or malformed"
@@ -117,7 +119,7 @@ def _rows(sections: Mapping[str, Any], records: list[Any]) -> _Rows:
     return found
 
 
-def _check_record(record: Mapping[str, str], rows: _Rows, trust: Trust, head: SignedCheckpoint) -> bool:
+def _check_record(record: Mapping[str, str], subject: str, rows: _Rows, trust: Trust, head: SignedCheckpoint) -> bool:
     """Check one entry, and its row where that is shown; return whether it is."""
     entry = record["entry"].encode()
     fields = canonical.loads(entry)
@@ -136,6 +138,9 @@ def _check_record(record: Mapping[str, str], rows: _Rows, trust: Trust, head: Si
         raise ProofError(f"{record['table']}: a row is not the one its entry commits to")
     row = canonical.loads(content)
     assert isinstance(row, dict), "its hash is that of a row"
+    column = _SUBJECT_COLUMNS.get(record["table"], "subject")
+    if row.get(column, subject) != subject:
+        raise ProofError(f"person.json: {subject} is not the subject of {record['table']}")
     _check_shown(record["table"], row, rows)
     return True
 
