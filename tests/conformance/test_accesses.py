@@ -178,6 +178,16 @@ def test_read_only_and_locked_stores_give_content_and_write_nothing(tmp_path: Pa
         assert store.log.head().checkpoint.size == size
 
 
+def test_the_entry_of_a_verification_does_not_name_a_blob_whose_path_names_a_person(tmp_path: Path) -> None:
+    with sync.open(tmp_path) as store:
+        store.blobs.open_write("ada/diagnosis", [b"x" * 400_000], subject="Ada")
+        [file] = [each for each in (tmp_path / "blobs").rglob("*") if each.is_file()]
+        file.unlink()
+        assert [each.row for each in store.verify.run().findings] == ["ada/diagnosis"]
+        [(found, findings)] = store.read(lambda tx: tx.all(sql("SELECT found, findings FROM verifications")))
+    assert (found, findings) == (1, '[{"verdict":"TAMPERED","table":"blobs"}]')
+
+
 def test_a_verification_that_may_lock_leaves_its_report_and_a_plain_one_does_not(tmp_path: Path) -> None:
     place = StoreLocation(tmp_path / "home")
     with place.open() as store:
