@@ -6,9 +6,12 @@ from pathlib import Path
 import holdproof
 from harness.filling import settled
 from holdproof import sql, sync
+from holdproof.db import Give, Read
+from holdproof.executors.accesses import watch_of
 from holdproof.model.trail import TrailEntry
 from holdproof.model.verdicts import Verdict
 from holdproof.remote import connect_sync
+from holdproof.runtime import exports
 from holdproof.testing import FrozenClock
 from tests.conformance.decisions import InMemory, OnPostgres, OnSqlite, OnStore
 from tests.store_locations import StoreLocation
@@ -93,6 +96,21 @@ class Accesses(OnStore):
         kinds = [each.what for each in _accesses(store)]
         assert "exported by flows.export" in kinds
 
+    def test_content_of_many_people_is_recorded_by_one_write(self, store: sync.Holdproof) -> None:
+        _sealed(store)
+        for number in range(20):
+            flow = store.flows.start("trader", subject=f"person-{number}")
+            store.flows.transition(flow.flow_id, "RUNNING", reason="of them")
+        watch = watch_of(store.flows, "export", subject="since", exports=False)
+        assert watch is not None
+        work = watch.working(exports.flows(None), (), {})
+        effects = [next(work)]
+        while not isinstance(effects[-1], Give):
+            effects.append(work.send((store.read if isinstance(effects[-1], Read) else store.write)(effects[-1].fn)))
+        work.close()
+        assert [type(each).__name__ for each in effects] == ["Read", "Write", "Give"]
+        assert len(_accesses(store)) == 20
+
     def test_a_verification_leaves_its_report(self, store: sync.Holdproof) -> None:
         store.verify.run()
         store.verify.run(full=True, who="ann")
@@ -158,6 +176,16 @@ def test_read_only_and_locked_stores_give_content_and_write_nothing(tmp_path: Pa
         assert len(store.bundle.export("Ada-0")) > 0
         assert any("no entry" in each for each in store.verify.run().not_checked)
         assert store.log.head().checkpoint.size == size
+
+
+def test_the_entry_of_a_verification_does_not_name_a_blob_whose_path_names_a_person(tmp_path: Path) -> None:
+    with sync.open(tmp_path) as store:
+        store.blobs.open_write("ada/diagnosis", [b"x" * 400_000], subject="Ada")
+        [file] = [each for each in (tmp_path / "blobs").rglob("*") if each.is_file()]
+        file.unlink()
+        assert [each.row for each in store.verify.run().findings] == ["ada/diagnosis"]
+        [(found, findings)] = store.read(lambda tx: tx.all(sql("SELECT found, findings FROM verifications")))
+    assert (found, findings) == (1, '[{"verdict":"TAMPERED","table":"blobs"}]')
 
 
 def test_a_verification_that_may_lock_leaves_its_report_and_a_plain_one_does_not(tmp_path: Path) -> None:

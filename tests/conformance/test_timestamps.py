@@ -12,6 +12,8 @@ import zipfile
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
+from types import FrameType
+from typing import Any
 
 import pytest
 from cryptography.x509 import load_pem_x509_certificate
@@ -356,6 +358,23 @@ def test_a_token_of_another_request_or_authority_is_refused(
         timestamp.certificates("nonsense")
 
 
+def test_a_certificate_whose_key_may_not_sign_is_refused(tmp_path: Path) -> None:
+    authority = time_authority.make(tmp_path)
+    for usage, accepted in (("keyEncipherment", False), ("digitalSignature", True), ("nonRepudiation", True)):
+        (tmp_path / "usage.cnf").write_text(f"keyUsage=critical,{usage}\nextendedKeyUsage=critical,timeStamping\n")
+        openssl(
+            *("x509", "-req", "-in", "tsa.csr", "-CA", "ca.pem", "-CAkey", "ca.key", "-CAcreateserial"),
+            *("-extfile", "usage.cnf", "-out", "usage.pem"),
+            cwd=authority.folder,
+        )
+        certificate = load_pem_x509_certificate((tmp_path / "usage.pem").read_bytes())
+        if accepted:
+            timestamp._check_purpose(certificate)
+        else:
+            with pytest.raises(errors.ProofError, match="may sign nothing"):
+                timestamp._check_purpose(certificate)
+
+
 def test_every_bit_flip_of_a_token_is_refused_or_changes_nothing(authority: Authority) -> None:
     response = authority.answer(timestamp.request(DATA, 5))
     trusted = timestamp.certificates(authority.ca.read_text())
@@ -366,6 +385,31 @@ def test_every_bit_flip_of_a_token_is_refused_or_changes_nothing(authority: Auth
             assert timestamp.verify(flipped, DATA, trusted) == whole
         except (errors.ProofError, errors.FormatError):
             continue
+
+
+def test_a_certificate_of_an_unknown_version_is_no_certificate(authority: Authority) -> None:
+    lines = [each for each in authority.ca.read_text().splitlines() if not each.startswith("-")]
+    data = base64.b64decode("".join(lines)).replace(b"\xa0\x03\x02\x01\x02", b"\xa0\x03\x02\x01\x5f", 1)
+    text = base64.encodebytes(data).decode()
+    with pytest.raises(errors.InvalidInputError, match="PEM"):
+        timestamp.certificates(f"-----BEGIN CERTIFICATE-----\n{text}-----END CERTIFICATE-----\n")
+
+
+def test_an_object_identifier_without_an_end_is_refused_at_once() -> None:
+    endless = der.read(der.write(der.OID, b"\x81" * 60_000))
+    called: list[str] = []
+
+    def count(frame: FrameType, event: str, argument: Any) -> Any:
+        called.append(event)
+        return count
+
+    sys.settrace(count)
+    try:
+        with pytest.raises(errors.FormatError):
+            der.oid(endless)
+    finally:
+        sys.settrace(None)
+    assert len(called) < 1000, "steps"
 
 
 def test_der_reads_what_it_writes_and_nothing_that_is_written_otherwise() -> None:

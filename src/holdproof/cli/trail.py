@@ -22,7 +22,7 @@ from holdproof.model.page import Page
 from holdproof.model.trail import TrailEntry
 from holdproof.model.verdicts import Verdict
 from holdproof.sync import Holdproof
-from holdproof.upkeep.verification import offline
+from holdproof.upkeep.verification import offline, person_check
 from holdproof.upkeep.verification.story import tell
 
 COMMANDS: dict[str, click.Command] = {}
@@ -111,7 +111,13 @@ def show(
 ) -> dict[str, Any]:
     """Show a bundle: what was decided, by whom, on what, approved by whom, when; nothing of one that does not hold."""
     trusted = None if root is None else keys.load_public_pem(read_bytes(root, 1 << 16))
-    report, records = offline.examine(read_bytes(bundle, offline.MOST_BYTES + 1), root=trusted)
+    data = read_bytes(bundle, offline.MOST_BYTES + 1)
+    if person_check.is_person_file(data):
+        raise InvalidInputError(
+            f"{bundle} is a person's file: read the report.html in it; `holdproof verify {bundle}` checks it",
+            field="bundle",
+        )
+    report, records = offline.examine(data, root=trusted)
     story = tell(report.kind, records).to_dict() if records else None
     return {"story": story, "report": report.to_dict()}
 

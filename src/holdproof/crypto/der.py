@@ -85,6 +85,9 @@ def integer(element: Element) -> int:
 def oid(element: Element) -> str:
     """Return an object identifier as dotted numbers."""
     body = expect(element, OID).body
+    # Before anything is read: numbers without an end would take a time that grows with their square.
+    if not body or body[-1] >= 0x80 or len(body) > 32:
+        raise FormatError("DER: not an object identifier")
     numbers: list[int] = []
     value = 0
     for byte in body:
@@ -92,8 +95,6 @@ def oid(element: Element) -> str:
         if byte < 0x80:
             numbers.append(value)
             value = 0
-    if not body or body[-1] >= 0x80 or len(body) > 32:
-        raise FormatError("DER: not an object identifier")
     first = min(numbers[0] // 40, 2)
     return ".".join(map(str, (first, numbers[0] - 40 * first, *numbers[1:])))
 

@@ -74,7 +74,7 @@ def certificates(pem: str) -> list[x509.Certificate]:
     """Return the certificates of a PEM text; InvalidInputError if there are none."""
     try:
         listed = x509.load_pem_x509_certificates(pem.encode())
-    except ValueError as error:
+    except (ValueError, x509.InvalidVersion) as error:
         raise InvalidInputError(
             "not a certificate in PEM, as an authority publishes it", field="certificate"
         ) from error
@@ -251,6 +251,12 @@ def _check_purpose(certificate: x509.Certificate) -> None:
         raise ProofError("the signer's certificate is not one for time stamping") from error
     if not usage.critical or [*usage.value] != [ExtendedKeyUsageOID.TIME_STAMPING]:
         raise ProofError("the signer's certificate is not one for time stamping alone")
+    try:
+        key = certificate.extensions.get_extension_for_class(x509.KeyUsage).value
+    except x509.ExtensionNotFound:
+        return
+    if not (key.digital_signature or key.content_commitment):
+        raise ProofError("the key of the signer's certificate may sign nothing")
 
 
 def _check_issuer(_: object, __: object, constraints: x509.BasicConstraints) -> None:

@@ -2,10 +2,12 @@
 
 Rules:
 - Each report is a row with its entry; rows are never changed.
-- The first findings are kept by verdict, table and row, with the count of all of them.
+- The first findings are kept by verdict and table, with the count of all of them; by row and in words only where the
+  table is under the log, whose keys outlive an erasure as well. The path of a blob may name a person.
 """
 
 import json
+from collections.abc import Collection
 from typing import Final
 
 from holdproof.db import Tx, sql
@@ -26,10 +28,11 @@ _ADD = sql(
 )
 
 
-def record(tx: Tx, report: Report, *, who: str) -> None:
-    """Record the report of a verification, with its entry."""
+def record(tx: Tx, report: Report, *, who: str, logged: Collection[str]) -> None:
+    """Record the report of a verification, with its entry; `logged` are the tables under the log."""
     findings = [
-        {"verdict": each.verdict.word, "table": each.table, "row": each.row, "what": each.what}
+        {"verdict": each.verdict.word, "table": each.table}
+        | ({"row": each.row, "what": each.what} if each.table in logged else {})
         for each in report.findings[:_MOST]
     ]
     row = {

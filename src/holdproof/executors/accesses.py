@@ -10,7 +10,7 @@ Rules:
 
 import logging
 from collections.abc import Callable, Mapping
-from concurrent.futures import Future
+from concurrent.futures import CancelledError, Future
 from contextvars import ContextVar
 from functools import partial
 from typing import Any, Final, TypeVar
@@ -24,6 +24,7 @@ T = TypeVar("T")
 CALLER: Final[ContextVar[str]] = ContextVar("holdproof_caller", default="operator")
 """Who calls the methods of a store, as entries name them."""
 _LONGEST: Final = 200
+_Writes = dict[Access, Callable[[Tx], None]]
 _log = logging.getLogger("holdproof")
 
 
@@ -50,8 +51,7 @@ class AccessWatch:
             # What a read before this one opened, and then failed.
             tx.take(OPENED)
             value = fn(tx)
-            for access in self._accesses(who, tx.take(OPENED), args, kwargs):
-                self._queue(access)
+            self._queue(self._accesses(who, tx.take(OPENED), args, kwargs))
             return value
 
         return read
@@ -85,17 +85,21 @@ class AccessWatch:
     def _writes(
         self, who: str, opened: set[str], args: tuple[Any, ...], kwargs: Mapping[str, Any], recorded: set[Access]
     ) -> Any:
-        for access in self._accesses(who, frozenset(opened), args, kwargs):
-            if access in recorded:
-                continue
-            recorded.add(access)
-            write = self._recorder.record(access)
-            if write is None:
-                continue
-            try:
-                yield Write(write)
-            except HoldproofError as error:
-                self._failed(access, error)
+        accesses = [each for each in self._accesses(who, frozenset(opened), args, kwargs) if each not in recorded]
+        recorded.update(accesses)
+        writes = self._pending(accesses)
+        if not writes:
+            return
+        try:
+            # One for all: a page may be about a thousand people.
+            yield Write(partial(_write, writes))
+        except HoldproofError as error:
+            self._failed(writes, error)
+
+    def _pending(self, accesses: list[Access]) -> _Writes:
+        """Return the writes of those accesses that are not recorded yet."""
+        writes = {access: self._recorder.record(access) for access in accesses}
+        return {access: write for access, write in writes.items() if write is not None}
 
     def _accesses(
         self, who: str, opened: frozenset[str], args: tuple[Any, ...], kwargs: Mapping[str, Any]
@@ -111,25 +115,32 @@ class AccessWatch:
             accesses.append(Access("export", who, self._what, target, ns))
         return accesses
 
-    def _queue(self, access: Access) -> None:
-        """Submit the write that records an access; nobody waits for it."""
-        write = self._recorder.record(access)
-        if write is None:
+    def _queue(self, accesses: list[Access]) -> None:
+        """Submit the write that records accesses; nobody waits for it."""
+        writes = self._pending(accesses)
+        if not writes:
             return
         try:
-            self._database.write(write).add_done_callback(partial(self._written, access))
+            self._database.write(partial(_write, writes)).add_done_callback(partial(self._written, writes))
         # Whatever refuses writes here, as a replay does, does not refuse reads.
         except HoldproofError as error:
-            self._failed(access, error)
+            self._failed(writes, error)
 
-    def _written(self, access: Access, future: "Future[None]") -> None:
-        error = None if future.cancelled() else future.exception()
+    def _written(self, writes: _Writes, future: "Future[None]") -> None:
+        # A cancelled one wrote nothing either: the next read records it.
+        error = CancelledError("cancelled") if future.cancelled() else future.exception()
         if error is not None:
-            self._failed(access, error)
+            self._failed(writes, error)
 
-    def _failed(self, access: Access, error: BaseException) -> None:
-        self._recorder.forget(access)
-        _log.info("the log has no entry of %s by %s: %s", access.what, access.who, error)
+    def _failed(self, writes: _Writes, error: BaseException) -> None:
+        for access in writes:
+            self._recorder.forget(access)
+            _log.info("the log has no entry of %s by %s: %s", access.what, access.who, error)
+
+
+def _write(writes: _Writes, tx: Tx) -> None:
+    for write in writes.values():
+        write(tx)
 
 
 def _noting(fn: Callable[[Tx], T], opened: set[str]) -> Callable[[Tx], T]:

@@ -15,45 +15,39 @@ Rules:
 - The export leaves an access entry, which names the subject by handle.
 """
 
-import html
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from typing import Any, Final
 
 from holdproof.content import encryption
-from holdproof.db import Access, Read, Row, Tx, Work, Write, ask, call, sql
-from holdproof.errors import ErasedError, InvalidInputError, LockedError, NotFoundError, ReadOnlyError
+from holdproof.db import OPENED, Access, Read, Row, Tx, Work, Write, ask, call, sql
+from holdproof.errors import ErasedError, FormatError, InvalidInputError, LockedError, NotFoundError, ReadOnlyError
 from holdproof.evidence import accesses, submissions, tree, trust
 from holdproof.memory.objects import objects, records
+from holdproof.model.access import ROLES
 from holdproof.model.namespaces import MAIN
 from holdproof.runtime import recorded
 from holdproof.store.context import Context
-from holdproof.upkeep import bundle, kernel_tables, subject_stores
+from holdproof.upkeep import bundle, kernel_tables, person_page, subject_stores
 from holdproof.upkeep.verification import offline
 
 VERSION: Final = 1
 MOST_ROWS: Final = 20_000
 """How many rows of one table a file has at most; more must be taken as bundles of their flows."""
 
-_PEOPLE_COLUMNS: Final = frozenset(
-    {
-        "answered_by",
-        "approved_by",
-        "created_by",
-        "created_by_id",
-        "ended_by",
-        "person",
-        "resolved_by",
-        "said_by",
-        "seat",
-    }
-    | {"sent_by", "updated_by", "who"}
-)
-_NOT_PEOPLE: Final = frozenset({"agent", "deadline", "kernel", "operator"})
+_PEOPLE_COLUMNS: Final = frozenset({"created_by_id", "person", "seat", "who"})
+"""Columns that name people; so does each whose name ends with `_by`."""
+_AUTHORS: Final = ("by", "recorded_by")
+"""Who is named in the detail of an event."""
+_NOT_PEOPLE: Final = frozenset({"agent", "anonymous", "deadline", "kernel", "operator"})
+_NO_PERSONS: Final = frozenset({"agent", "flow", "kernel", "schedule"})
+"""Types of callers that are nobody: `flow:…` sent a message, `schedule` created a flow."""
+_SECRETS: Final = frozenset({("subjects", "key"), ("subjects", "name_hash"), ("flow_leases", "token")})
+"""What never leaves the store: with the key of a subject every copy could be read that an erasure makes unreadable."""
 Rows = list[dict[str, Any]]
 
 
@@ -64,19 +58,24 @@ def export(context: Context, subject: str, *, who: str = "operator", ns: str = M
     """
     handle: str | None = yield from ask(Read(partial(encryption.find, subject=subject, ns=ns), long=True))
     labelled = (yield from call(subject_stores.rows, context, subject)) if ns == MAIN else {}
-    if handle is None and not labelled:
+    if handle is None and labelled:
+        # Only blobs and sessions are theirs: entries name their label, as those of erasures do.
+        [label, *_] = yield from call(subject_stores.find, context, subject)
+        handle = subject_stores.target(label.handle)
+    if handle is None:
         raise NotFoundError("no such subject is known here (it may be erased already)")
-    collected: _Collected = yield from ask(Read(partial(_collect, handle=handle or "", ns=ns), long=True))
+    collected: _Collected = yield from ask(Read(partial(_collect, handle=handle, ns=ns), long=True))
     collected.sections.update(labelled)
     redaction = Redaction(collected.people - {subject})
     signed = yield from trust.trust(context)
-    yield from _record_access(context, Access("export", who, "bundle.person", handle or "", ns))
-    sections = {name: redaction.apply(rows) for name, rows in sorted(collected.sections.items()) if rows}
+    yield from _record_access(context, Access("export", who, "bundle.person", handle, ns))
+    sections = {name: redaction.rows(rows) for name, rows in sorted(collected.sections.items()) if rows}
     about = {"v": VERSION, "subject": handle, "ns": ns, "made_at": collected.made_at, "sections": sections}
+    text = json.dumps(about, ensure_ascii=False, indent=1, default=str)
     proofs = [_shown(each, redaction) for each in collected.proofs]
     members = {
-        "report.html": _page(subject, about).encode(),
-        "person.json": json.dumps(about, ensure_ascii=False, indent=1, default=str).encode(),
+        "report.html": person_page.render(subject, json.loads(text)).encode(errors="backslashreplace"),
+        "person.json": text.encode(errors="backslashreplace"),
         "proofs.json": json.dumps(
             {"v": VERSION, "head": collected.head, "trust": signed.text, "records": proofs}
         ).encode(),
@@ -106,6 +105,13 @@ class _Collected:
         self.made_at = tx.now
         self.head = tree.state(tx).head
 
+    def add(self, tx: Tx, table: str, rows: Rows, handle: str) -> None:
+        """Add rows of a table as a reader wants them, and the people that they name."""
+        opened = [{name: _opened(tx, value, handle) for name, value in row.items()} for row in rows]
+        for row in opened:
+            self.people |= _people(row)
+        self.sections[table] = opened
+
 
 # --- what belongs to a subject -------------------------------------------------------------------------------------
 
@@ -126,11 +132,14 @@ def _condition(columns: tuple[str, ...], table: str) -> str | None:
 
 
 _LEAF: Final = frozenset({"leaf_id", "leaf_ver", "leaf_salt"})
-_COLUMNS: Final = {
+_ALL: Final = {
     name: tuple(dict.fromkeys((*each.columns, *(column for column in each.coverage if column not in _LEAF))))
     for name, each in kernel_tables.LOGGED.items()
 }
-"""Every column of the tables under the log, also those that no entry covers."""
+_COLUMNS: Final = {
+    name: tuple(column for column in columns if (name, column) not in _SECRETS) for name, columns in _ALL.items()
+}
+"""Every column of the tables under the log, also those that no entry covers, without secrets."""
 _LOGGED: Final = {
     name: sql(
         f"SELECT {', '.join(_COLUMNS[name])} FROM {name} WHERE {condition} ORDER BY {each.key} LIMIT :limit"  # noqa: S608
@@ -138,14 +147,19 @@ _LOGGED: Final = {
     for name, each in kernel_tables.LOGGED.items()
     if (condition := _condition(each.columns, name)) is not None
 }
+_UNLOGGED_COLUMNS: Final = {
+    name: tuple(column for column in columns if (name, column) not in _SECRETS)
+    for name, columns in kernel_tables.UNLOGGED.items()
+    if {"dfid", "ns"} <= {*columns}
+}
 _UNLOGGED: Final = {
     name: sql(
         f"SELECT {', '.join(columns)} FROM {name} WHERE ns = :ns AND dfid IN ({_FLOWS})"  # noqa: S608
         " ORDER BY dfid LIMIT :limit"
     )
-    for name, columns in kernel_tables.UNLOGGED.items()
-    if {"dfid", "ns"} <= {*columns}
+    for name, columns in _UNLOGGED_COLUMNS.items()
 }
+_PEOPLE = sql("SELECT name FROM people WHERE ns = :ns")
 _NOTES_COLUMNS: Final = ("path", "key", "value", "created_at", "updated_at")
 _NOTES = sql(
     "SELECT path, key, value, created_at, updated_at FROM notes WHERE subject = :handle AND ns = :ns"
@@ -167,22 +181,23 @@ _VERSIONS = sql(
 def _collect(tx: Tx, *, handle: str, ns: str) -> _Collected:
     """Read everything of a subject in the kernel, and prove what is under the log."""
     collected = _Collected(tx)
+    # Approvers, reminders and delegations name people who never answered.
+    collected.people |= {name for (name,) in tx.all(_PEOPLE, ns=ns)}
     bounds = {"handle": handle, "ns": ns, "limit": MOST_ROWS + 1}
     for table, query in _LOGGED.items():
         logged = kernel_tables.LOGGED[table]
         rows = [dict(zip(_COLUMNS[table], row, strict=True)) for row in _bounded(tx.all(query, **bounds), table)]
         for row in rows:
-            collected.people |= _people(row)
             collected.proofs.append(_proof(tx, table, row[logged.key], str(row.get("ns", MAIN))))
-        collected.sections[table] = [{name: _opened(tx, value) for name, value in row.items()} for row in rows]
-    unlogged = ((name, (*kernel_tables.UNLOGGED[name],), query) for name, query in _UNLOGGED.items())
+        collected.add(tx, table, rows, handle)
+    unlogged = ((name, _UNLOGGED_COLUMNS[name], query) for name, query in _UNLOGGED.items())
     for table, columns, query in (
         *unlogged,
         ("notes", _NOTES_COLUMNS, _NOTES),
         ("transcripts", _ITEMS_COLUMNS, _ITEMS),
     ):
         rows = [dict(zip(columns, row, strict=True)) for row in _bounded(tx.all(query, **bounds), table)]
-        collected.sections[table] = [{name: _opened(tx, value) for name, value in row.items()} for row in rows]
+        collected.add(tx, table, rows, handle)
     versions = _bounded(tx.all(_VERSIONS, **bounds), "objects")
     collected.sections["objects"] = [_version(tx, *row, ns=ns) for row in versions]
     return collected
@@ -218,26 +233,60 @@ def _version(tx: Tx, key: str, number: int, at: str, pruned_at: str | None, *, n
 
 
 def _people(row: Mapping[str, Any]) -> set[str]:
-    """Return the people that a row names in its columns."""
+    """Return the people that a row names in its columns, and as author in its detail."""
     # The creator of a flow is a person only where it says so.
-    if row.get("created_by_type") == "agent":
+    if str(row.get("created_by_type")).lower() in _NO_PERSONS:
         row = {name: value for name, value in row.items() if name != "created_by_id"}
-    named = {str(row[name]) for name in _PEOPLE_COLUMNS & row.keys() if row[name]}
-    return {each.rpartition(":")[2] for each in named} - _NOT_PEOPLE
+    columns = {name for name in row if name in _PEOPLE_COLUMNS or name.endswith("_by")}
+    values = [row[name] for name in columns]
+    detail = row.get("detail_json")
+    if isinstance(detail, dict):
+        values += [detail.get(name) for name in _AUTHORS]
+    return {_person(value) for value in values if isinstance(value, str)} - _NOT_PEOPLE - {""}
 
 
-def _opened(tx: Tx, value: Any) -> Any:
-    """Return a column as a reader wants it: decrypted, JSON parsed, the parts of large values in their places."""
+def _person(caller: str) -> str:
+    """Return the name of a caller, without the role that a server puts before it; "" for what is no person."""
+    role, colon, name = caller.partition(":")
+    if colon and role in _NO_PERSONS:
+        return ""
+    return name if colon and role in ROLES else caller
+
+
+def _opened(tx: Tx, value: Any, handle: str) -> Any:
+    """Return a column as a reader wants it: what is sealed for this subject decrypted, JSON parsed.
+
+    What is sealed for somebody else stays as it is stored: a caller may write it into a column that is in clear.
+    """
     if not isinstance(value, str):
         return value.hex() if isinstance(value, bytes) else value
-    try:
-        if value.startswith(submissions.SEALED):
-            return submissions.unseal(tx, value)
-        if value.startswith(("{", "[", '"')):
-            return recorded.resolve(tx, json.loads(value))
-    except (ErasedError, ValueError):
+    if not value.startswith(_OPENED_MARKS):
         return value
-    return value
+    before = tx.take(OPENED)
+    try:
+        content = _content(tx, value)
+    except NotFoundError as error:
+        if error.fields.get("subject") == handle:
+            raise
+        content = value
+    except _UNREADABLE:
+        content = value
+    opened = tx.take(OPENED)
+    for each in before | (opened & {handle}):
+        tx.note(OPENED, each)
+    return content if opened <= {handle} else value
+
+
+_OPENED_MARKS: Final = ("{", "[", '"', submissions.SEALED)
+"""How texts begin that are decrypted or parsed."""
+_UNREADABLE: Final = (ErasedError, FormatError, AssertionError, KeyError, RecursionError, TypeError, ValueError)
+"""What texts raise that only begin like sealed content or JSON."""
+
+
+def _content(tx: Tx, value: str) -> Any:
+    if value.startswith(submissions.SEALED):
+        return submissions.unseal(tx, value)
+    return recorded.resolve(tx, json.loads(value))
 
 
 def _proof(tx: Tx, table: str, key: str | int, ns: str) -> dict[str, str]:
@@ -270,64 +319,27 @@ class Redaction:
         listed = "|".join(re.escape(name) for name in sorted(names, key=len, reverse=True))
         self._pattern = re.compile(rf"(?<!\w)(?:{listed})(?!\w)") if names else None
 
+    def rows(self, rows: Rows) -> Rows:
+        """Return rows without those names; columns keep theirs."""
+        return [{column: self.apply(value) for column, value in row.items()} for row in rows]
+
     def apply(self, value: Any) -> Any:
         """Return a value with no name of another person in any of its texts."""
         if self._pattern is None:
             return value
         if isinstance(value, str):
-            return self._pattern.sub(lambda match: self._words[match[0]], value)
+            return self._text(value, self._pattern)
         if isinstance(value, Mapping):
             return {self.apply(name): self.apply(each) for name, each in value.items()}
         if isinstance(value, list | tuple):
             return [self.apply(each) for each in value]
         return value
 
-
-# --- the page ------------------------------------------------------------------------------------------------------
-
-_STYLE: Final = (
-    "body{font:15px/1.5 system-ui,sans-serif;max-width:60rem;margin:2rem auto;padding:0 1rem}"
-    "table{border-collapse:collapse;width:100%;margin:0 0 1.5rem}"
-    "th,td{border-bottom:1px solid #ccc;padding:.25rem .5rem;text-align:left;vertical-align:top}"
-    "th{width:14rem;font-weight:600}td{white-space:pre-wrap;overflow-wrap:anywhere}"
-)
-
-
-def _page(subject: str, about: Mapping[str, Any]) -> str:
-    """Return the page to read: what is held, section by section, a table for each record."""
-    title = html.escape(f"What is stored about {subject}")
-    sections = about["sections"]
-    parts = [
-        '<!doctype html><html lang="en"><head><meta charset="utf-8">',
-        "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'\">",
-        f"<title>{title}</title><style>{_STYLE}</style></head><body><h1>{title}</h1>",
-        f"<p>As of {html.escape(about['made_at'])}. The same for programs is in person.json; proofs.json shows for",
-        " each record of the log that it stands there. Names of other people are replaced.</p><ul>",
-        *(f'<li><a href="#{name}">{_heading(name)}</a>: {len(rows)}</li>' for name, rows in sections.items()),
-        "</ul>",
-    ]
-    for name, rows in sections.items():
-        parts.append(f'<h2 id="{name}">{_heading(name)}</h2>')
-        parts += [f"<table>{''.join(_lines(row))}</table>" for row in rows]
-    return "".join([*parts, "</body></html>"])
-
-
-def _heading(name: str) -> str:
-    return html.escape(_HEADINGS.get(name, name.replace("_", " ")))
-
-
-_HEADINGS: Final = {
-    "accesses": "who was given this content",
-    "battles": "evaluations",
-    "decision_audit_events": "events of flows",
-    "decision_flows": "flows",
-    "flow_transitions": "what became of the flows",
-}
-
-
-def _lines(row: Mapping[str, Any]) -> Iterator[str]:
-    for name, value in row.items():
-        if value is None or value in ("", [], {}):
-            continue
-        text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, indent=1, default=str)
-        yield f"<tr><th>{html.escape(name)}</th><td>{html.escape(text)}</td></tr>"
+    def _text(self, text: str, pattern: re.Pattern[str]) -> str:
+        # In JSON a name may be escaped, or follow an escape: it is found in what the JSON says.
+        if text.startswith(("{", "[", '"')):
+            with suppress(ValueError, RecursionError):
+                parsed = json.loads(text)
+                redacted = self.apply(parsed)
+                return text if redacted == parsed else json.dumps(redacted, ensure_ascii=False, separators=(",", ":"))
+        return pattern.sub(lambda match: self._words[match[0]], text)

@@ -4,6 +4,7 @@ Rules:
 - The file is untrusted: exactly its three members, of bounded size; nothing is written to disk.
 - Every entry stands under the head, which a log key of the trust file signed. A row that is shown is the one that its
   entry commits to, and person.json has the same row: its key, and every column that was not encrypted.
+- person.json has as many rows of a table under the log as entries of it are proven, each once: none can be added.
 - What cannot be checked is said in `notes`: that encrypted content is what the entry committed to (only the subject's
   key shows it), that nothing was left out, and what is under no log.
 """
@@ -12,6 +13,7 @@ import io
 import json
 import zipfile
 import zlib
+from collections import Counter
 from collections.abc import Mapping
 from typing import Any, Final
 
@@ -19,24 +21,28 @@ from holdproof.crypto import canonical, checkpoint, merkle, tlog_proof
 from holdproof.crypto.checkpoint import SignedCheckpoint
 from holdproof.crypto.keys import PublicKey
 from holdproof.crypto.vkey import ED25519, VerifierKey
-from holdproof.errors import FormatError, InvalidInputError, ProofError
+from holdproof.errors import FormatError, HoldproofError, InvalidInputError, ProofError
 from holdproof.evidence import submissions
 from holdproof.evidence import trust as trusts
 from holdproof.evidence.trust import Trust
 from holdproof.model.verdicts import Verdict
 from holdproof.model.verify import BundleReport, Finding
-from holdproof.upkeep import kernel_tables
+from holdproof.upkeep import kernel_tables, person_page
 from holdproof.upkeep.verification import offline
 
 MEMBERS: Final = ("report.html", "person.json", "proofs.json")
 KIND: Final = "person"
-_OPENED: Final = ("{", "[", '"', submissions.SEALED)
-"""How texts begin that the file shows decrypted or parsed."""
+_REFERENCES: Final = ('"$sealed"', '"$cid"', '"$fields"')
+"""What a column has in it that the file shows decrypted, or with parts that are stored elsewhere."""
+_Rows = dict[str, dict[str, Mapping[str, Any]]]
+_SUBJECT_COLUMNS: Final = {"accesses": "target", "subjects": "handle"}
+"""Where a row names its subject, if not in the column of that name."""
+_MALFORMED: Final = (AssertionError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
+"""What parts raise that are missing or of another kind than they must be."""
 _REMEDY: Final = "do not rely on this file; ask its sender for another and say what was found"
 _NOTES: Final = (
     "that decrypted content is what the entries committed to, only the subject's key shows; that nothing was left out,"
     " only the store",
-    "notes, transcripts, blobs and sessions are under no log: nothing is proven of them",
 )
 
 
@@ -59,14 +65,22 @@ def check(data: bytes, *, root: PublicKey | None = None) -> BundleReport:
         trust = trusts.parse(str(proofs["trust"]).encode(), root=root)
         head = checkpoint.parse(str(proofs["head"]).encode())
         offline.check_head(head, trust)
-        disclosed = sum(_check_record(each, about, trust, head) for each in proofs["records"])
-    except (FormatError, InvalidInputError, KeyError, TypeError, UnicodeEncodeError) as error:
-        finding = Finding(Verdict.TAMPERED, str(error), _REMEDY, file="person's file")
+        rows = _rows(about["sections"], proofs["records"])
+        disclosed = sum(_check_record(each, subject, rows, trust, head) for each in proofs["records"])
+        usual_page = person_page.is_of_this_version(members["report.html"], about)
+    except (FormatError, InvalidInputError, *_MALFORMED) as error:
+        what = str(error) if isinstance(error, HoldproofError) else "parts are missing or malformed"
+        finding = Finding(Verdict.TAMPERED, what, _REMEDY, file="person's file")
         return BundleReport(Verdict.TAMPERED, subject, KIND, findings=[finding])
     facts = {"origin": head.checkpoint.origin, "size": head.checkpoint.size, "root": head.checkpoint.root.hex()}
     keys = {f"{key.role} {keyid}": "" for keyid, key in trust.keys.items()}
     count = f"{len(proofs['records'])} entries are proven, {disclosed} of them with the row they commit to"
-    return BundleReport(Verdict.VALID, subject, KIND, keys, root is not None, facts, [], [count, *_NOTES])
+    notes = [count, *_NOTES]
+    if unproven := sorted(about["sections"].keys() - kernel_tables.LOGGED.keys()):
+        notes.append(f"{', '.join(unproven)}: under no log, nothing is proven of them")
+    if not usual_page:
+        notes.append("report.html is not the page of this version of Holdproof: rely on person.json instead")
+    return BundleReport(Verdict.VALID, subject, KIND, keys, root is not None, facts, [], notes)
 
 
 def _unpack(data: bytes) -> dict[str, bytes]:
@@ -91,7 +105,21 @@ def _object(data: bytes, name: str) -> dict[str, Any]:
     return value
 
 
-def _check_record(record: Mapping[str, str], about: Mapping[str, Any], trust: Trust, head: SignedCheckpoint) -> bool:
+def _rows(sections: Mapping[str, Any], records: list[Any]) -> _Rows:
+    """Return the rows of tables under the log by table and key; ProofError for one twice, or more than are proven."""
+    proven = Counter(str(each["table"]) for each in records)
+    found: _Rows = {}
+    for table in sections.keys() & kernel_tables.LOGGED.keys():
+        key = kernel_tables.LOGGED[table].key
+        rows = sections[table]
+        by_key = {str(each[key]): each for each in rows}
+        if not len(by_key) == len(rows) == proven[table]:
+            raise ProofError(f"person.json: {table} has {len(rows)} rows, {proven[table]} are proven", table=table)
+        found[table] = by_key
+    return found
+
+
+def _check_record(record: Mapping[str, str], subject: str, rows: _Rows, trust: Trust, head: SignedCheckpoint) -> bool:
     """Check one entry, and its row where that is shown; return whether it is."""
     entry = record["entry"].encode()
     fields = canonical.loads(entry)
@@ -110,18 +138,35 @@ def _check_record(record: Mapping[str, str], about: Mapping[str, Any], trust: Tr
         raise ProofError(f"{record['table']}: a row is not the one its entry commits to")
     row = canonical.loads(content)
     assert isinstance(row, dict), "its hash is that of a row"
-    _check_shown(record["table"], row, about)
+    column = _SUBJECT_COLUMNS.get(record["table"], "subject")
+    if row.get(column, subject) != subject:
+        raise ProofError(f"person.json: {subject} is not the subject of {record['table']}")
+    _check_shown(record["table"], row, rows)
     return True
 
 
-def _check_shown(table: str, row: Mapping[str, Any], about: Mapping[str, Any]) -> None:
+def _check_shown(table: str, row: Mapping[str, Any], rows: _Rows) -> None:
     """Refuse a person.json that shows another row than the proven one."""
     key = kernel_tables.LOGGED[table].key
-    record = next((each for each in about["sections"].get(table, ()) if each.get(key) == row[key]), None)
+    record = rows.get(table, {}).get(str(row[key]))
     if record is None:
         raise ProofError(f"person.json: the proven row {row[key]} of {table} is not in it")
     for name, value in row.items():
-        if isinstance(value, str) and value.startswith(_OPENED):
-            continue
-        if record.get(name) != value:
+        if name not in record or not _shows(record[name], value):
             raise ProofError(f"person.json: {name} of {table} {row[key]} is not what the log proves")
+
+
+def _shows(shown: Any, value: Any) -> bool:
+    """Whether a column is shown as it is proven; of what was encrypted or is stored elsewhere nobody can say."""
+    if shown == value and type(shown) is type(value):
+        return True
+    if not isinstance(value, str):
+        return False
+    if value.startswith(submissions.SEALED) or any(each in value for each in _REFERENCES):
+        return True
+    # As texts: 1 is not true, and what is no number equals itself.
+    return value.startswith(("{", "[", '"')) and _text(json.loads(value)) == _text(shown)
+
+
+def _text(value: Any) -> str:
+    return json.dumps(value, sort_keys=True)

@@ -57,7 +57,7 @@ from holdproof.model.verdicts import Verdict
 from holdproof.model.verify import Finding, Report
 from holdproof.runtime import checks as flow_checks
 from holdproof.store.context import Context
-from holdproof.upkeep import lockdown, time_stamping
+from holdproof.upkeep import kernel_tables, lockdown, time_stamping
 from holdproof.upkeep.verification import (
     content_check,
     dbom_check,
@@ -119,7 +119,8 @@ def _record(report: Report, who: str) -> Work[Report]:
     if lockdown.in_doubt(report):
         return _unrecorded(report, "the log itself is in doubt")
     try:
-        yield from ask(Write(partial(verifications.record, report=report, who=who)))
+        logged = {*kernel_tables.LOGGED, lockdown.LOG}
+        yield from ask(Write(partial(verifications.record, report=report, who=who, logged=logged)))
     except HoldproofError as error:
         return _unrecorded(report, error.message)
     return report
