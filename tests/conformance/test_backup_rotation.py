@@ -1,5 +1,6 @@
 """Backups by the clock: checked before an older one goes, only this store's, and as often as somebody said."""
 
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -8,6 +9,7 @@ import pytest
 from holdproof import errors, sync
 from holdproof.content import disk
 from holdproof.evidence.key_files import KeyFolder
+from holdproof.testing import FrozenClock
 from tests.store_locations import StoreLocation, submit
 
 
@@ -168,3 +170,88 @@ def test_a_store_whose_key_is_not_its_own_makes_no_backup_in_the_place_of_a_good
         with pytest.raises(errors.UnknownKeyError):
             store.backup.rotate(top, keep=1)
         assert _names(top) == before
+
+
+def test_a_new_backup_stays_where_all_others_are_from_the_future_and_those_go_first(
+    place: StoreLocation, tmp_path: Path
+) -> None:
+    top = tmp_path / "backups"
+    made = []
+    for moment in ("2031-01-01T00:00:00.000000Z", "2031-01-02T00:00:00.000000Z", "2030-01-01T00:00:00.000000Z"):
+        with place.open(clock=FrozenClock(moment)) as store:
+            rotation = store.backup.rotate(top, keep=2)
+            assert rotation.backup is not None
+            made.append(rotation.backup.path)
+    assert rotation.removed == made[:1]
+    assert _names(top) == sorted(Path(each).name for each in made[1:])
+
+
+def test_folders_that_only_have_the_name_of_a_removal_or_of_a_killed_backup_stay(
+    place: StoreLocation, tmp_path: Path
+) -> None:
+    top = tmp_path / "backups"
+    StoreLocation(tmp_path / "other").backup(top / "other")
+    (top / "other").rename(top / "other.removing")
+    (top / "mine.removing").mkdir()
+    (top / "mine.removing" / "thesis.txt").write_text("years of work")
+    (top / "mine.partial").mkdir()
+    with place.open() as store:
+        store.backup.rotate(top, keep=1)
+        store.backup.rotate(top, keep=1)
+    assert (top / "mine.removing" / "thesis.txt").read_text() == "years of work"
+    assert {"mine.partial", "other.removing"} < set(_names(top))
+
+
+def test_what_a_killed_rotation_left_is_removed_by_the_next(place: StoreLocation, tmp_path: Path) -> None:
+    top = tmp_path / "backups"
+    killed = top / "2026-01-02T03-04-05-678901Z.partial"
+    (killed / "dboms").mkdir(parents=True)
+    (killed / "kernel.db").write_bytes(b"half")
+    with place.open() as store:
+        assert store.backup.rotate(top).backups == 1
+    assert not killed.exists()
+    assert len(_names(top)) == 1
+
+
+def test_a_link_to_the_newest_backup_counts_for_none_and_stays(place: StoreLocation, tmp_path: Path) -> None:
+    top = tmp_path / "backups"
+    elsewhere = place.backup(tmp_path / "elsewhere").path
+    with place.open() as store:
+        first = store.backup.rotate(top).backup
+        assert first is not None
+        (top / "latest").symlink_to(first.path)
+        (top / "archive").symlink_to(elsewhere)
+        assert store.backup.rotate(top, keep=2).removed == []
+        assert store.backup.rotate(top, keep=2).removed == [first.path]
+        assert store.backup.check(elsewhere).path == elsewhere
+    assert {"latest", "archive"} < set(_names(top))
+
+
+def test_two_rotations_at_once_make_one_backup_where_one_is_due_and_none_fails(
+    place: StoreLocation, tmp_path: Path
+) -> None:
+    top = tmp_path / "backups"
+    made: list[bool] = []
+    removed: list[str] = []
+
+    def rotate(store: sync.Holdproof, every_s: float) -> None:
+        rotation = store.backup.rotate(top, every_s=every_s, keep=1)
+        made.append(rotation.backup is not None)
+        removed.extend(rotation.removed)
+
+    with place.open() as store:
+        for every_s in (3600.0, 0.0):
+            threads = [threading.Thread(target=rotate, args=(store, every_s)) for _ in range(4)]
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join(120)
+    assert made.count(True) == 1 + 4
+    assert len(removed) == len(set(removed)) == 4
+    assert len(_names(top)) == 1
+
+
+def test_a_folder_that_cannot_be_made_is_a_typed_error(place: StoreLocation, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with place.open() as store, pytest.raises(errors.UnavailableError, match="file"):
+        store.backup.rotate(tmp_path / "file" / "backups")

@@ -10,7 +10,7 @@ from click.testing import CliRunner
 
 from harness.filling import settled
 from harness.servers import Postgres
-from holdproof import errors, sync
+from holdproof import errors, folders, sync
 from holdproof.cli.app import app
 from holdproof.model.verdicts import Verdict
 from tests.store_locations import StoreLocation, everything, submit
@@ -122,6 +122,34 @@ def test_a_drill_without_the_recovery_code_fails_as_the_real_loss_would(place: S
     with pytest.raises(errors.AlreadyExistsError, match="exists already"):
         sync.drill(tmp_path / "drill", place.home, place.url)
     place.sound()
+
+
+def test_a_drill_that_is_called_wrongly_leaves_no_folder_and_says_what_is_wrong(
+    place: StoreLocation, tmp_path: Path
+) -> None:
+    with pytest.raises(errors.NotFoundError, match="no-such-code"):
+        sync.drill(tmp_path / "drill", place.home, place.url, root_recovery=tmp_path / "no-such-code")
+    assert not (tmp_path / "drill").exists()
+    (tmp_path / "file").write_text("mine")
+    with pytest.raises(errors.UnavailableError, match="file"):
+        sync.drill(tmp_path / "file" / "drill", place.home, place.url, root_recovery=place.recovery)
+    assert (tmp_path / "file").read_text() == "mine"
+
+
+def test_of_two_drills_at_once_one_has_the_folder(
+    place: StoreLocation, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make = folders.make
+
+    def overtaken(folder: Path) -> None:
+        make(folder)
+        (tmp_path / "drill").mkdir(exist_ok=True)
+        (tmp_path / "drill" / "theirs").touch()
+
+    monkeypatch.setattr(folders, "make", overtaken)
+    with pytest.raises(errors.AlreadyExistsError):
+        sync.drill(tmp_path / "drill", place.home, place.url, root_recovery=place.recovery)
+    assert (tmp_path / "drill" / "theirs").exists(), "who comes second removes nothing of the first"
 
 
 def test_the_transcript_of_the_guide_is_what_the_command_prints(place: StoreLocation, tmp_path: Path) -> None:

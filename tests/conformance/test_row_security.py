@@ -1,8 +1,9 @@
 """Row level security: on PostgreSQL a query that forgot its namespace reaches nothing of another tenant."""
 
 import asyncio
+import contextlib
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,7 @@ _EVERY_FLOW = sql("SELECT ns FROM decision_flows")
 _SUSPEND_ALL = sql("UPDATE agent_registry SET suspension_reason = 'ours'")
 _RETYPE_ALL = sql("UPDATE decision_flows SET flow_type = 'ours'")
 _PLANT = sql("UPDATE decision_flows SET ns = 'theirs'")
+_DISABLE = sql("ALTER TABLE agent_registry DISABLE ROW LEVEL SECURITY")
 _WHO = sql("SELECT current_user::text, coalesce(current_setting('holdproof.ns', true), '')")
 _VERSION = sql("SELECT current_setting('server_version_num')::int")
 
@@ -122,6 +124,70 @@ def test_tenants_that_share_commits_and_failures_stay_apart(secured: sync.Holdpr
     assert seen[OURS] == {(((OURS,),), OURS)}
     assert seen[THEIRS] == {(((THEIRS,),), THEIRS)}
     assert seen[None] == {(((OURS,), (THEIRS,)), "")}
+
+
+_DOUBLE = sql("INSERT INTO agent_registry SELECT * FROM agent_registry")
+
+
+class _Ended(BaseException):
+    """What ends an operation and is no Exception, as Ctrl-C."""
+
+
+def _doubled(tx: Tx) -> None:
+    tx.execute(_DOUBLE)  # pipelined: its failure is noticed later
+
+
+def _swallowed(tx: Tx) -> None:
+    with contextlib.suppress(errors.HoldproofError):
+        tx.all(_DOUBLE)
+
+
+def _interrupted(tx: Tx) -> None:
+    tx.count(_SUSPEND_ALL)
+    raise _Ended
+
+
+def _forbidden(tx: Tx) -> None:
+    tx.count(_SUSPEND_ALL)
+    tx.execute(_DISABLE)
+
+
+@pytest.mark.parametrize(
+    ("end", "kind"),
+    [
+        (_doubled, errors.ConstraintError),
+        (_swallowed, errors.ConstraintError),
+        (_interrupted, _Ended),
+        (_forbidden, errors.MissingPrivilegeError),
+    ],
+)
+@pytest.mark.parametrize("serializable", [False, True])
+def test_the_role_ends_with_an_operation_however_that_ends(
+    secured: sync.Holdproof, end: Callable[[Tx], None], kind: type[BaseException], serializable: bool
+) -> None:
+    """Beside others in shared commits and alone; nobody else ever runs in the role, or in another's namespace."""
+    seen: dict[str | None, set[Any]] = {OURS: set(), THEIRS: set(), None: set()}
+    failed: list[BaseException] = []
+
+    def work(ns: str | None) -> None:
+        bound = sync.Holdproof(secured.core, ns)
+        for _ in range(5):
+            if ns == OURS:
+                try:
+                    bound.write(end, serializable=serializable)
+                except BaseException as error:
+                    failed.append(error)
+            seen[ns].add((*sorted(bound.write(lambda tx: tx.all(_EVERY_FLOW), serializable=serializable)),))
+            seen[ns].add((*sorted(bound.read(lambda tx: tx.all(_EVERY_FLOW))),))
+
+    threads = [threading.Thread(target=work, args=(ns,)) for ns in (*seen, *seen)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(120)
+    assert len(failed) == 2 * 5
+    assert {type(each) for each in failed} == {kind}
+    assert seen == {OURS: {((OURS,),)}, THEIRS: {((THEIRS,),)}, None: {((OURS,), (THEIRS,))}}
 
 
 def test_the_role_lasts_for_one_operation(secured: sync.Holdproof) -> None:

@@ -18,6 +18,7 @@ from holdproof.evidence.witness_server import Cosigner
 from holdproof.model.verdicts import Verdict
 from tests.conformance import logs
 from tests.conformance.logs import check, put, settle
+from tests.conformance.test_witness import raw_server
 
 NOBODY = "http://127.0.0.1:1"
 
@@ -142,6 +143,48 @@ class RingSuite(logs.OnSqlite):
             store.witness.remove(url, reason="it lost its memory")
             settle(store)
             assert "witness_disputes" not in {each.table for each in store.verify.run().findings}
+
+    def test_a_witness_that_comes_back_brings_no_settled_dispute_and_one_that_is_changed_settles_none(
+        self, tmp_path: Path
+    ) -> None:
+        with self.open() as store:
+            store.write(put)
+            settle(store)
+            served = _forked(store, made(store, tmp_path / "witness.json"))
+            with serving(served) as url:
+                store.witness.add(url, key=served.key.encode())
+                settled(store)
+                with pytest.raises(errors.ProofError):
+                    store.witness.ask()
+                assert store.witness.add(url, key=served.key.encode(), locks=True).dispute is not None
+                store.witness.remove(url, reason="it lost its memory")
+                assert store.witness.add(url, key=served.key.encode()).dispute is None
+                assert store.log.level().disputed == 0
+                settled(store)
+                with pytest.raises(errors.ProofError):
+                    store.witness.ask()
+                assert store.log.level().disputed == 1, "what it says anew counts"
+
+    def test_control_characters_of_a_witness_are_neither_shown_nor_keep_its_word_from_being_recorded(self) -> None:
+        with self.open() as store:
+            store.write(put)
+            settle(store)
+            body = b"\x1b[2Jall is well\x00"
+            answer = b"HTTP/1.1 422 No\r\ncontent-length: %d\r\n\r\n%s" % (len(body), body)
+            with raw_server(answer) as url:
+                store.witness.add(url, key=verifier_key().encode())
+                settled(store)
+                with pytest.raises(errors.ProofError) as said:
+                    store.witness.ask()
+            assert said.value.message.isprintable()
+            assert "all is well" in str(store.witness.list().items[0].dispute)
+
+    @pytest.mark.parametrize(
+        "url", ["http://[::1", "http://w.example:99999", "http://w.exa mple", "http://w\x07.example"]
+    )
+    def test_an_address_that_cannot_be_one_is_refused(self, url: str) -> None:
+        with self.open() as store, pytest.raises(errors.InvalidInputError, match="has an address like"):
+            store.witness.add(url, key=verifier_key().encode())
 
 
 class TestSqlite(RingSuite):

@@ -55,6 +55,19 @@ def test_a_session_counts_for_the_person_whom_the_proxy_names_only(web: Web) -> 
     assert client.get("/flows").status_code == 200, "a token is its holder's own"
 
 
+def test_a_session_ends_to_count_once_its_person_may_not_come_in_any_more_or_as_something_else(tmp_path: Path) -> None:
+    place = ListenAddress(port=0, proxies="127.0.0.1")
+    cookie = None
+    statuses = []
+    for login in (LOGIN, LOGIN, ProxyLogin(HEADER, frozenset({"bob@x"})), ProxyLogin(HEADER, auditors=LOGIN.operators)):
+        with running(tmp_path / "home", ServerSettings(proxy_login=login), place=place) as web:
+            client = behind(web, "ann@example.org")
+            if cookie is None:
+                cookie = client.post("/login", data={"proxy": "yes"}).cookies["holdproof"]
+            statuses.append(client.get("/flows", headers={"Cookie": f"holdproof={cookie}"}).status_code)
+    assert statuses == [200, 200, 401, 401]
+
+
 @pytest.mark.parametrize("names", [[], ["ann@example.org", "bob@example.org"], [""]])
 def test_a_header_that_is_missing_empty_or_there_twice_names_nobody(web: Web, names: list[str]) -> None:
     headers = [(HEADER, name) for name in names]
@@ -84,5 +97,11 @@ def test_a_header_without_a_proxy_or_without_people_is_an_error_of_the_configura
         LOGIN.check(None)
     with pytest.raises(ConfigError, match="nobody else"):
         LOGIN.check("*")
+    for proxies in ("0.0.0.0/0", "::/0", "127.0.0.1, 0.0.0.0/0"):
+        with pytest.raises(ConfigError, match="nobody else"):
+            LOGIN.check(proxies)
+    with pytest.raises(ConfigError, match="not 'caddy'"):
+        LOGIN.check("caddy")
+    LOGIN.check("10.0.0.2,10.1.0.0/16,::1")
     with pytest.raises(ConfigError, match="--login-operator"):
         ProxyLogin(HEADER).check("127.0.0.1")

@@ -58,8 +58,12 @@ def cosign(peer: Peer, head: SignedCheckpoint, *, opens: Credentials | None, tim
 def address(url: str) -> tuple[str, Credentials | None]:
     """Return a witness's address without credentials, which are neither stored nor shown, and the credentials."""
     bare, opens = split_credentials(url.strip())
-    parts = urlsplit(bare)
-    if parts.scheme not in {"http", "https"} or not parts.hostname or parts.query or parts.fragment:
+    try:
+        parts = urlsplit(bare)
+        is_address = parts.scheme in {"http", "https"} and parts.hostname and parts.port != 0
+    except ValueError:  # brackets that are not closed, a port that is none
+        is_address = False
+    if not is_address or parts.query or parts.fragment or not bare.isprintable() or " " in bare:
         raise InvalidInputError("a witness has an address like https://witness.example/log", url=bare)
     return bare.rstrip("/"), opens
 
@@ -107,7 +111,8 @@ def _post(url: str, request: AddCheckpoint, timeout_s: float, opens: Credentials
 def _other_size(url: str, request: AddCheckpoint, answer: Reply) -> int:
     """Return the size to prove from at the next attempt; raises where the answer is final."""
     status, kind, body = answer
-    words = body[:200].decode(errors="replace").strip()
+    # They are shown on terminals and stored: no control characters, which PostgreSQL does not take either.
+    words = "".join(each if each.isprintable() else " " for each in body[:200].decode(errors="replace")).strip()
     head = request.head.checkpoint
     # 409 with this content type carries the witness's size; another 409 is a refusal.
     if status == 409 and kind.partition(";")[0].strip() == SIZE_TYPE:

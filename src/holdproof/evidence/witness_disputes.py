@@ -3,7 +3,7 @@
 Rules:
 - Each dispute is a row with its entry. The same answer of the same witness about the same history is recorded once.
 - A dispute is open until the witness cosigns a later head of the same log, a restore gives the log another origin, or
-  the witness is removed with a reason.
+  the witness is removed with a reason; it stays settled if the witness is added again.
 - While one is open, `status`, the level of the log and `verify` say so. It does not lock the store: a witness is
   somebody else, and whoever runs one must not be able to stop a log; unless it was added as one that may.
 """
@@ -36,7 +36,8 @@ class Dispute(NamedTuple):
 _OPEN = sql(
     "SELECT d.url, d.verdict, d.what, d.disputed_at, coalesce(w.locks, 0) FROM witness_disputes d"
     " LEFT JOIN log_witnesses w ON w.url = d.url WHERE d.origin = :origin"
-    " AND (w.removed_at IS NULL OR w.removed_at < d.disputed_at) AND NOT EXISTS"
+    " AND (w.removed_at IS NULL OR w.removed_at < d.disputed_at)"
+    " AND (w.added_at IS NULL OR w.added_at <= d.disputed_at) AND NOT EXISTS"
     " (SELECT 1 FROM log_cosignatures c WHERE c.url = d.url AND c.origin = d.origin"
     " AND c.cosigned_at > d.disputed_at AND c.size > d.size) ORDER BY d.disputed_at, d.url"
 )

@@ -68,6 +68,9 @@ _PUT = sql(
 )
 
 
+_COLUMNS = sql("SELECT vkey, locks, added_at FROM log_witnesses WHERE url = :url AND removed_at IS NULL")
+
+
 def add(tx: Tx, url: str, key: VerifierKey, *, locks: bool) -> None:
     """Add a witness, or change its key; ConflictError for a key that another address has already."""
     peers = active(tx)
@@ -80,10 +83,10 @@ def add(tx: Tx, url: str, key: VerifierKey, *, locks: bool) -> None:
                 f" `holdproof witness remove {peer.url} --reason TEXT` first",
                 url=peer.url,
             )
-    _write(tx, {"url": url, "vkey": key.encode(), "locks": int(locks), "added_at": tx.now})
-
-
-_COLUMNS = sql("SELECT vkey, locks, added_at FROM log_witnesses WHERE url = :url AND removed_at IS NULL")
+    row = tx.one(_COLUMNS, url=url)
+    # Only a removal settles what a witness said before (witness_disputes.py): one that is changed is no new one.
+    added_at = tx.now if row is None else row[2]
+    _write(tx, {"url": url, "vkey": key.encode(), "locks": int(locks), "added_at": added_at})
 
 
 def remove(tx: Tx, url: str, *, reason: str) -> Witness:

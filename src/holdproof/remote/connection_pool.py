@@ -11,7 +11,7 @@ from typing import Any, Final, Generic, TypeVar
 import httpx
 
 from holdproof.content.credentials import split_credentials
-from holdproof.errors import ClosedError
+from holdproof.errors import ClosedError, InvalidInputError
 
 C = TypeVar("C", bound=httpx.AsyncClient | httpx.Client)
 
@@ -32,6 +32,7 @@ class ConnectionPool(Generic[C]):
         # Each client holds a single connection; how many there are, this pool decides.
         one = httpx.Limits(max_connections=1, keepalive_expiry=limits.keepalive_expiry)
         bare, opens = split_credentials(url)
+        _refuse_impossible(bare, token)
         credentials: dict[str, Any] = {"headers": {"Authorization": f"Bearer {token}"}} if token else {"auth": opens}
         options = {"base_url": bare, **credentials, "timeout": TIMEOUT, "limits": one}
         options |= httpx_options | {"verify": _trusted(url, httpx_options)}
@@ -69,6 +70,21 @@ class ConnectionPool(Generic[C]):
         self._open.clear()
         self._free.clear()
         return ended
+
+
+def _refuse_impossible(url: str, token: str | None) -> None:
+    """Raise InvalidInputError for what is no address of a server, or no token: HTTP would repeat it in its error."""
+    try:
+        parsed = httpx.URL(url)
+        is_address = parsed.scheme in {"http", "https"} and bool(parsed.host) and " " not in url
+    except httpx.InvalidURL:
+        is_address = False
+    if not is_address:
+        message = f"{url!r} is no address of a server: it is one like https://store.example:8420"
+        raise InvalidInputError(message, parameter="url")
+    if token and not (token.isascii() and token.isprintable() and " " not in token):
+        message = "a token has no spaces, line breaks or accents: copy it as `holdproof tokens create` printed it"
+        raise InvalidInputError(message, parameter="token")
 
 
 def _trusted(url: str, httpx_options: dict[str, Any]) -> ssl.SSLContext:

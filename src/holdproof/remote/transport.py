@@ -22,10 +22,12 @@ from holdproof.errors import ConnectionLostError, HoldproofError, OutcomeUnknown
 from holdproof.executors.driver import AsyncRunner, CallThreads, Performer, SyncRunner, complete
 from holdproof.remote.connection_pool import TIMEOUT, C, ConnectionPool
 from holdproof.remote.exchange import LAST, ReadLine, Send
+from holdproof.urls import redact
 
 T = TypeVar("T")
 
-_BAD: Final = 400
+_NO_ANSWER: Final = 300
+"""From this status on it is none: a redirect is not followed, since the token is for nobody else."""
 _JSON: Final = {"Content-Type": "application/json"}
 
 
@@ -46,10 +48,16 @@ def _lost(error: httpx.HTTPError | httpx.StreamError, send: Send) -> HoldproofEr
 def _answered(response: httpx.Response) -> Any:
     """What a whole answer says; an error is raised."""
     kind = response.headers.get("content-type", "").partition(";")[0]
-    if response.status_code >= _BAD:
+    if response.status_code >= _NO_ANSWER:
         # Only problem details are ours; a proxy's error page must not pass for an answer of the server.
         if kind == problems.MEDIA_TYPE:
             raise problems.error(response.json())
+        if response.has_redirect_location:
+            to = redact(response.headers["location"])[:200]
+            raise UnreachableError(
+                f"that is no Holdproof server: it sends callers on to {to}; a token is not sent after them, so name the"
+                " address that leads there"
+            )
         raise UnreachableError(f"that is no Holdproof server: it answered {response.status_code}")
     if kind == "application/octet-stream":
         return response.content
@@ -160,7 +168,7 @@ class ExchangePerformer(Performer, Generic[C]):
         try:
             request = connection.build_request("POST", send.path, content=_encoded(send.body), headers=_JSON)
             response = await self._transport.send(connection, request, stream=send.lines)
-            if send.lines and response.status_code < _BAD:
+            if send.lines and response.status_code < _NO_ANSWER:
                 self._request = send
                 self._connection = connection
                 self._response = response
@@ -225,7 +233,7 @@ class AsyncTransport(AsyncRunner, Transport[httpx.AsyncClient]):
     async def send(self, connection: httpx.AsyncClient, request: httpx.Request, *, stream: bool) -> httpx.Response:
         """See Transport."""
         response = await connection.send(request, stream=stream)
-        if stream and response.status_code >= _BAD:
+        if stream and response.status_code >= _NO_ANSWER:
             await response.aread()
         return response
 
@@ -275,7 +283,7 @@ class SyncTransport(SyncRunner, Transport[httpx.Client]):
     async def send(self, connection: httpx.Client, request: httpx.Request, *, stream: bool) -> httpx.Response:
         """See Transport."""
         response = connection.send(request, stream=stream)
-        if stream and response.status_code >= _BAD:
+        if stream and response.status_code >= _NO_ANSWER:
             response.read()
         return response
 

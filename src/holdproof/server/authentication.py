@@ -106,8 +106,7 @@ async def _by_cookie(state: ServerState, headers: Headers, person: str | None) -
         login = await state.store.logins.authenticate(secret)
     except UnauthenticatedError:
         return None
-    # A token is its holder's own; any other session behind a proxy that names people is for the one it names.
-    if person is not None and login.token_id is None and login.name != person:
+    if not proxy_login.counts(state, login, person):
         return None
     return Caller.of_login(login, csrf(secret))
 

@@ -4,7 +4,8 @@ Rules:
 - The header counts only on connections that come from the proxy itself, and only where it stands there once.
 - Only who is named (or everybody, by `*`) comes in, as what the server was told; a name alone opens nothing.
 - The header opens a session, as a link does, after a click on our own page; requests of other sites use none of it.
-- Where the proxy names somebody else than the session, the session counts no more: two people may share a browser.
+- Where the proxy names somebody else than the session, the session counts no more: two people may share a browser. Nor
+  does it where who is named may not come in any more, or as something else.
 """
 
 from typing import Final
@@ -14,7 +15,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
 
 from holdproof.errors import UnauthenticatedError
-from holdproof.model.access import NewLogin
+from holdproof.model.access import Login, NewLogin
 from holdproof.server.state import ServerState, state_in
 
 _FROM_PROXY: Final = "from_proxy"
@@ -49,6 +50,15 @@ def admitted(scope: Scope) -> str | None:
     login = state_in(scope).settings.proxy_login
     name = person(scope)
     return name if login is not None and name is not None and login.role_of(name) else None
+
+
+def counts(state: ServerState, session: Login, name: str | None) -> bool:
+    """Return whether a session counts while the proxy names this person, or nobody."""
+    login = state.settings.proxy_login
+    # A token is its holder's own.
+    if login is None or name is None or session.token_id is not None:
+        return True
+    return (session.name, session.role) == (name, login.role_of(name))
 
 
 async def create_link(state: ServerState, scope: Scope) -> NewLogin:

@@ -1,6 +1,7 @@
 """How a server is set up."""
 
 from dataclasses import dataclass
+from ipaddress import IPv4Network, IPv6Network, ip_network
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
@@ -27,9 +28,11 @@ class ProxyLogin:
             raise ConfigError(
                 "a login header counts only from a proxy: name its address with --proxy", header=self.header
             )
-        if EVERYBODY in proxies:
+        networks = [_network(each.strip(), self.header) for each in proxies.split(",")]
+        if any(each is None or each.prefixlen == 0 for each in networks):
             raise ConfigError(
-                "a login header counts only from addresses that nobody else has: name the proxy's with --proxy, not *",
+                "a login header counts only from addresses that nobody else has: name the proxy's with --proxy, not"
+                f" {proxies}",
                 header=self.header,
             )
         if not self.operators | self.auditors:
@@ -47,6 +50,17 @@ class ProxyLogin:
             if EVERYBODY in names:
                 return role
         return None
+
+
+def _network(address: str, header: str) -> IPv4Network | IPv6Network | None:
+    """Return the addresses of a proxy; None for everybody. ConfigError for a name, which no connection comes from."""
+    if address == EVERYBODY:
+        return None
+    try:
+        return ip_network(address, strict=False)
+    except ValueError as error:
+        message = f"a login header counts only from an address: --proxy takes one like 10.0.0.2, not {address!r}"
+        raise ConfigError(message, header=header) from error
 
 
 @dataclass(frozen=True, slots=True)

@@ -341,8 +341,9 @@ def drill(
     empty database of a server to restore into; without it the new machine has a file. With `keep` the restored store
     and the backup stay; otherwise the folder is removed, and a database is yours to drop.
     """
-    place = rehearsing.Rehearsal.prepare(Path(folder), to_url)
+    # Before anything is made, so that a wrong path leaves no folder that the next attempt would trip over.
     root = None if root_recovery is None else _root(Path(root_recovery))
+    place = rehearsing.Rehearsal.prepare(Path(folder), to_url)
     tell = progress or no_progress
     try:
         with closing(open_store(home, url, create=False)) as store:

@@ -43,7 +43,7 @@ from holdproof.model.times import to_text
 from holdproof.store.context import Context
 from holdproof.upkeep.backups import backup_list, dumps, locations
 from holdproof.upkeep.backups import manifest as manifests
-from holdproof.upkeep.backups.backup_list import KERNEL, no_progress
+from holdproof.upkeep.backups.backup_list import KERNEL, PARTIAL, no_progress
 from holdproof.upkeep.backups.locations import Locations
 from holdproof.upkeep.verification import log_check
 
@@ -116,7 +116,7 @@ def _signer(context: Context) -> Signer:
 @contextmanager
 def _partial_folder(target: Path) -> Iterator[Path]:
     """Create and lock an empty folder beside the target; removed if anything fails."""
-    partial = target.with_name(f"{target.name}.partial")
+    partial = target.with_name(f"{target.name}{PARTIAL}")
     folders.make(partial)
     handle = os.open(partial, os.O_RDONLY)
     try:

@@ -25,7 +25,9 @@ DAMAGED = "damaged"
 """How the `trust` of a backup begins whose manifest cannot be read."""
 REMOVING = ".removing"
 """What the name of a backup ends in while it is deleted."""
-_UNFINISHED = (".partial", REMOVING)
+PARTIAL = ".partial"
+"""What the name of a backup ends in while it is made."""
+_UNFINISHED = (PARTIAL, REMOVING)
 
 
 def no_progress(what: str, done: int, total: int) -> None:

@@ -52,7 +52,13 @@ class Rehearsal:
         target = to_url or paths.kernel_db
         if transfer.open_target(target, {"kernel": paths.kernel_db}).ledger("kernel") is not None:
             raise AlreadyExistsError(f"there is a store at {redact(str(target))} already: name an empty database")
-        folders.make(top)
+        with disk.translated(top):
+            folders.make(top.parent)
+            try:
+                # Not `make`, which takes a folder that is there by now: of two drills at once one has the name.
+                top.mkdir(mode=0o700)
+            except FileExistsError as error:
+                raise AlreadyExistsError(f"{top}: exists already; name a new folder", path=str(top)) from error
         return cls(top, paths, target)
 
     def timed(self, name: str, work: Callable[[], T], outcome: Callable[[T], str]) -> T:

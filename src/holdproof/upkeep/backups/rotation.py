@@ -2,28 +2,37 @@
 
 Rules:
 - The new backup is read back and checked before an older one is removed: a run that fails removes nothing.
-- Only backups of this store count and are removed. What is damaged, of another store or no backup is left alone.
-- A removal is a rename and then a deletion: a run that is killed in between leaves no half backup under its name, and
-  the next run deletes the rest.
-- A backup from the future, made under a wrong clock, does not delay the next.
+- Only backups of this store count and are removed. What is damaged, of another store or no backup is left alone, and so
+  is a link, such as one to the newest.
+- A removal is a rename and then a deletion, the manifest last: a run that is killed in between leaves no half backup
+  under its name, and the next run knows the rest by its manifest and deletes it. So it does with a killed backup.
+- One run at a time in a folder: another waits, and then sees what the first one did.
+- A backup from the future, made under a wrong clock, does not delay the next and is the first to go, never the new one.
 """
 
+import fcntl
 import os
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Final
 
 from holdproof import folders, validation
 from holdproof.content import disk
 from holdproof.db import Call, Work, ask
-from holdproof.errors import InvalidInputError
+from holdproof.errors import HoldproofError, InvalidInputError
 from holdproof.model.backup import Backup, Rotation
 from holdproof.model.progress import Progress
 from holdproof.model.times import later, to_text
 from holdproof.store.context import Context
 from holdproof.upkeep.backups import backup, backup_list, manifest
-from holdproof.upkeep.backups.backup_list import DAMAGED, REMOVING, no_progress
+from holdproof.upkeep.backups.backup_list import DAMAGED, PARTIAL, REMOVING, no_progress
 from holdproof.upkeep.verification import log_check
 
 KEEP = 7
+_KILLED: Final = re.compile(rf"\d{{4}}-\d\d-\d\dT\d\d-\d\d-\d\d-\d{{6}}Z{re.escape(PARTIAL)}")
+"""The name of a backup that a rotation did not finish."""
 
 
 def rotate(
@@ -72,17 +81,34 @@ def newest(folder: Path, store_id: str, now: str) -> Backup | None:
 def _rotate(context: Context, top: Path, tell: Progress, *, keep: int, every_s: float, keys: bool) -> Rotation:
     if (top / manifest.MANIFEST).is_file():
         raise InvalidInputError(f"{top} is a backup: name the folder that the backups are to be in", path=str(top))
-    folders.make(top)
+    with disk.translated(top):
+        folders.make(top)
+        with _locked(top):
+            return _rotate_alone(context, top, tell, keep=keep, every_s=every_s, keys=keys)
+
+
+@contextmanager
+def _locked(folder: Path, *, wait: bool = True) -> Iterator[None]:
+    """Hold an exclusive lock on a folder; without `wait` BlockingIOError if somebody else has it."""
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB)
+        yield
+    finally:
+        os.close(handle)
+
+
+def _rotate_alone(context: Context, top: Path, tell: Progress, *, keep: int, every_s: float, keys: bool) -> Rotation:
     now = to_text(context.database.clock())
     store_id = context.database.read(log_check.store_id).result()
     last = newest(top, store_id, now)
     if last is not None and every_s and now < later(last.created_at, every_s):
         return Rotation(None, [], len(_of_store(top, store_id)), later(last.created_at, every_s))
+    _remove_killed(top)
     new = backup.make(context, top / _name(now), keys=keys, configuration=keys, tell=tell)
     # Read back from the disk: only a backup that checks out may take the place of an older one.
     checked = backup_list.inspect(Path(new.path), key=new.signer, tell=tell)
-    with disk.translated(top):
-        removed = _remove_oldest(top, store_id, keep)
+    removed = _remove_oldest(top, store_id, keep, newest=new)
     return Rotation(checked, removed, len(_of_store(top, store_id)), later(now, every_s) if every_s else None)
 
 
@@ -96,17 +122,47 @@ def _of_store(top: Path, store_id: str) -> list[Backup]:
     return [
         each
         for each in backup_list.list_backups(top)
-        if each.store_id == store_id and not each.trust.startswith(DAMAGED)
+        if each.store_id == store_id and not each.trust.startswith(DAMAGED) and not Path(each.path).is_symlink()
     ]
 
 
-def _remove_oldest(top: Path, store_id: str, keep: int) -> list[str]:
-    for leftover in top.glob(f"*{REMOVING}"):
-        disk.remove_tree(leftover)
-    removed = [Path(each.path) for each in _of_store(top, store_id)[:-keep]]
+def _remove_oldest(top: Path, store_id: str, keep: int, *, newest: Backup) -> list[str]:
+    for leftover in _removals(top, store_id):
+        _remove(leftover)
+    # Those that claim to be later than the newest were made before it, under a wrong clock.
+    backups = sorted(_of_store(top, store_id), key=lambda each: each.created_at <= newest.created_at)
+    older = [Path(each.path) for each in backups if each.path != newest.path]
+    removed = older[: max(0, len(older) + 1 - keep)]
     for path in removed:
         aside = path.with_name(f"{path.name}{REMOVING}")
         path.rename(aside)
         folders.sync(top)
-        disk.remove_tree(aside)
+        _remove(aside)
     return [str(path) for path in removed]
+
+
+def _removals(top: Path, store_id: str) -> Iterator[Path]:
+    """Give the backups of a store whose removal was killed; other folders may have such a name too."""
+    for path in top.glob(f"*{REMOVING}"):
+        with suppress(HoldproofError):
+            if not path.is_symlink() and manifest.read(path)[0].store_id == store_id:
+                yield path
+
+
+def _remove(backup: Path) -> None:
+    """Remove a backup, its manifest last: what is left of a removal that is killed says whose it is."""
+    for each in backup.iterdir():
+        if each.name in {manifest.MANIFEST, manifest.SIGNATURE}:
+            continue
+        disk.remove_tree(each) if each.is_dir() and not each.is_symlink() else each.unlink()
+    disk.remove_tree(backup)
+
+
+def _remove_killed(top: Path) -> None:
+    """Remove what killed rotations left: their names come never again, so no later backup would."""
+    for path in top.iterdir():
+        if not _KILLED.fullmatch(path.name) or path.is_symlink() or not path.is_dir():
+            continue
+        # One that somebody makes at the moment is locked by them.
+        with suppress(BlockingIOError), _locked(path, wait=False):
+            disk.remove_tree(path)
