@@ -136,9 +136,10 @@ def _own() -> tuple[ec.EllipticCurvePrivateKey, x509.Certificate]:
     key = ec.generate_private_key(ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "Time Authority")])
     begins = datetime(2020, 1, 1, tzinfo=UTC)
-    builder = x509.CertificateBuilder(name, name, key.public_key(), x509.random_serial_number(), begins)
+    builder = x509.CertificateBuilder(name, name, key.public_key(), x509.random_serial_number())
     stamping = x509.ExtendedKeyUsage([ExtendedKeyUsageOID.TIME_STAMPING])
-    builder = builder.not_valid_after(begins + timedelta(days=36_500)).add_extension(stamping, critical=True)
+    builder = builder.not_valid_before(begins).not_valid_after(begins + timedelta(days=36_500))
+    builder = builder.add_extension(stamping, critical=True)
     return key, builder.sign(key, hashes.SHA256())
 
 
