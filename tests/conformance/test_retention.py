@@ -120,8 +120,8 @@ class Retention(OnStore):
             with pytest.raises(errors.NotFoundError):
                 store.flows.get(flow_id)
         assert counted(store) == {table: number // 2 for table, number in before.items()}
-        assert verdict(store).sound
         assert logged(store) == leaves + 1, "leaves stay, and one tells of the pruning"
+        assert verdict(store).sound
         [told] = store.retention.list().items
         assert (told.what, told.who, told.count) == ("flows", "ann", 2)
         assert store.retention.prune("flows", older_than_days=30).count == 0

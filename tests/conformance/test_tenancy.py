@@ -27,6 +27,7 @@ SECRET: Final = "of-another-tenant"
 _THEIR_CHAT: Final = "their-chat"
 THEIRS, OURS = "theirs", "ours"
 _TABLES = {
+    "accesses": "id",
     "access_logins": "login_id",
     "activity_hours": "hour, agent_id",
     "access_tokens": "token_id",
@@ -245,6 +246,7 @@ TRIES: Final[dict[str, list[Try]]] = {
     "bundle.export": [lambda s, w: s.bundle.export(w.flow_id, kind="flow")],
     "bundle.attest": [lambda s, w: s.bundle.attest(w.flow_id)],
     "bundle.prov": [lambda s, w: s.bundle.prov(w.flow_id)],
+    "bundle.person": [lambda s, w: s.bundle.person("Ada")],
     "agents.authenticate": [lambda s, w: s.agents.authenticate("their-agent", w.token)],
     "agents.get": [lambda s, w: s.agents.get("their-agent")],
     "agents.list": [lambda s, w: s.agents.list()],

@@ -358,7 +358,11 @@ class WitnessResource(Resource[Executor]):
     )
     list = Reads(witness_ring.list, columns=("url", "name", "size", "cosigned_at", "locks", "dispute"))
     remove = Writes(witness_ring.remove, example="https://witness.example --reason 'closed down'")
-    ask = RunsWith(witness_ring.ask_all, columns=("url", "witness", "size"))
+    ask = RunsWith(
+        witness_ring.ask_all,
+        columns=("url", "witness", "size"),
+        parameters={"witness": "The address of one witness; all are asked without it."},
+    )
     policy = Reads(
         witness_ring.policy,
         document="text",
