@@ -108,15 +108,15 @@ def _object(data: bytes, name: str) -> dict[str, Any]:
 def _rows(sections: Mapping[str, Any], records: list[Any]) -> _Rows:
     """Return the rows of tables under the log by table and key; ProofError for one twice, or more than are proven."""
     proven = Counter(str(each["table"]) for each in records)
-    found: _Rows = {}
+    by_table: _Rows = {}
     for table in sections.keys() & kernel_tables.LOGGED.keys():
         key = kernel_tables.LOGGED[table].key
         rows = sections[table]
         by_key = {str(each[key]): each for each in rows}
         if not len(by_key) == len(rows) == proven[table]:
             raise ProofError(f"person.json: {table} has {len(rows)} rows, {proven[table]} are proven", table=table)
-        found[table] = by_key
-    return found
+        by_table[table] = by_key
+    return by_table
 
 
 def _check_record(record: Mapping[str, str], subject: str, rows: _Rows, trust: Trust, head: SignedCheckpoint) -> bool:
@@ -156,16 +156,16 @@ def _check_shown(table: str, row: Mapping[str, Any], rows: _Rows) -> None:
             raise ProofError(f"person.json: {name} of {table} {row[key]} is not what the log proves")
 
 
-def _shows(shown: Any, value: Any) -> bool:
+def _shows(in_file: Any, value: Any) -> bool:
     """Whether a column is shown as it is proven; of what was encrypted or is stored elsewhere nobody can say."""
-    if shown == value and type(shown) is type(value):
+    if in_file == value and type(in_file) is type(value):
         return True
     if not isinstance(value, str):
         return False
     if value.startswith(submissions.SEALED) or any(each in value for each in _REFERENCES):
         return True
     # As texts: 1 is not true, and what is no number equals itself.
-    return value.startswith(("{", "[", '"')) and _text(json.loads(value)) == _text(shown)
+    return value.startswith(("{", "[", '"')) and _text(json.loads(value)) == _text(in_file)
 
 
 def _text(value: Any) -> str:
