@@ -83,9 +83,8 @@ def add(tx: Tx, url: str, key: VerifierKey, *, locks: bool) -> None:
                 f" `holdproof witness remove {peer.url} --reason TEXT` first",
                 url=peer.url,
             )
-    row = tx.one(_COLUMNS, url=url)
     # Only a removal settles what a witness said before (witness_disputes.py): one that is changed is no new one.
-    added_at = tx.now if row is None else row[2]
+    _, _, added_at = tx.one(_COLUMNS, url=url) or (None, None, tx.now)
     _write(tx, {"url": url, "vkey": key.encode(), "locks": int(locks), "added_at": added_at})
 
 
