@@ -19,10 +19,10 @@ import pytest
 
 from holdproof import errors, sync
 from holdproof.db import Database, Tx, open_database, sql
-from holdproof.db.sqlite import APPLICATION_IDS, FORMAT, check_file, snapshot
+from holdproof.db.sqlite import APPLICATION_IDS, FORMAT, check_file, files, snapshot
 from holdproof.db.sqlite import connection as writing
 from holdproof.db.sqlite.files import WAL_SIZE_BYTES, connect
-from holdproof.db.sqlite.page_checksums import checksums
+from holdproof.db.sqlite.page_checksums import checksums, unsealed_pages
 from holdproof.db.tx import NOT_RUN
 from holdproof.executors import AsyncExecutor, SyncExecutor
 from holdproof.testing.schema import (
@@ -200,6 +200,30 @@ _PRAGMAS = {
     "secure_delete": 1,
     "trusted_schema": 0,
 }
+
+
+def test_two_that_make_one_file_at_once_both_write_checksums(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "a.db"
+    first: list[apsw.Connection] = []
+
+    def late(connection: apsw.Connection, path: Path) -> None:
+        """The first one makes the file while the second has opened it, and nothing more."""
+        monkeypatch.undo()
+        first.append(connect(path, busy_s=1))
+        files.configure(first[0], busy_s=1)
+        first[0].execute("CREATE TABLE t (x); INSERT INTO t VALUES (1)").fetchall()
+        format_file(connection, path)
+
+    format_file = files._format
+    monkeypatch.setattr(files, "_format", late)
+    with closing(connect(path, busy_s=1)) as second, closing(first[0]):
+        files.configure(second, busy_s=1)
+        first[0].wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_FULL)
+        # Nothing but this page is moved, and by the second.
+        second.execute("UPDATE t SET x = 2").fetchall()
+        second.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_FULL)
+        assert [*unsealed_pages(path)] == []
+    assert check_file(path) == []
 
 
 @pytest.mark.parametrize(("name", "wanted"), _PRAGMAS.items(), ids=_PRAGMAS)

@@ -14,7 +14,13 @@ import apsw
 import apsw.sqlite_extra
 
 from holdproof import folders
-from holdproof.db.sqlite.page_checksums import CHECKSUM_BYTES, checksums, has_checksums, settle
+from holdproof.db.sqlite.page_checksums import (
+    CHECKSUM_BYTES,
+    checksums,
+    has_checksums,
+    settle,
+    writes_checksums,
+)
 from holdproof.db.sqlite.tx import FULL, typed
 from holdproof.db.tx import Tx
 from holdproof.errors import (
@@ -54,6 +60,12 @@ def connect(path: Path | None, *, busy_s: float, create: bool = True, look: bool
         connection.set_busy_timeout(round(busy_s * 1000))
         if facts.st_size == 0:
             _format(connection, path)
+            if path.stat().st_size and not writes_checksums(connection):
+                # Another process made the file meanwhile, and this connection has its first page from the write-ahead
+                # log. It would move pages into the file without checksums; one that is opened now does not.
+                connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
+                connection.close()
+                return connect(path, busy_s=busy_s, create=create, look=look)
         elif look:
             _settle(connection)
     except OSError as error:

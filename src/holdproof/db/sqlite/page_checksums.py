@@ -134,6 +134,11 @@ def is_tolerated(path: Path) -> bool:
         return False
 
 
+def writes_checksums(connection: apsw.Connection) -> bool:
+    """Return whether a connection writes checksums: once it has read or written the first page in the file itself."""
+    return checksums() is None or connection.execute("PRAGMA checksum_verification").get == "1"
+
+
 def is_replicated(connection: apsw.Connection) -> bool:
     """Return whether Litestream replicates the database, by the tables that it makes."""
     names = ", ".join(f"'{name}'" for name in LITESTREAM)
