@@ -245,10 +245,10 @@ class TestOnPostgres(StoreOnPostgres, LogKeySuite):
             submit(store, "b")
             recovery = store.keys.export_root().recovery
             settled(store)
-            ring_before = store.keys.list().items
+            ring_before = [key.keyid for key in store.keys.list().items]
         with sync.open(tmp_path / "other", self.url) as store:
             assert not store.context.log.signs
-            assert store.keys.list().items == ring_before, "reading admits no key"
+            assert [key.keyid for key in store.keys.list().items] == ring_before, "reading admits no key"
             joined = store.keys.join(recovery=recovery)
             assert [key.role for key in joined] == ["log", "judge", "memory"]
             assert store.keys.join(recovery=recovery).items == store.keys.join(recovery=recovery).items

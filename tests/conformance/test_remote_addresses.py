@@ -16,8 +16,9 @@ _SECRET = "hp_very-secret"
 
 @pytest.fixture
 def redirecting() -> Iterator[str]:
-    answer = b"HTTP/1.1 308 On\r\nlocation: https://user:word@elsewhere.example/x\r\ncontent-length: 0\r\n\r\n"
-    with raw_server(answer) as url:
+    # The server hangs up after each answer: without `close` a client may send the next request before it sees that.
+    answer = b"HTTP/1.1 308 On\r\nlocation: https://user:word@elsewhere.example/x\r\ncontent-length: 0\r\n"
+    with raw_server(answer + b"connection: close\r\n\r\n") as url:
         yield url
 
 

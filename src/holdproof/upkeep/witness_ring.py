@@ -111,13 +111,20 @@ def ask_all(
     peers, head = yield from ask(Read(partial(_peers, url=address)))
     cosigned: builtins.list[CosignedHead] = []
     errors: builtins.list[HoldproofError] = []
+    locking: builtins.list[Finding] = []
     for peer in peers:
         try:
             cosigned.append((yield from witness_client.cosign(peer, head, opens=opens, timeout_s=timeout_s)))
         except HoldproofError as error:
             errors.append(error)
             if isinstance(error, ProofError) and "disputes" in error.fields:
-                yield from _dispute(context, peer, error)
+                yield from _dispute(peer, error)
+                if peer.locks:
+                    verdict = Verdict[str(error.fields["verdict"])]
+                    locking.append(Finding(verdict, error.message, lockdown.REMEDIES[verdict], table=_TABLE))
+    if locking:
+        # Once all were asked: a locked store records no further dispute.
+        yield from _lock(context, locking)
     if errors:
         raise max(errors, key=lambda each: each.exit_code)
     return cosigned
@@ -131,18 +138,23 @@ def _peers(tx: Tx, *, url: str | None) -> tuple[builtins.list[Peer], SignedCheck
     return peers, log.head(tx)
 
 
-def _dispute(context: Context, peer: Peer, error: ProofError) -> Work[None]:
-    """Record what a witness said, and lock the store if it may; its error reaches the caller even where that fails."""
+def _dispute(peer: Peer, error: ProofError) -> Work[None]:
+    """Record what a witness said; its error reaches the caller even where that fails."""
     verdict = Verdict[str(error.fields["verdict"])]
     what = str(error.fields["disputes"])
     record = partial(witness_disputes.record, url=peer.url, verdict=verdict.word, what=what)
     try:
         yield from ask(Write(record))
-        if peer.locks:
-            finding = Finding(verdict, error.message, lockdown.REMEDIES[verdict], table=_TABLE)
-            yield from lockdown.respond(context, Report(verdict, "witness", [finding]))
     except HoldproofError as trouble:
         _log.error("the answer of the witness %s could not be recorded: %s", peer.url, trouble)
+
+
+def _lock(context: Context, findings: builtins.list[Finding]) -> Work[None]:
+    """Lock the store by the word of witnesses that may; their error reaches the caller even where that fails."""
+    try:
+        yield from lockdown.respond(context, Report(findings[0].verdict, "witness", findings))
+    except HoldproofError as trouble:
+        _log.error("the store could not be locked: %s", trouble)
 
 
 # --- tlog-policy -------------------------------------------------------------------------------------------------
