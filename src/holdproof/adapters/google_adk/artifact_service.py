@@ -260,13 +260,13 @@ def _check_reference(part: types.Part, app_name: str, user_id: str, session_id: 
     return target
 
 
-def _mime_type(part: types.Part) -> Any:
-    if part.inline_data is not None:
-        return part.inline_data.mime_type
-    if part.text is not None:
+def _mime_type(part: types.Part) -> str | None:
+    if part.inline_data is None and part.text is not None:
         return "text/plain"
     # What a reference leads to has a type of its own, which may change.
-    return None if part.file_data is None or is_artifact_ref(part) else part.file_data.mime_type
+    typed = part.inline_data or (None if is_artifact_ref(part) else part.file_data)
+    mime_type: str | None = None if typed is None else typed.mime_type
+    return mime_type
 
 
 def _split(part: types.Part) -> tuple[dict[str, Any], bytes]:
