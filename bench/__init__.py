@@ -10,6 +10,7 @@ BENCHMARKS: dict[str, str] = {
     "dbom": "bench.dbom",
     "decisions": "bench.decisions",
     "durable": "bench.transactions",
+    "hooks": "bench.hooks",
     "http": "bench.http",
     "log": "bench.log",
     "memory": "bench.memory",
@@ -17,6 +18,7 @@ BENCHMARKS: dict[str, str] = {
     "processes": "bench.processes",
     "sessions": "bench.sessions",
     "telemetry": "bench.telemetry",
+    "tenants": "bench.tenants",
     "vectors": "bench.vectors",
     "workflows": "bench.workflows",
 }

@@ -35,6 +35,9 @@ PAGES: Final = (
     "/inbox",
     "/flows",
     "/agents",
+    "/locks",
+    "/ledger",
+    "/evaluations",
     "/search?q=0194",
 )
 MOST_MS, MOST_KB = 100.0, 60.0

@@ -132,13 +132,13 @@ def fill(home: str, flows: int) -> None:
 
 def _grow(store: sync.Holdproof) -> None:
     """Take leaves that stand there into the tree, under a signed head."""
-    tree_writer, sign = tree.TreeWriter(), store.context.log.sign
+    tree_writer = tree.TreeWriter()
 
     def chunk(tx: Tx) -> int:
         before = tree.lock(tx)
         texts = [text.encode() for (text,) in tx.all(_TEXTS, first=before.size, limit=_CHUNK)]
         if texts:
-            tree_writer.grow(tx, before, texts, sign)
+            tree_writer.grow(tx, before, texts, store.context.log.sign)
         return len(texts)
 
     while store.write(chunk):

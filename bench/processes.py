@@ -77,15 +77,16 @@ def _sample(place: Place, count: int, seconds: float) -> tuple[float, float]:
     with place() as (home, url), ExitStack() as stack:
         with decision_unit.opened(home, url):
             pass
-        processes = [stack.enter_context(_process(home, url, seconds, number)) for number in range(count)]
+        processes = [stack.enter_context(worker(home, url, seconds, number)) for number in range(count)]
         for process in processes:
-            _tell(process)
-        answers = [_answer(process) for process in processes]
+            tell(process)
+        answers = [answer(process) for process in processes]
         return sum(done for done, _ in answers) / seconds, max(slowest for _, slowest in answers)
 
 
 @contextmanager
-def _process(home: str, url: str | None, seconds: float, number: int) -> "Iterator[subprocess.Popen[str]]":
+def worker(home: str, url: str | None, seconds: float, number: int) -> "Iterator[subprocess.Popen[str]]":
+    """Start one of the processes, ready to work once it is told."""
     words = [home, url or "", str(_CALLERS), str(seconds), str(number)]
     command = [sys.executable, "-m", "bench.processes", *words]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=_ROOT) as process:
@@ -94,13 +95,15 @@ def _process(home: str, url: str | None, seconds: float, number: int) -> "Iterat
         yield process
 
 
-def _tell(process: "subprocess.Popen[str]") -> None:
+def tell(process: "subprocess.Popen[str]") -> None:
+    """Let a process begin."""
     assert process.stdin is not None, "it was asked for"
     process.stdin.write("go\n")
     process.stdin.flush()
 
 
-def _answer(process: "subprocess.Popen[str]") -> tuple[float, float]:
+def answer(process: "subprocess.Popen[str]") -> tuple[float, float]:
+    """Return how many decisions a process made, and how long the slowest hundredth took."""
     assert process.stdout is not None, "it was asked for"
     done, slowest = process.stdout.readline().split()
     return float(done), float(slowest)

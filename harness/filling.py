@@ -1,19 +1,31 @@
 """Fill stores with rows in every logged table, evaluations, and memory that has a history."""
 
 import time
-from datetime import UTC, datetime
+from datetime import datetime
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from harness import authenticator, time_authority
+from harness.anchor_log import AnchorTree
 from holdproof import sync
 from holdproof.crypto import timestamp
 from holdproof.crypto.keys import generate
 from holdproof.crypto.vkey import COSIGNATURE_V1, VerifierKey
 from holdproof.db import Tx
 from holdproof.db.sql import sql_postgres
-from holdproof.evidence import evaluations, import_records, key_use, keys, log, timestamps, trust, witness_disputes
+from holdproof.evidence import (
+    anchors,
+    evaluations,
+    import_records,
+    key_admission,
+    key_use,
+    log,
+    tenants,
+    timestamps,
+    trust,
+    witness_disputes,
+)
 from holdproof.upkeep import outbox, unlock
 
 _PENDING = sql_postgres("SELECT 1 FROM log_pending LIMIT 1")
@@ -31,8 +43,8 @@ def populate(store: sync.Holdproof, count: int = EVALUATIONS) -> None:
     submit(store, "sealed", 0.6, subject="Ada")
     store.run(trust.export_root(store.context))
     first = store.run(key_use.use(store.context, "judge")).keyid
-    store.run(keys.rotate(store.context, "judge"))
-    store.run(keys.revoke(store.context, first))
+    store.run(key_admission.rotate(store.context, "judge"))
+    store.keys.revoke(first)
     submit(store, "after", 0.7)
 
 
@@ -124,6 +136,7 @@ def fill(store: sync.Holdproof) -> None:
         store.policies.activate("tools", by="ada", ns=name)
         store.policies.decide(name, "tool.call", "search", context={"words": name}, ns=name)
         store.retention.floor(1, what="feedback", reason="try", ns=name)
+        store.limits.set(name, objects=1_000_000, reason="try")
         store.threads.put_checkpoint(name, {"words": "so far"}, provable=True)
         store.objects.put(name, type="note", content="known", ns=name)
         store.snapshots.create("kept", ns=name)
@@ -134,6 +147,8 @@ def fill(store: sync.Holdproof) -> None:
         approve_and_lock(store, store.context.paths.data / f"{name}.org")
         store.witness.add(f"https://{name}.example", key=_witness_key(name))
         store.write(partial(_stamp, name=name))
+        store.write(partial(_anchor, name=name))
+        store.write(partial(_tenant, name=name))
         store.lockdown.lock(reason="try")
         root: Any = store.context.keys.load("root")
         store.lockdown.unlock(unlock.sign(store.lockdown.statement(reason="done").encode(), root).decode())
@@ -144,9 +159,23 @@ def _stamp(tx: Tx, *, name: str) -> None:
     """A time token on the newest head."""
     head = log.head(tx)
     pem = time_authority.own_certificate()
-    response = time_authority.stamped(head.encode(), datetime(2026, 1, 1, tzinfo=UTC))
+    response = time_authority.stamped(head.encode(), datetime.fromisoformat(tx.now))
     stamp = timestamp.verify(response, head.encode(), timestamp.certificates(pem))
     timestamps.record(tx, f"https://{name}.example", head, certificate=pem, response=response, stamp=stamp)
+
+
+def _anchor(tx: Tx, *, name: str) -> None:
+    """An anchor of the newest head."""
+    head = log.head(tx).encode()
+    tree = AnchorTree(f"{name}.example")
+    proof = tree.prove(tree.add(head))
+    anchors.record(tx, head.decode(), proof, key=tree.key, url=f"https://{name}.example")
+
+
+def _tenant(tx: Tx, *, name: str) -> None:
+    """A tenant, and a head that could be its own."""
+    row = tenants.begin(tx, f"of-{name.lower()}", "")
+    tenants.record_head(tx, row, log.head(tx).encode().decode(), "")
 
 
 def _witness_key(name: str) -> str:

@@ -43,9 +43,10 @@ class Litestream(Process):
         self.until(lambda: all(any((replicas / each.name).rglob("*.ltx")) for each in databases))
 
 
-def restore(replica: Path, target: Path, *, moment: str | None = None) -> None:
-    """Restore a database from its replica, as it was at a moment, or as it is."""
+def restore(replica: Path, target: Path, *, moment: str | None = None, transaction: str | None = None) -> None:
+    """Restore a database from its replica, as it was at a moment or after a transaction, or as it is."""
     at = [] if moment is None else ["-timestamp", moment]
+    at += [] if transaction is None else ["-txid", transaction]
     target.parent.mkdir(parents=True, exist_ok=True)
     done = subprocess.run(
         [program(), "restore", *at, "-o", str(target), f"file://{replica}"], capture_output=True, text=True, check=False

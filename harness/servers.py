@@ -1,6 +1,7 @@
 """Real servers, from packages: no mock stands in where the real part can run."""
 
 import importlib.util
+import json
 import os
 import pwd
 import shutil
@@ -27,6 +28,11 @@ def _install() -> Path:
     if package is None or package.origin is None:
         pytest.skip("no PostgreSQL package for this platform")
     return Path(package.origin).parent / "pginstall18"
+
+
+def postgres_programs() -> Path:
+    """Return the folder of the programs of PostgreSQL, for those that only connect."""
+    return _install() / "bin"
 
 
 class Postgres:
@@ -171,6 +177,83 @@ class Standby(Postgres):
         self._run("pg_ctl", "-w", "promote")
 
 
+class WalCopy(Postgres):
+    """A base backup of a server, and a copy of its write-ahead log that `pg_receivewal` goes on writing."""
+
+    def __init__(self, primary: Postgres) -> None:
+        self._primary = primary
+        super().__init__()
+
+    @property
+    def _source(self) -> tuple[str, ...]:
+        return "--host", str(Path(self._primary.socket).parent), "--username", "postgres"
+
+    def _fill(self) -> None:
+        # The slot first: the server keeps what was not received yet, also what is written during the backup.
+        self._primary.sql("SELECT pg_create_physical_replication_slot('copy', true)")
+        self._run("pg_basebackup", "--wal-method=stream", "--checkpoint=fast", "--no-sync", *self._source)
+
+    def _start(self) -> None:
+        """Receive the log from here on."""
+        self.log = self._sockets / "wal"
+        self.log.mkdir()
+        if self._user is not None:
+            shutil.chown(self.log, self._user)
+        options = ("-D", str(self.log), "--slot", "copy", "--synchronous", "--no-loop", *self._source)
+        with (self._sockets / "log").open("wb") as log:
+            self._receiver = subprocess.Popen(
+                [self._bin / "pg_receivewal", *options],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=log,
+                user=self._user,
+                extra_groups=None if self._user is None else [],
+            )
+        deadline = time.monotonic() + 60
+        while not any(self.log.iterdir()):
+            assert self._receiver.poll() is None, (self._sockets / "log").read_text()
+            assert time.monotonic() < deadline, "nothing is received"
+            time.sleep(0.02)
+
+    def kill(self) -> None:
+        """End receiving without any notice."""
+        self._receiver.kill()
+        self._receiver.wait()
+
+    def stop(self) -> None:
+        self.kill()
+        super().stop()
+
+
+class RestoredServer(Postgres):
+    """A server from a base backup and a copied log: as it was after a transaction, or as new as the copy is."""
+
+    def __init__(self, copy: WalCopy, *, transaction: str | None = None) -> None:
+        self._copy = copy
+        self._transaction = transaction
+        super().__init__()
+
+    def _fill(self) -> None:
+        shutil.copytree(self._copy._data, self._data, dirs_exist_ok=True)
+        names = [f"{self._copy.log}/%f{suffix}" for suffix in ("", ".partial")]
+        lines = ["restore_command = '" + " || ".join(f"cp {name} %p 2>/dev/null" for name in names) + "'"]
+        if self._transaction is not None:
+            lines.append(f"recovery_target_xid = '{self._transaction}'")
+        lines += ["recovery_target_action = 'promote'", "autovacuum = off", "fsync = off"]
+        with (self._data / "postgresql.auto.conf").open("a") as settings:
+            settings.write("\n".join(lines) + "\n")
+        (self._data / "recovery.signal").touch()
+        if self._user is not None:
+            for path in (self._data, *self._data.rglob("*")):
+                shutil.chown(path, self._user)
+
+    def _start(self) -> None:
+        super()._start()
+        # It answers while it still recovers, and takes writes only after that.
+        while self.value("SELECT pg_is_in_recovery()"):
+            time.sleep(0.01)
+
+
 def _ports(count: int) -> list[int]:
     """Ports that nobody listens on."""
     sockets = [socket.socket() for _ in range(count)]
@@ -304,6 +387,8 @@ class Seaweed(Process):
     """A real S3 server; a bucket is made by the first object in it."""
 
     key, secret = "holdproof", "holdproof-secret"
+    reader_key, reader_secret = "auditor", "auditor-secret"
+    """Credentials that may read and list only."""
 
     def __init__(self) -> None:
         program = shutil.which("weed", path=os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]]))
@@ -316,6 +401,16 @@ class Seaweed(Process):
         folder = Path(tempfile.mkdtemp(prefix="holdproof-s3-"))
         options += ["-ip=127.0.0.1", "-ip.bind=127.0.0.1", f"-dir={folder}", "-s3.port.iceberg=0"]
         options += ["-s3.port.lance=0", "-webdav=false", "-admin.ui=false"]
+        identities = (
+            ("owner", self.key, self.secret, ["Admin", "Read", "List", "Tagging", "Write"]),
+            ("reader", self.reader_key, self.reader_secret, ["Read", "List"]),
+        )
+        config = [
+            {"name": name, "credentials": [{"accessKey": key, "secretKey": secret}], "actions": actions}
+            for name, key, secret, actions in identities
+        ]
+        (folder / "identities.json").write_text(json.dumps({"identities": config}))
+        options += [f"-s3.config={folder / 'identities.json'}"]
         keys = {"AWS_ACCESS_KEY_ID": self.key, "AWS_SECRET_ACCESS_KEY": self.secret, "HOME": str(folder)}
         super().__init__(folder, [program, "mini", *options], keys)
         self.endpoint = f"http://127.0.0.1:{ports['s3.port']}"

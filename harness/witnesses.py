@@ -30,10 +30,10 @@ def serving(served: Cosigner) -> Iterator[str]:
             thread.join()
 
 
-def made(store: sync.Holdproof, path: Path, name: str = NAME) -> Cosigner:
+def made(store: sync.Holdproof, path: Path, name: str = NAME, *, alg: keys.Alg = "ed25519") -> Cosigner:
     """A witness that knows the log of this store."""
     known = [key.encode() for key in store.read(log.verifiers)]
-    return Cosigner(name, keys.generate("ed25519"), known, WitnessState(path), system_clock)
+    return Cosigner(name, keys.generate(alg), known, WitnessState(path), system_clock)
 
 
 def cosign(store: sync.Holdproof, url: str, *, key: str | None = None, timeout_s: float = 10.0) -> CosignedHead:

@@ -14,6 +14,7 @@ PROOFS: Final[dict[str, str]] = {
     "kills": "proof.workflows.kills",
     "replays": "proof.workflows.replays",
     "forks": "proof.workflows.forks",
+    "restores": "proof.restores",
     "simulation": "proof.simulation",
     "attacks": "proof.attacks",
     "flips": "proof.flips",

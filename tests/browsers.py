@@ -21,6 +21,7 @@ PICTURES = {
     "light-question": "approval",
     "dark-question": "approval-dark",
     "phone-question": "approval-phone",
+    "7-locked": "evidence",
 }
 """The pictures of the documentation, by the screenshots that they are."""
 _NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome")
@@ -62,7 +63,8 @@ def axe() -> str:
 
 
 def findings(page: Any, source: str, **options: Any) -> list[str]:
-    """What axe finds serious or worse on a page."""
+    """What axe finds serious or worse on a page that does not move: what still fades in has too little contrast."""
+    page.emulate_media(reduced_motion="reduce")
     page.evaluate(source)
     told = page.evaluate("options => axe.run(options)", {"resultTypes": ["violations"], **options})
     return [
@@ -71,6 +73,14 @@ def findings(page: Any, source: str, **options: Any) -> list[str]:
         if each["impact"] in ("serious", "critical")
         for node in each["nodes"]
     ]
+
+
+BENT = """() => [...document.querySelectorAll("svg.chart rect")]
+  .map((each) => [each, each.getBBox()])
+  .filter(([each, box]) => ["x", "width", "height"].some((name) =>
+    Math.abs(box[name] - parseFloat(each.getAttribute(name) ?? "0")) > 0.1))
+  .map(([each, box]) => each.outerHTML.slice(0, 120) + " is drawn " + box.width + " wide")"""
+"""The bars of drawings that a style sheet makes longer or shorter than they were laid out."""
 
 
 def shot(page: Any, name: str) -> None:

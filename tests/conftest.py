@@ -16,10 +16,9 @@ import harness.example_profiles  # noqa: F401
 from harness.servers import IpfsNode, PgBouncer, Postgres, Seaweed
 from holdproof import sync
 from holdproof.db import open_database
-from tests import second_try, templates
+from tests import default_run, second_try, templates
 from tests.databases import DatabasePool, fresh_database
 from tests.receiver import Receiver
-from tests.rerun import Rerun
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -45,20 +44,19 @@ def pytest_unconfigure() -> None:
     gc.unfreeze()
 
 
+@pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out what the same run does in a harder way, unless `HOLDPROOF_THOROUGH=1`.
+    """Leave out what others of the same run hold too (tests/default_run.py), unless `HOLDPROOF_THOROUGH=1`.
 
-    Suites in memory run once more with every transaction in vain (tests/conformance/test_rerun.py); where those were
-    collected, the plain ones say nothing new.
+    Last, so that a test counts as another's twin only where it was not deselected.
     """
-    if os.environ.get("HOLDPROOF_THOROUGH") == "1":
-        return
-    classes = {item: getattr(item, "cls", None) or object for item in items}
-    done_harder = {base for made in classes.values() if issubclass(made, Rerun) for base in made.__bases__}
-    left_out = [item for item, made in classes.items() if made in done_harder]
-    if left_out:
-        config.hook.pytest_deselected(items=left_out)
-        items[:] = [item for item, made in classes.items() if made not in done_harder]
+    needless = [] if default_run.is_thorough() else default_run.left_out(items)
+    if default_run.was_checked():
+        needless += default_run.checked(items)
+    if needless:
+        config.hook.pytest_deselected(items=needless)
+        dropped = set(needless)
+        items[:] = [item for item in items if item not in dropped]
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
@@ -80,7 +78,7 @@ def _reason(report: pytest.TestReport) -> str:
 @pytest.fixture(scope="session", autouse=True)
 def _copied() -> Iterator[None]:
     """Run the migrations of stores in memory, and those that verification compares with, once a process."""
-    if os.environ.get("HOLDPROOF_THOROUGH") == "1":
+    if default_run.is_thorough():
         yield
         return
     with templates.copied():

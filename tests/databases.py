@@ -6,6 +6,7 @@ gets a database that another has used: its rows are those of the template again.
 """
 
 import itertools
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -19,10 +20,9 @@ from harness.servers import Postgres
 USES = 40
 """Deleted rows stay in the files, because nothing vacuums these servers: after so many tests a copy is cheaper."""
 
-# What tells one catalogue from another: every row of it, by the transaction that wrote it. A copy has those of its
-# template. A vacuum counts nothing here, for it changes rows in place.
+# What tells one catalogue from another: how many rows it has, and how many were written since the database was put
+# back last. A vacuum counts nothing here, for it changes rows in place.
 _CATALOGUES = (
-    "pg_class",
     "pg_attribute",
     "pg_attrdef",
     "pg_proc",
@@ -34,13 +34,17 @@ _CATALOGUES = (
     "pg_default_acl",
     "pg_extension",
     "pg_event_trigger",
-    "pg_namespace",
     "pg_statistic",
 )
-_FINGERPRINT = "SELECT " + ", ".join(
-    f"(SELECT count(*) || ':' || coalesce(sum(hashint8(xmin::text::bigint)::bigint), 0) FROM {name})"
+_FINGERPRINT = "WITH made AS (SELECT age(%s::xid) AS ago)"
+_FINGERPRINT += " SELECT (SELECT count(*) FROM pg_class), (SELECT count(*) FROM pg_namespace), " + ", ".join(
+    f"(SELECT count(*) FROM {name}), (SELECT count(*) FROM {name}, made WHERE age({name}.xmin) < ago)"
     for name in _CATALOGUES
 )
+# Opening the application tables grants once more what was granted before, so what these rows say is compared.
+_GRANTED = """
+    SELECT 'pg_class', c.oid::bigint, c::text FROM pg_class c WHERE age(c.xmin) < {ago}
+    UNION ALL SELECT 'pg_namespace', n.oid::bigint, n::text FROM pg_namespace n WHERE age(n.xmin) < {ago}"""
 _SETTINGS = """
     SELECT datdba, datacl::text, datconnlimit, datallowconn,
            (SELECT array_agg((setrole, setconfig)::text ORDER BY setrole)
@@ -50,9 +54,13 @@ _TABLES = """
     SELECT n.nspname, c.relname FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
      WHERE c.relkind = 'r' AND n.nspname <> 'information_schema' AND n.nspname NOT LIKE 'pg\\_%%' ORDER BY 1, 2"""
 _SEQUENCES = "SELECT schemaname, sequencename, start_value, last_value FROM pg_sequences ORDER BY 1, 2"
+_SESSIONS = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()"
+_PATIENCE_S = 0.05
 _HANG_UP = """
     SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity
      WHERE datname = current_database() AND pid <> pg_backend_pid()"""
+
+_NOW = "SELECT pg_current_xact_id()::xid::text"
 
 _NUMBERS = itertools.count()  # each worker has servers of its own, so that numbers suffice as names of databases
 
@@ -80,6 +88,8 @@ class _Used:
 
     name: str
     link: psycopg.Connection[_Row]
+    restored_at: str
+    """The transaction that put its rows back last; what is younger, a test wrote."""
     uses: int = 0
 
 
@@ -115,16 +125,17 @@ class DatabasePool:
         name = f"t{next(_NUMBERS)}"
         self.server.sql(f"CREATE DATABASE {name} TEMPLATE {self.template} STRATEGY file_copy")
         link = psycopg.connect(self.server.url(name), autocommit=True)
+        used = _Used(name, link, _now(link))
         if self._at_rest is None:
-            self._at_rest = _AtRest.of(link)
-        return _Used(name, link)
+            self._at_rest = _AtRest.of(used)
+        return used
 
     def _is_restored(self, used: _Used) -> bool:
         assert self._at_rest is not None, "a database was taken before"
         if used.uses >= USES:
             return False
         try:
-            return self._at_rest.restore(used.link)
+            return self._at_rest.restore(used)
         except psycopg.Error:
             return False  # the test dropped it, or ended its server
 
@@ -134,52 +145,88 @@ class _AtRest:
     """What a database holds before a test."""
 
     fingerprint: list[_Row]
-    rows: list[tuple[sql.Identifier, bytes]]
+    granted: set[_Row]
+    tables: list[str]
+    contents: list[bytes]
     """By table, as COPY writes them."""
     sequences: list[_Row]
-    occupied: sql.Composed
+    changed: str
+    """The statement that numbers the tables in which a test left something else."""
 
     @classmethod
-    def of(cls, link: psycopg.Connection[_Row]) -> "_AtRest":
-        tables = [sql.Identifier(*name) for name in link.execute(_TABLES)]
-        occupied = sql.SQL(" UNION ALL ").join(
-            sql.SQL("SELECT {} WHERE EXISTS (SELECT 1 FROM {})").format(number, table)
-            for number, table in enumerate(tables)
-        )
-        rows = [(table, _copy_out(link, table)) for table in tables]
-        return cls(_catalogue(link), rows, link.execute(_SEQUENCES).fetchall(), occupied)
+    def of(cls, used: _Used) -> "_AtRest":
+        link = used.link
+        tables = [sql.Identifier(*name).as_string(link) for name in link.execute(_TABLES)]
+        contents = [_copy_out(link, table) for table in tables]
+        changed = " UNION ALL ".join(map(_is_changed, itertools.count(), tables, contents))
+        changed = f"WITH restored AS (SELECT age(%s::xid) AS ago) {changed}"
+        granted = set(link.execute(_GRANTED.format(ago="2147483647").encode()))
+        return cls(_catalogue(used), granted, tables, contents, link.execute(_SEQUENCES).fetchall(), changed)
 
-    def restore(self, link: psycopg.Connection[_Row]) -> bool:
+    def restore(self, used: _Used) -> bool:
         """Put the rows back; False where more than rows is different."""
-        link.execute(_HANG_UP)
-        if _catalogue(link) != self.fingerprint:
+        link = used.link
+        _hang_up(link)
+        if _catalogue(used) != self.fingerprint or not self.granted.issuperset(_granted(used)):
             return False
-        occupied = {number for (number,) in link.execute(self.occupied, prepare=True)}
-        with link.transaction():
+        changed = [number for (number,) in link.execute(self.changed.encode(), [used.restored_at], prepare=True)]
+        if changed:
             # Neither triggers nor references speak while rows are only put back.
-            link.execute("SET LOCAL session_replication_role = replica")
-            for number, (table, content) in enumerate(self.rows):
-                if number in occupied:
-                    link.execute(sql.SQL("DELETE FROM {}").format(table))
-                if content:
-                    _copy_in(link, table, content)
-        for before, now in zip(self.sequences, link.execute(_SEQUENCES), strict=True):
+            deletions = "".join(f"; DELETE FROM {self.tables[number]}" for number in changed)
+            link.execute(f"BEGIN; SET LOCAL session_replication_role = replica{deletions}".encode())
+            for number in changed:
+                if self.contents[number]:
+                    _copy_in(link, self.tables[number], self.contents[number])
+            used.restored_at = _now(link)
+            link.execute("COMMIT")
+        for before, now in zip(self.sequences, link.execute(_SEQUENCES, prepare=True), strict=True):
             if before != now:
                 _set_sequence(link, *before)
         return True
 
 
-def _catalogue(link: psycopg.Connection[_Row]) -> list[_Row]:
-    return [*link.execute(_FINGERPRINT, prepare=True), *link.execute(_SETTINGS, prepare=True)]
+def _is_changed(number: int, table: str, content: bytes) -> str:
+    """A statement that returns the number where the table holds other rows than at rest."""
+    if not content:
+        return f"SELECT {number} WHERE EXISTS (SELECT 1 FROM {table})"
+    rows = content.count(b"\n")
+    young = f"count(*) FILTER (WHERE age({table}.xmin) < ago)"
+    return f"SELECT {number} FROM {table}, restored HAVING count(*) <> {rows} OR {young} > 0"
 
 
-def _copy_out(link: psycopg.Connection[_Row], table: sql.Identifier) -> bytes:
-    with link.cursor().copy(sql.SQL("COPY {} TO STDOUT").format(table)) as copy:
+def _hang_up(link: psycopg.Connection[_Row]) -> None:
+    """End all other sessions; those whose clients hung up end by themselves, sooner than the server looks again."""
+    deadline = time.monotonic() + _PATIENCE_S
+    while link.execute(_SESSIONS, prepare=True).fetchone() != (0,):
+        if time.monotonic() > deadline:
+            link.execute(_HANG_UP)
+            return
+        time.sleep(0.003)
+
+
+def _now(link: psycopg.Connection[_Row]) -> str:
+    [(number,)] = link.execute(_NOW)
+    return str(number)
+
+
+def _granted(used: _Used) -> list[_Row]:
+    """What was written to the rows of relations and schemas since the database was put back last."""
+    ago = "(SELECT age(%(at)s::xid))"
+    return used.link.execute(_GRANTED.format(ago=ago).encode(), {"at": used.restored_at}, prepare=True).fetchall()
+
+
+def _catalogue(used: _Used) -> list[_Row]:
+    fingerprint = used.link.execute(_FINGERPRINT.encode(), [used.restored_at], prepare=True)
+    return [*fingerprint, *used.link.execute(_SETTINGS, prepare=True)]
+
+
+def _copy_out(link: psycopg.Connection[_Row], table: str) -> bytes:
+    with link.cursor().copy(f"COPY {table} TO STDOUT".encode()) as copy:
         return b"".join(bytes(block) for block in copy)
 
 
-def _copy_in(link: psycopg.Connection[_Row], table: sql.Identifier, content: bytes) -> None:
-    with link.cursor().copy(sql.SQL("COPY {} FROM STDIN").format(table)) as copy:
+def _copy_in(link: psycopg.Connection[_Row], table: str, content: bytes) -> None:
+    with link.cursor().copy(f"COPY {table} FROM STDIN".encode()) as copy:
         copy.write(content)
 
 

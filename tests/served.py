@@ -58,7 +58,7 @@ class Stage:
 
     def _made(self) -> FastAPI:
         app, exchanges = FastAPI(), Exchanges()
-        app.state.holdproof = SimpleNamespace(settings=ServerSettings())
+        app.state.holdproof = SimpleNamespace(settings=ServerSettings(), stopping=asyncio.Event())
 
         async def who(request: Request) -> str:
             request.state.caller = Caller("operator", "test")

@@ -36,6 +36,7 @@ AREA: Final = "log"
 _GRAVE: Final = ("TAMPERED", "ROLLED_BACK", "FORKED")
 _PAST: Final = "a state that once was is a consistent log: only a head kept out of reach tells"
 _THIEF: Final = "what only the log key vouches for can be rewritten by whoever holds it; a head kept elsewhere tells"
+_STREAM: Final = "stream, salt, agent_id, kind, ns, n"
 _EXPLAINED: Final = "breakdown = 'another explanation'"
 
 
@@ -224,11 +225,15 @@ def _yesterday(lab: Lab, place: Place, witness: Callable[[], object] = lambda: N
 def _cut(place: Place, witness: Callable[[], object] = lambda: None) -> None:
     """The attacker kept the signed head of the shorter log: what is left is a consistent store."""
     [state] = place.past.ask("SELECT size, frontier, head FROM log_state")
+    streams = place.past.ask(f"SELECT {_STREAM} FROM log_streams")
     _grow(place)
     witness()
     place.past.ask("DELETE FROM battles WHERE battle_id = 'later'")
     place.past.ask("DELETE FROM log_leaves WHERE idx >= ?", state[0])
     place.past.ask("UPDATE log_state SET size = ?, frontier = ?, head = ?", *state)
+    place.past.ask("DELETE FROM log_streams")  # the counts of the shorter log, too: else verify --full counts more
+    for stream in streams:
+        place.past.ask(f"INSERT INTO log_streams ({_STREAM}) VALUES (?, ?, ?, ?, ?, ?)", *stream)
 
 
 def _hiding(act: Callable[..., None], place: Place, **options: Any) -> None:

@@ -130,7 +130,9 @@ def _attack(table: Table, name: str, act: Callable[[Place], None], design: str =
         return Attack(AREA, where, ROWS, act, ("VALID",), (NOTHING,), locks=False, design=design)
     if table.name == "schema_migrations":  # another version's store is not even opened
         return Attack(AREA, where, ROWS, act, ("TAMPERED", REFUSED), (PLAIN, OPENING), locks=None)
-    return Attack(AREA, where, ROWS, act, names=table.name)
+    # Without its record, a restore gave up heads that this home knows: two findings, the worse one is the verdict.
+    expected = ("TAMPERED", "ROLLED_BACK") if table.name == "restores" else ("TAMPERED",)
+    return Attack(AREA, where, ROWS, act, expected, names=table.name)
 
 
 def _whole(table: Table) -> dict[str, Callable[[Place], None]]:

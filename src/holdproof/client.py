@@ -11,7 +11,7 @@ from holdproof.api.resources import Resources
 from holdproof.executors import AsyncClosing, AsyncExecutor, with_namespace
 from holdproof.lazy import lazy_module
 from holdproof.model.defaults import CONCURRENCY
-from holdproof.model.namespaces import MAIN
+from holdproof.model.namespaces import MAIN, tenant_address
 from holdproof.store.opening import OpenOptions, Store, open_store, refuse_unknown
 
 if TYPE_CHECKING:
@@ -99,11 +99,16 @@ class Holdproof(AsyncExecutor, AsyncClosing, Resources[AsyncExecutor]):
         await asyncio.to_thread(self.core.close)
 
 
-def connect(url: str, token: str | None = None, **options: Any) -> "AwaitableStore[Remote]":
-    """Connect to a store on a server; it has the resources of an open one. Options are those of httpx, as `verify`."""
+def connect(
+    url: str, token: str | None = None, *, tenant: str | None = None, **options: Any
+) -> "AwaitableStore[Remote]":
+    """Connect to a store on a server, or to that of its tenant; it has the resources of an open one.
+
+    Options are those of httpx, as `verify`.
+    """
     from holdproof.remote import connect as connect_remote  # noqa: PLC0415 (its HTTP client is only for those who connect)
 
-    return connect_remote(url, token, **options)
+    return connect_remote(tenant_address(url, tenant), token, **options)
 
 
 def open(
@@ -111,6 +116,7 @@ def open(
     url: str | None = None,
     *,
     home: str | Path | None = None,
+    tenant: str | None = None,
     ns: str | None = None,
     create: bool = True,
     readonly: bool = False,
@@ -119,12 +125,13 @@ def open(
     """Open the store at `where`: a folder, `postgresql://…` or `:memory:`; without it, where the environment says.
 
     `home` is the folder of keys and files of a store at a URL. `create=False` raises NoStoreError where there is no
-    store; `readonly=True` does too, and writes nothing at all. A store opened for one namespace (`ns`) sees no other.
+    store; `readonly=True` does too, and writes nothing at all. `tenant` opens the store of that tenant of the one that
+    is named. A store opened for one namespace (`ns`) sees no other.
     """
     refuse_unknown(options)
 
     async def opens() -> Holdproof:
-        opening = partial(open_store, where, url, home=home, create=create, readonly=readonly, **options)
+        opening = partial(open_store, where, url, home=home, tenant=tenant, create=create, readonly=readonly, **options)
         return Holdproof(await asyncio.to_thread(opening), ns)
 
     return AwaitableStore(opens)

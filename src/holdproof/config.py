@@ -24,6 +24,7 @@ from types import MappingProxyType
 from typing import Any, NoReturn
 
 from holdproof import config_file, config_trust, errors, folders
+from holdproof.config_sections import AnchorLog, Backups, Images, TimeAuthority
 from holdproof.errors import ConfigError
 from holdproof.urls import same_database
 
@@ -55,6 +56,7 @@ _TEMPLATE = """\
 # images: {every_s: 300, keep: 3}
 # backups: {folder: /mnt/backups, every_s: 3600, keep: 24}
 # time: {url: https://tsa.example/tsr, certificate: /etc/holdproof/tsa.pem, every_s: 3600}
+# anchor: {url: https://log.example, key: log.example+ID+KEY, every_s: 86400}
 # strict_agents: true
 """
 
@@ -112,8 +114,14 @@ class Paths:
         return cls(root, root / "config", root / "state", root / "cache")
 
     def check(self) -> None:
-        """Raise ConfigError where the home is a file."""
-        if self.data.is_file():
+        """Raise ConfigError where the home is a file, and ReadOnlyError where this user may not look into it."""
+        try:
+            is_file = self.data.is_file()
+            if self.data.exists() and not is_file:
+                os.stat(f"{self.data}/.")  # as text: a Path would drop the dot
+        except OSError as error:
+            _raise_disk(error, self.data)
+        if is_file:
             message = f"{self.data} is a file, not a folder; give --home or HOLDPROOF_HOME a folder"
             raise ConfigError(message, path=str(self.data), variable="HOLDPROOF_HOME")
 
@@ -184,33 +192,6 @@ class Provider:
 
 
 @dataclass(frozen=True)
-class Images:
-    """Images that heartbeats write: the least interval in seconds (0: none), and how many to keep."""
-
-    every_s: int = 300
-    keep: int = 3
-
-
-@dataclass(frozen=True)
-class Backups:
-    """Backups that a server makes: where (None: none), how many seconds apart, how many to keep, whether with keys."""
-
-    folder: str | None = None
-    every_s: int = 86_400
-    keep: int = 7
-    keys: bool = False
-
-
-@dataclass(frozen=True)
-class TimeAuthority:
-    """Who stamps heads with the time (RFC 3161): its address (None: nobody), its certificate in a file, how often."""
-
-    url: str | None = field(default=None, repr=False)
-    certificate: str | None = None
-    every_s: int = 3600
-
-
-@dataclass(frozen=True)
 class Settings:
     """The merged settings: `database_url` None is the embedded default, `source` the last file that was read."""
 
@@ -219,13 +200,14 @@ class Settings:
     database_url: str | None = field(repr=False)
     source: Path | None
     warnings: tuple[str, ...]
-    images: Images = Images()
+    images: Images = field(default_factory=Images)
     strict_agents: bool = False
     """Whether flows are opened only for agents that somebody registered."""
     direct_url: str | None = field(default=None, repr=False)
     """The server itself, where `database_url` names a pooler before it; for what needs a session that lasts."""
-    backups: Backups = Backups()
-    time: TimeAuthority = TimeAuthority()
+    backups: Backups = field(default_factory=Backups)
+    time: TimeAuthority = field(default_factory=TimeAuthority)
+    anchor: AnchorLog = field(default_factory=AnchorLog)
 
     @property
     def session_url(self) -> str | None:
@@ -276,13 +258,14 @@ def load(
     images = Images(**{name: value for tree in trees for name, value in tree.get("images", {}).items()})
     backups = Backups(**{name: value for tree in trees for name, value in tree.get("backups", {}).items()})
     authority = TimeAuthority(**{name: value for tree in trees for name, value in tree.get("time", {}).items()})
+    anchor = AnchorLog(**{name: value for tree in trees for name, value in tree.get("anchor", {}).items()})
     # One file that says so is enough: a project does not loosen what its owner's settings demand.
     strict_agents = any(tree.get("strict_agents", False) for tree in trees)
     shared = MappingProxyType(providers)
     direct_url = reading.direct(trees)
     warnings = tuple(reading.warnings)
     return Settings(
-        profile, shared, database_url, source, warnings, images, strict_agents, direct_url, backups, authority
+        profile, shared, database_url, source, warnings, images, strict_agents, direct_url, backups, authority, anchor
     )
 
 
@@ -440,6 +423,7 @@ _SCHEMA = {
     "providers": {kind: _schema(names) for kind, names in _TYPES.items()},
     "images": {"every_s": _DAYS, "keep": _SIZE},
     "time": {"url": _HTTP, "certificate": _TEXT, "every_s": _SIZE},
+    "anchor": {"url": _HTTP, "key": _TEXT, "every_s": _SIZE},
     "backups": {"folder": _TEXT, "every_s": _SIZE, "keep": _SIZE, "keys": _YES_OR_NO},
     "direct_url": _TEXT,
     "strict_agents": _YES_OR_NO,

@@ -18,7 +18,9 @@ from holdproof import folders
 from holdproof.errors import FormatError
 
 # Where data goes (a server, a folder, memory, which forgets) and how long it stays.
-_KEYS = frozenset({"connection", "direct_url", "path", "type", "fallback", "retention", "images", "backups", "time"})
+_KEYS = frozenset(
+    {"connection", "direct_url", "path", "type", "fallback", "retention", "images", "backups", "time", "anchor"}
+)
 
 
 def digest(raw: bytes) -> str:

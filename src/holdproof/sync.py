@@ -8,7 +8,7 @@ from holdproof.api.resources import Resources
 from holdproof.executors import SyncClosing, SyncExecutor, with_namespace
 from holdproof.lazy import lazy_module
 from holdproof.model.defaults import CONCURRENCY
-from holdproof.model.namespaces import MAIN
+from holdproof.model.namespaces import MAIN, tenant_address
 from holdproof.store.opening import OpenOptions, Store, open_store, refuse_unknown
 
 __all__ = [
@@ -98,6 +98,7 @@ def open(
     url: str | None = None,
     *,
     home: str | Path | None = None,
+    tenant: str | None = None,
     ns: str | None = None,
     create: bool = True,
     readonly: bool = False,
@@ -106,17 +107,21 @@ def open(
     """Open the store at `where`: a folder, `postgresql://…` or `:memory:`; without it, where the environment says.
 
     `home` is the folder of keys and files of a store at a URL. `create=False` raises NoStoreError where there is no
-    store; `readonly=True` does too, and writes nothing at all. A store opened for one namespace (`ns`) sees no other.
+    store; `readonly=True` does too, and writes nothing at all. `tenant` opens the store of that tenant of the one that
+    is named. A store opened for one namespace (`ns`) sees no other.
     """
     refuse_unknown(options)
-    return Holdproof(open_store(where, url, home=home, create=create, readonly=readonly, **options), ns)
+    return Holdproof(open_store(where, url, home=home, tenant=tenant, create=create, readonly=readonly, **options), ns)
 
 
-def connect(url: str, token: str | None = None, **options: Any) -> "SyncRemote":
-    """Connect to a store on a server, with the resources and methods of an open one; options are those of httpx."""
+def connect(url: str, token: str | None = None, *, tenant: str | None = None, **options: Any) -> "SyncRemote":
+    """Connect to a store on a server, or to that of its tenant, with the resources and methods of an open one.
+
+    Options are those of httpx.
+    """
     from holdproof.remote import connect_sync  # noqa: PLC0415 (its HTTP client is only for those who connect)
 
-    return connect_sync(url, token, **options)
+    return connect_sync(tenant_address(url, tenant), token, **options)
 
 
 def storage(where: str | Path | None = None, url: str | None = None, *, create: bool = True) -> "OpenStores":

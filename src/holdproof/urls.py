@@ -2,7 +2,7 @@
 
 import re
 from typing import Final
-from urllib.parse import parse_qsl, unquote, urlsplit
+from urllib.parse import parse_qsl, quote, unquote, urlencode, urlsplit, urlunsplit
 
 from holdproof.errors import InvalidInputError
 
@@ -31,6 +31,23 @@ def same_database(first: str, second: str) -> bool:
     They are compared by what libpq makes of them, not by their text. InvalidInputError if one cannot be read.
     """
     return _server_and_name(first) == _server_and_name(second)
+
+
+def database_of(url: str) -> str:
+    """Return the name of the database that a URL means."""
+    return _server_and_name(url)[1]
+
+
+def with_database(url: str, name: str) -> str:
+    """Return the URL of another database of the same server, for the same login."""
+    split = urlsplit(url)
+    pairs = [(key, value) for key, value in parse_qsl(split.query, keep_blank_values=True) if key != "dbname"]
+    return urlunsplit(split._replace(path=f"/{quote(name, safe='')}", query=urlencode(pairs, quote_via=quote)))
+
+
+def has_password(url: str) -> bool:
+    """Return whether a URL carries a password."""
+    return redact(url) != url
 
 
 def _server_and_name(url: str) -> tuple[frozenset[tuple[str, str]], str]:

@@ -49,6 +49,20 @@ class Activity(OnStore):
         [day] = store.activity.stats(by="day")
         assert (day.bucket, day.ended) == ("2026-01-01", 4)
 
+    def test_a_flow_whose_steps_are_undone_ends_once_and_as_failed(self, store: sync.Holdproof) -> None:
+        ways = (
+            ("RUNNING", "COMPENSATING", "COMPENSATED"),
+            ("RUNNING", "FAILED", "COMPENSATING", "COMPENSATED"),
+            ("RUNNING", "FAILED", "COMPENSATING", "FAILED"),
+            ("RUNNING", "CANCELLED", "COMPENSATING", "COMPENSATED"),
+        )
+        for way in ways:
+            flow_id = store.flows.start("trader", flow_type="trade").flow_id
+            for status in way:
+                store.flows.transition(flow_id, status)
+        [day] = store.activity.stats(by="day")
+        assert (day.started, day.ended, day.failed, day.cancelled) == (4, 4, 3, 1)
+
     def test_counts_are_the_same_before_and_after_the_sweep_counted_them(
         self, store: sync.Holdproof, clock: FrozenClock, monkeypatch: pytest.MonkeyPatch
     ) -> None:

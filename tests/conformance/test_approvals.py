@@ -148,6 +148,25 @@ class ApprovalsOfPeople(OnStore):
         assert store.escalations.resolve(request.id, "approve", by="bob").status == "PENDING"
         assert store.escalations.resolve(request.id, "approve", by="ann").resolved_by == "bob, ann"
 
+    def test_escalations_are_listed_by_who_answered_them_alone_or_with_others(self, store: sync.Holdproof) -> None:
+        for name in ("ann", "bob", "cid"):
+            store.people.put(name, groups=["finance"])
+        both = store.escalations.request(running(store), reason="both?", approvers="2 of finance").id
+        alone = store.escalations.request(running(store), reason="alone?").id
+        store.escalations.request(running(store), reason="nobody?")
+        store.escalations.resolve(both, "approve", by="ann")
+        assert [each.id for each in store.escalations.list(answered_by="ann").items] == [both]
+        store.escalations.resolve(both, "approve", by="operator:bob")
+        store.escalations.resolve(alone, "reject", by="operator:ann")
+
+        def answered(by: str, *, status: str | None = None, order: str = "newest") -> list[int]:
+            page = store.escalations.list(answered_by=by, status=status, order=order)
+            return [each.id for each in page.items]
+
+        assert answered("ann") == answered("operator:ann") == [alone, both]
+        assert answered("bob") == answered("bob", order="due") == [both]
+        assert answered("bob", status="REJECTED") == answered("cid") == []
+
     def test_an_approval_without_a_passkey_does_not_count_once_passkeys_are_required(
         self, store: sync.Holdproof
     ) -> None:

@@ -166,7 +166,7 @@ def test_dboms_are_written_battle_by_battle(
     with place.open() as store:
         for name in ("second", "first", "second"):
             submit(store, name)
-    monkeypatch.setattr("holdproof.upkeep.backups.backup._PAGE", 1)
+    monkeypatch.setattr("holdproof.upkeep.backups.contents._PAGE", 1)
     place.backup(tmp_path / "backup")
     assert files(tmp_path / "backup" / "dboms") == files(place.home / "dboms")
     assert len(files(place.home / "dboms")) == 4

@@ -17,7 +17,7 @@ _WHOLE = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok"
 
 
 @contextmanager
-def _dripping(start: bytes, drop: bytes) -> Iterator[str]:
+def dripping(start: bytes, drop: bytes) -> Iterator[str]:
     """Answers with a start, then with a drop every now and then for a minute."""
     done = threading.Event()
     with socket.create_server(("127.0.0.1", 0)) as listening:
@@ -56,7 +56,7 @@ def _send(url: str, timeout_s: float = 30.0) -> bounded_http.Reply:
     ids=["headers", "body", "body without a length", "chunks"],
 )
 def test_a_service_that_sends_a_byte_now_and_then_is_left_when_the_time_is_over(start: bytes, drop: bytes) -> None:
-    with _dripping(start, drop) as url:
+    with dripping(start, drop) as url:
         began = time.monotonic()
         with pytest.raises(errors.UnreachableError, match="too slowly"):
             _send(url, 1.0)
@@ -73,5 +73,5 @@ def test_an_answer_that_was_compressed_unasked_is_not_unpacked() -> None:
 def test_an_answer_in_time_is_read_and_one_without_end_is_not() -> None:
     with raw_server(_WHOLE) as url:
         assert _send(url) == bounded_http.Reply(200, "", b"ok")
-    with _dripping(b"HTTP/1.1 200 OK\r\n\r\n", bytes(1 << 18)) as url, pytest.raises(errors.FormatError):
+    with dripping(b"HTTP/1.1 200 OK\r\n\r\n", bytes(1 << 18)) as url, pytest.raises(errors.FormatError):
         _send(url)

@@ -12,7 +12,9 @@ from holdproof.testing import FrozenClock
 from tests.conformance.decisions import InMemory, OnPostgres, OnSqlite, OnStore
 
 
-def follow(store: sync.Holdproof, place: Cursor, **about: str) -> tuple[list[tuple[str, int]], Cursor, list[Change]]:
+def follow(
+    store: sync.Holdproof, place: Cursor, **about: str
+) -> tuple[list[tuple[str, int | str]], Cursor, list[Change]]:
     found, further = store.read(lambda tx: change_feed.since(tx, place, **about))
     return [(each.kind, each.id) for each in found], further, list(found)
 
@@ -31,18 +33,59 @@ class Following(OnStore):
         clock.advance(1)
         store.escalations.resolve(asked.id, "approve", by="Ada")
         kinds, _, found = follow(store, place)
-        assert [kind for kind, _ in kinds] == ["flow", "escalation", "flow", "flow", "resolution"]
-        assert [each.about["to_status"] for each in found if each.kind == "flow"] == [
-            "RUNNING",
-            "WAITING_ESCALATION",
-            "RUNNING",
+        assert [kind for kind, _ in kinds] == ["flow", "flow", "escalation", "flow", "flow", "resolution"]
+        assert [(each.about["from_status"], each.about["to_status"]) for each in found if each.kind == "flow"] == [
+            (None, "CREATED"),
+            ("CREATED", "RUNNING"),
+            ("RUNNING", "WAITING_ESCALATION"),
+            ("WAITING_ESCALATION", "RUNNING"),
         ]
-        assert (found[1].about["impact"], found[4].about["resolved_by"]) == ("HIGH_IMPACT", "Ada")
+        assert (found[2].about["impact"], found[5].about["resolved_by"]) == ("HIGH_IMPACT", "Ada")
         clock.advance(10)
         again, further, _ = follow(store, place)
-        assert sorted(again) == sorted(kinds)
+        assert sorted(again, key=str) == sorted(kinds, key=str)
         assert follow(store, further)[0] == []
         assert change_feed.parse(str(further)) == further
+
+    def test_a_flow_that_only_began_is_told_once_however_many_begin_at_one_moment(
+        self, store: sync.Holdproof, clock: FrozenClock
+    ) -> None:
+        first = store.flows.start("trader").flow_id
+        place, old = store.read(change_feed.begin)
+        # The clock stands still: all have the moment of the first.
+        others = [store.flows.start("trader", flow_type="later").flow_id for _ in range(3)]
+        _, further, changes = follow(store, place)
+        fresh = [each for each in changes if (each.kind, each.id) not in old]
+        assert {each.id for each in fresh} == {*others}
+        assert ("flow", first) in old
+        assert {each.about["flow_type"] for each in fresh} == {"later"}
+        clock.advance(change_feed.SETTLED_S + 1)
+        _, settled, _ = follow(store, further)
+        assert follow(store, settled)[0] == []
+        clock.advance(1)
+        last = store.flows.start("trader").flow_id
+        assert follow(store, settled)[0] == [("flow", last)]
+
+    def test_a_clock_that_was_set_back_hides_nothing(self, store: sync.Holdproof, clock: FrozenClock) -> None:
+        flow_id = running(store)
+        asked = store.escalations.request(flow_id, reason="?").id
+        store.escalations.resolve(asked, "approve", by="Ada")
+        place = store.read(change_feed.now)
+        clock.advance(10)
+        running(store)
+        _, place, _ = follow(store, place)
+        clock.advance(change_feed.SETTLED_S + 1)
+        _, place, _ = follow(store, place)
+        clock.advance(-3_600)
+        begun = store.flows.start("trader").flow_id
+        later_asked = store.escalations.request(flow_id, reason="again?").id
+        store.escalations.resolve(later_asked, "reject", by="Ada")
+        fresh, place, _ = follow(store, place)
+        assert ("flow", begun) in fresh
+        assert ("resolution", later_asked) in fresh
+        clock.advance(change_feed.SETTLED_S + 1)
+        _, place, _ = follow(store, place)
+        assert follow(store, place)[0] == []
 
     def test_a_place_never_passes_what_may_still_come_to_light(self, store: sync.Holdproof, clock: FrozenClock) -> None:
         place = store.read(change_feed.now)
@@ -78,13 +121,15 @@ class Following(OnStore):
             asked = store.escalations.request(flow_id, reason="?")
             store.escalations.resolve(asked.id, "cancel", by="Ada")
         clock.advance(change_feed.SETTLED_S)
-        told: list[tuple[str, int]] = []
+        told: list[tuple[str, int | str]] = []
         while (page := follow(store, place))[1] != place:
             place = page[1]
-            assert len(page[0]) <= 9, "three of each kind"
+            # The beginnings are of one moment, as the clock stands still, and come together.
+            assert len(page[0]) <= 9 + len(begun), "three of each kind"
             told += page[0]
         kinds = [kind for kind, _ in told]
-        assert [kinds.count(kind) for kind in ("flow", "escalation", "resolution")] == [16, 4, 4]
+        assert [kinds.count(kind) for kind in ("flow", "escalation", "resolution")] == [16 + len(begun), 4, 4]
+        assert {id for kind, id in told if isinstance(id, str)} == {*begun}
 
     def test_whoever_hears_of_nothing_moves_on_all_the_same(self, store: sync.Holdproof, clock: FrozenClock) -> None:
         store.agents.register("quiet", version="1.0.0")
@@ -105,10 +150,21 @@ class Following(OnStore):
         assert {*follow(store, place)[0]} <= old
         flow_id = running(store)
         fresh = [each for each in follow(store, place)[2] if (each.kind, each.id) not in old]
-        assert [each.about["flow_id"] for each in fresh] == [flow_id]
+        assert [each.about["flow_id"] for each in fresh] == [flow_id, flow_id]
 
     @pytest.mark.parametrize(
-        "text", ["", "1", "1.2.3.4", "a.b.c.d.e", "-1.0.0.0.", "1.1.1.1.yesterday", f"{1 << 70}.0.0.0."]
+        "text",
+        [
+            "",
+            "1",
+            "1.2.3.4",
+            "a.b.c.d.e",
+            "-1.0.0.0.",
+            "1.1.1.1.yesterday~",
+            "1.1.1.1.~never",
+            "1.1.1.1.",
+            f"{1 << 70}.0.0.0.~",
+        ],
     )
     def test_what_is_no_place_is_refused(self, store: sync.Holdproof, text: str) -> None:
         with pytest.raises(errors.InvalidInputError):

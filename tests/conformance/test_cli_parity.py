@@ -29,7 +29,7 @@ RESOURCES = frozenset(
     | {"schedules", "snapshots", "state"}
 )
 """Those whose suites run here."""
-SHARED = {f"shared_{name}" for name in ("home", "url", "server", "token", "json")}
+SHARED = {f"shared_{name}" for name in ("home", "url", "tenant", "server", "token", "json")}
 
 
 class OnCommandLine(OnSqlite):

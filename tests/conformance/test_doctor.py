@@ -60,6 +60,16 @@ class Doctor(StoreOnSqlite):
         told = self.examine()
         [locked] = found(told, "lockdown")
         assert (told.ok, "by hand" in locked.what) == (False, True)
+        assert "which is here: `holdproof unlock --reason TEXT`" in locked.remedy
+
+    def test_a_locked_store_whose_root_key_is_elsewhere_names_what_ends_it(self) -> None:
+        with self.open() as store:
+            store.keys.export_root(offline=True)
+            store.lockdown.lock(reason="by hand")
+        [locked] = found(self.examine(), "lockdown")
+        assert "which is not here" in locked.remedy
+        assert "holdproof lockdown statement" in locked.remedy
+        assert "unlock --reason" not in locked.remedy
 
     def test_a_locked_skill_is_ill(self, tmp_path: Path) -> None:
         skill = tmp_path / "skill.org"

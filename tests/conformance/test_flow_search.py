@@ -10,6 +10,7 @@ from holdproof.db import Query, sql
 from holdproof.executors import SyncExecutor
 from holdproof.model.flows import FlowCount
 from holdproof.model.verdicts import Verdict
+from holdproof.runtime import gauges
 from holdproof.testing import FrozenClock
 from tests.conformance.decisions import InMemory, OnPostgres, OnSqlite, OnStore
 
@@ -147,6 +148,32 @@ class Search(OnStore):
         assert sum(each.count for each in store.flows.stats(by="day")) == 3
         with pytest.raises(errors.InvalidInputError):
             store.flows.stats(by="colour")
+
+    def test_flows_in_trouble_are_those_that_status_counts(self, store: sync.Holdproof, clock: FrozenClock) -> None:
+        opened = [
+            store.flows.start("trader", flow_id=name, attributes={"shop": shop}).flow_id
+            for name, shop in (("lost", "north"), ("worked on", "north"), ("half", "south"), ("idle", "north"))
+        ]
+        for flow_id in opened:
+            store.flows.transition(flow_id, "RUNNING")
+        store.flows.lease("lost", "first", lease_s=10)
+        store.flows.lease("worked on", "second", lease_s=3600)
+        store.sagas.mark_dirty("half", "pay", {"paid": 7})
+        store.flows.transition("half", "FAILED")
+        clock.advance(60)
+        counts = store.read(gauges.read)
+        assert (counts["flows.orphaned"], counts["flows.dirty"]) == (1, 1)
+        assert ids(store.flows.list(trouble="ORPHANED")) == ["lost"]
+        assert ids(store.flows.list(trouble="DIRTY")) == ["half"]
+        assert ids(store.flows.list(trouble="DIRTY", attributes={"shop": "south"}, status="FAILED")) == ["half"]
+        assert ids(store.flows.list(trouble="ORPHANED", attributes={"shop": "south"})) == []
+        facets = store.flows.facets(trouble="ORPHANED")
+        assert (facets.total, facets.exact, facets.statuses) == (1, True, {"RUNNING": 1})
+        assert store.flows.cancel_many(trouble="ORPHANED", dry_run=True).flow_ids == ("lost",)
+        with pytest.raises(errors.InvalidInputError, match="DIRTY, ORPHANED"):
+            store.flows.list(trouble="TIRED")
+        with pytest.raises(errors.InvalidInputError, match="DIRTY, ORPHANED"):
+            store.flows.facets(trouble="TIRED")
 
     # --- many at once ---------------------------------------------------------------------------------------------
 

@@ -42,6 +42,21 @@ class Hooks:
             yield
             sound(store)
 
+    def test_the_session_of_a_person_is_sealed_and_goes_with_that_person(self) -> None:
+        said = "ada lives in Zurich " * 500
+        event = {"session_id": "s1", "cwd": str(self.tree), "hook_event_name": "UserPromptSubmit", "prompt": said}
+        [first, second, third] = [self.hooked.message("claude-code", event) for _ in range(3)]
+        assert self.hooked.recorder.handle(first | {"subject": "ada"})["recorded"] is True
+        # The flow knows whose it is: an event that does not say so is sealed all the same.
+        assert self.hooked.recorder.handle(second)["recorded"] is True
+        prompts = self.hooked.events("claude-code.s1", "prompt")
+        assert [prompt.detail["event"]["prompt"] for prompt in prompts] == [said, said]
+        self.store.erase.subject("ada")
+        # Whoever goes on after that is recorded without a word.
+        assert self.hooked.recorder.handle(third | {"subject": "ada"})["recorded"] is True
+        for prompt in self.hooked.events("claude-code.s1", "prompt"):
+            assert set(prompt.detail) == {"$erased"}
+
     @pytest.mark.parametrize(
         ("tool", "kinds"),
         [
@@ -251,6 +266,25 @@ class Hooks:
         end = {"session_id": "s1", "cwd": str(self.tree), "hook_event_name": "SessionEnd", "reason": "exit"}
         self.hooked.hand("claude-code", end, gate=True)
         assert [each.status for each in self.store.escalations.list(status=None).items] == ["CANCELLED"]
+
+    @pytest.mark.parametrize("is_said_again", [True, False])
+    def test_what_policies_decide_about_in_the_session_of_a_person_is_sealed(self, is_said_again: bool) -> None:
+        self._policies()
+        place = "/home/ada-of-zurich"
+        begins = {"session_id": "s1", "cwd": str(self.tree), "hook_event_name": "SessionStart"}
+        self.hooked.recorder.handle(self.hooked.message("claude-code", begins) | {"subject": "ada"})
+        subject = {"subject": "ada"} if is_said_again else {}
+        for command in (f"ls {place}", f"rm {place}", f"git push --force {place}"):
+            event = shell(command, self.tree, call=command[:2])
+            answer = self.hooked.recorder.handle(self.hooked.message("claude-code", event, gate=True) | subject)
+            assert answer["recorded"] is True
+        [escalation] = self.store.escalations.list().items
+        assert place in json.dumps(escalation.to_dict())
+        self.store.erase.subject("ada")
+        decisions = self.store.policies.decisions().items
+        assert [each.decision for each in decisions] == ["deny", "ask", "allow"]
+        shown = [each.to_dict() for each in [*decisions, *self.store.escalations.list(status=None).items]]
+        assert place not in json.dumps(shown, default=str)
 
     def test_an_agent_that_cannot_ask_is_denied_until_the_inbox_has_answered(self) -> None:
         self._policies()

@@ -236,6 +236,33 @@ class Instrumented:
         query = sql("SELECT coalesce(sum(length(data)), 0) FROM objects")
         return int(self.store.read(lambda tx: tx.all(query))[0][0])
 
+    def test_the_calls_of_a_person_are_sealed_and_go_with_that_person(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        with holdproof.instrument(self.store):
+            self._say("nobody lives in Basel " * 500)
+        monkeypatch.setenv("HOLDPROOF_SUBJECT", "ada")
+        secret = "ada lives in Zurich " * 500
+        with holdproof.instrument(self.store) as recording:
+            self._say(secret)
+        assert secret in json.dumps(self._events(recording.flow_id)[1].detail)
+        # Long texts too: what the content store shares is out of an erasure's reach.
+        assert self._blocks_with(b"Basel") > 0
+        assert self._blocks_with(b"Zurich") == 0
+        self.store.erase.subject("ada")
+        for event in self._events(recording.flow_id):
+            assert set(event.detail) == {"$erased"}
+        # Another recording of the same agent looks at what earlier ones left, erased or not.
+        with holdproof.instrument(self.store, subject="grace") as another:
+            pass
+        assert self._events(another.flow_id)[0].detail["seam"] == "httpx"
+
+    def _say(self, text: str) -> None:
+        with openai.OpenAI(api_key="k", base_url=f"{self.url_of_model}/v1", max_retries=0) as client:
+            client.chat.completions.create(model="gpt-x", messages=[{"role": "user", "content": text}])
+
+    def _blocks_with(self, word: bytes) -> int:
+        blocks = self.store.read(lambda tx: tx.all(sql("SELECT data FROM objects")))
+        return sum(word in bytes(data) for (data,) in blocks)
+
     def test_a_store_that_is_lost_stops_no_call_and_leaves_a_gap(self, monkeypatch: pytest.MonkeyPatch) -> None:
         def lost(*_: Any, **__: Any) -> Any:
             raise errors.UnavailableError("the store is gone")
@@ -269,6 +296,18 @@ class Instrumented:
         with holdproof.instrument(self.store, agent_id="writer"):
             pass
         assert self._events(flow.flow_id)[-1].event_type == captured.DIED
+        assert self.store.flows.get(flow.flow_id).status == "COMPLETED"
+
+    def test_the_recording_of_an_erased_person_whose_process_died_is_ended_by_the_next(self) -> None:
+        """Which process it was is erased too."""
+        with holdproof.instrument(self.store, agent_id="writer"):
+            pass
+        flow = self.store.flows.start("writer", flow_type="instrument", subject="ada")
+        self.store.flows.transition(flow.flow_id, "RUNNING")
+        self.store.audit.record(flow.flow_id, captured.STARTED, detail={"pid": 2**22 + 1, "host": "here"})
+        self.store.erase.subject("ada")
+        with holdproof.instrument(self.store, agent_id="writer"):
+            pass
         assert self.store.flows.get(flow.flow_id).status == "COMPLETED"
 
     def test_each_call_is_a_span_with_the_attributes_of_the_conventions(self) -> None:

@@ -112,6 +112,25 @@ class KeySuite(StoreOnSqlite):
             assert store.dbom.verify(submit(store, "c")).verdict is Verdict.VALID
             sound(store)
 
+    def test_a_rotation_keeps_the_algorithm_and_changes_it_where_asked(self) -> None:
+        with self.open() as store:
+            submit(store, "a")
+            assert store.keys.rotate("judge").alg == "ecdsa-p256-sha256"
+            assert store.keys.rotate("judge", algorithm="rsa-pss-sha256").alg == "rsa-pss-sha256"
+            assert store.keys.rotate("judge").alg == "rsa-pss-sha256"
+            assert store.dbom.verify(submit(store, "b")).verdict is Verdict.VALID
+            assert store.keys.rotate("judge", algorithm="ed25519").alg == "ed25519"
+            others: tuple[Role, ...] = ("log", "memory", "root")
+            for role in others:
+                with pytest.raises(errors.BadKeyError, match=f"a {role} key is"):
+                    store.keys.rotate(role, algorithm="rsa-pss-sha256")
+            waiting = store.context.keys.prepare("judge", "rsa-pss-sha256")
+            with pytest.raises(errors.ConflictError, match="--algorithm rsa-pss-sha256"):
+                store.keys.rotate("judge")
+            assert store.keys.rotate("judge", algorithm="rsa-pss-sha256").keyid == waiting.keyid
+            assert store.dbom.verify(submit(store, "c")).verdict is Verdict.VALID
+            sound(store)
+
     def test_a_revocation_can_be_moved_earlier_never_later(self) -> None:
         with self.open() as store:
             store.keys.export_root()
@@ -202,11 +221,11 @@ class KeySuite(StoreOnSqlite):
         with self.open() as store:
             store.keys.export_root()
             submit(store)
-            old, new = store.keys.list(role="judge").items[-1], store.context.keys.prepare("judge")
+            old, new = store.keys.list(role="judge").items[-1], store.context.keys.prepare("judge", "ecdsa-p256-sha256")
             root, judge = store.context.keys.load("root"), store.context.keys.load("judge")
 
             def rotate(tx: Tx) -> None:
-                said = ring._say(tx, "rotate", "judge", new.public, previous=old.keyid)
+                said = ring.draft(tx, "rotate", "judge", new.public, previous=old.keyid)
                 ring.import_statement(tx, statements.sign(said.encode(), judge))
 
             def revoke(tx: Tx) -> None:
@@ -447,6 +466,17 @@ def test_callers_that_race_for_the_first_key_end_up_with_one(tmp_path: Path) -> 
     assert [path.name for path in (tmp_path / "keys").iterdir()] == ["judge.pem"]
 
 
+def test_the_successor_of_a_lost_key_has_its_algorithm(tmp_path: Path) -> None:
+    with sync.open(tmp_path) as store:
+        submit(store, "a")
+        store.keys.rotate("judge", algorithm="rsa-pss-sha256")
+    (tmp_path / "config" / "keys" / "judge.pem").unlink()
+    with sync.open(tmp_path) as store:
+        assert store.keys.rotate("judge").alg == "rsa-pss-sha256"
+        assert store.dbom.verify(submit(store, "b")).verdict is Verdict.VALID
+        assert store.verify.run(full=True).verdict is Verdict.VALID
+
+
 def test_a_crash_between_the_leaf_of_a_rotation_and_its_file_is_mended_at_the_next_start(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -469,7 +499,7 @@ def test_a_crash_between_the_leaf_of_a_rotation_and_its_file_is_mended_at_the_ne
 def test_a_crash_before_the_leaf_of_a_rotation_leaves_its_key_to_the_next_one(tmp_path: Path) -> None:
     with sync.open(tmp_path) as store:
         submit(store)
-        waiting = store.context.keys.prepare("judge")
+        waiting = store.context.keys.prepare("judge", "ecdsa-p256-sha256")
     with sync.open(tmp_path) as store:
         assert store.context.keys.load("judge").keyid != waiting.keyid
         assert store.keys.rotate("judge").keyid == waiting.keyid

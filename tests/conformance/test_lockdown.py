@@ -16,8 +16,8 @@ from harness.raw_access import asking, attack, attack_server, behind
 from holdproof import errors, sync
 from holdproof.crypto import dsse, keys, statement
 from holdproof.db import Tx, sql
+from holdproof.evidence import key_admission, statements, tree, trust
 from holdproof.evidence import keys as ring
-from holdproof.evidence import statements, tree, trust
 from holdproof.evidence.key_files import KeyFolder
 from holdproof.evidence.startup import KEYRING, add_key
 from holdproof.evidence.statements import KeyStatement
@@ -116,7 +116,9 @@ def test_both_faces_do_the_same(home: Path) -> None:
             locked = await store.lockdown.lock(reason="by hand")
             with pytest.raises(errors.LockedError, match="by hand"):
                 await store.write(lambda tx: put(tx, "k"))
-            assert await store.lockdown.status() == locked
+            standing = await store.lockdown.status()
+            assert standing is not None
+            assert locked.to_dict() == {**standing.to_dict(), "ended_by": locked.ended_by}
             draft = await store.lockdown.statement(reason="done")
             await store.lockdown.unlock(sign(home, draft))
             await store.write(lambda tx: put(tx, "k"))
@@ -448,6 +450,26 @@ def test_a_locked_store_is_unlocked_with_a_reason_by_the_root_key_that_is_here(p
         assert store.verify.run(full=True).ok
 
 
+def test_who_locks_a_store_is_told_who_can_end_it(place: tuple[Path, str | None]) -> None:
+    home, url = place
+    with sync.open(home, url) as store:
+        settled(store)
+        [root] = store.keys.list(role="root").items
+        told = store.lockdown.lock(reason="drill").ended_by
+        assert told == f"the root key {root.keyid[:16]}…, which is here: `holdproof unlock --reason TEXT`"
+        store.lockdown.unlock(reason="over")
+    (home / "config" / "keys" / "root.pem").unlink()
+    with sync.open(home, url) as store:
+        told = store.lockdown.lock(reason="drill").ended_by
+        assert "which is not here" in told
+        assert "keys recover-root" in told
+        with pytest.raises(errors.NotFoundError):
+            store.lockdown.unlock(reason="over")
+    (home / "config" / "keys" / "log.pem").unlink()
+    with sync.open(home, url, readonly=True) as store:
+        assert store.lockdown.status() is not None
+
+
 @pytest.mark.parametrize("backend", ["sqlite", "postgres"])
 def test_a_store_without_a_root_key_is_unlocked_by_its_own_log_key_and_the_entry_says_so(
     tmp_path: Path, backend: str, request: pytest.FixtureRequest
@@ -456,7 +478,7 @@ def test_a_store_without_a_root_key_is_unlocked_by_its_own_log_key_and_the_entry
     with StoreLocation(tmp_path / "home", url).open_without_root() as store:
         settled(store)
         assert store.keys.list(role="root").items == []
-        store.lockdown.lock(reason="drill")
+        assert store.lockdown.lock(reason="drill").ended_by.startswith("the log key ")
         settled(store)
         store.lockdown.unlock(reason="it was a drill")
         store.write(lambda tx: put(tx, "k"))
@@ -561,7 +583,7 @@ def test_nor_does_a_second_root_that_only_the_log_vouches_for(place: tuple[Path,
 def test_a_revoked_root_does_not_count(home: Path) -> None:
     old = KeyFolder(home / "config" / "keys").load("root")
     with sync.open(home) as store:
-        store.run(ring.rotate(store.context, "root"))
+        store.run(key_admission.rotate(store.context, "root"))
         store.run(ring.revoke(store.context, old.keyid))
         store.lockdown.lock(reason="try")
         draft = store.lockdown.statement(reason="let me in").encode()
@@ -588,7 +610,9 @@ def test_a_lockdown_that_a_restored_database_does_not_know_is_recorded_when_it_e
     (home / "kernel.db").write_bytes(before)
     (home / "state" / "heads.jsonl").write_bytes(heads)
     with sync.open(home) as store:
-        assert store.lockdown.status() == locked
+        standing = store.lockdown.status()
+        assert standing is not None
+        assert standing.id == locked.id
         store.lockdown.unlock(sign(home, store.lockdown.statement(reason="restored")))
         store.write(lambda tx: put(tx, "k"))
     assert asking(home)("SELECT id, leaf_ver FROM lockdowns") == [(locked.id, 2)]

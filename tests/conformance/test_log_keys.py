@@ -251,6 +251,7 @@ class TestOnPostgres(StoreOnPostgres, LogKeySuite):
             assert [key.keyid for key in store.keys.list().items] == ring_before, "reading admits no key"
             joined = store.keys.join(recovery=recovery)
             assert [key.role for key in joined] == ["log", "judge", "memory"]
+            settled(store)  # an entry has its index once the sequencer has put it into the log
             assert store.keys.join(recovery=recovery).items == store.keys.join(recovery=recovery).items
             submit(store, "c")
             settled(store)

@@ -116,7 +116,9 @@ class TestSequencer(logs.OnPostgres):
         entered, go = threading.Event(), threading.Event()
 
         def hold(tx: Tx) -> int | None:
-            moved = sequence(tx, one.context.log, TreeWriter())
+            moved = None
+            while moved is None:  # the store's own sequencer may have the lock at this moment
+                moved = sequence(tx, one.context.log, TreeWriter())
             entered.set()
             go.wait(30)
             return moved
@@ -153,7 +155,7 @@ class TestSequencer(logs.OnPostgres):
             settle(store)
             log, sign = store.context.log, store.context.log.sign
 
-            def refuse(head: LogCheckpoint) -> str:
+            def refuse(head: LogCheckpoint, at: str) -> str:
                 raise errors.UnavailableError("the key is away")
 
             monkeypatch.setattr(log, "sign", refuse)

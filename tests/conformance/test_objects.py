@@ -183,6 +183,36 @@ class Objects(OnMemory):
         assert ([each.object.id for each in tree.children], tree.missing) == (["x", "free", ODD], ("gone",))
         assert [each.id for each in store.graph.roots()] == ["free", "top"]
 
+    def test_children_and_roots_come_page_by_page_in_their_order(self, store: sync.Holdproof) -> None:
+        others = [f"c{number:03}" for number in range(230)]
+        own = ["z", "c007", "gone", "y"]
+        store.objects.apply({id: {"type": "t", "parent": "top"} for id in (*others, "y", "z")})
+        store.objects.put("top", type="t", children=own)
+        store.objects.apply({id: {"type": "t"} for id in ("root-1", "root-2")})
+        wanted = ["z", "c007", "y", *(id for id in others if id != "c007")]
+        snapshot = store.snapshots.create().cid
+        for at in (None, snapshot):
+            for limit in (1, 2, 3, 100, 1_000):
+                ids: list[str] = []
+                cursor = None
+                while len(ids) <= len(wanted):
+                    page = store.objects.children("top", at=at, cursor=cursor, limit=limit)
+                    ids += [each.id for each in page]
+                    cursor = page.next_cursor
+                    # Two are enough of the smallest pages.
+                    if cursor is None or (limit < 3 and len(ids) > 5):
+                        break
+                assert ids == wanted[: len(ids)]
+                assert cursor is not None or ids == wanted
+        first = store.graph.roots(limit=2)
+        second = store.graph.roots(limit=2, cursor=first.next_cursor)
+        assert [each.id for each in (*first, *second)] == ["root-1", "root-2", "top"]
+        assert second.next_cursor is None
+        with pytest.raises(errors.InvalidInputError, match="cursor"):
+            store.graph.roots(cursor="of another listing")
+        with pytest.raises(errors.InvalidInputError, match="cursor"):
+            store.objects.children("top", cursor="of another listing")
+
     def test_a_ring_ends_where_it_would_begin_again(self, store: sync.Holdproof) -> None:
         store.objects.apply({name: {"type": "t", "children": [below]} for name, below in ("ab", "bc", "ca")})
         assert [each.id for each in store.graph.walk("a")] == ["a", "b", "c"]
@@ -197,6 +227,40 @@ class Objects(OnMemory):
             store.graph.subtree("n0", depth=1000)
         with pytest.raises(errors.NotFoundError):
             store.graph.subtree("none")
+
+    def test_a_prefix_lists_the_ids_that_begin_with_it_in_pages(self, store: sync.Holdproof) -> None:
+        ids = ["market", "market-a", "market/dax", "market/eu/x", "market/eu/y", "markets/z", "other/q", "~odd"]
+        for id in ids:
+            store.objects.put(id, type="t")
+        for prefix in ("", "m", "market", "market/", "market/eu/", "~", "none"):
+            shown: list[str] = []
+            cursor: str | None = None
+            while True:
+                page = store.objects.list(prefix=prefix, cursor=cursor, limit=2)
+                shown += [each.id for each in page.items]
+                cursor = page.next_cursor
+                if cursor is None:
+                    break
+            assert sorted(shown) == [id for id in sorted(ids) if id.startswith(prefix)], prefix
+
+    def test_folders_are_what_ids_have_up_to_the_next_slash_with_their_counts(self, store: sync.Holdproof) -> None:
+        for id in ("plain", "market/dax", "market/eu/x", "market/eu/y", "marked/z", "a b"):
+            store.objects.put(id, type="t")
+        for number in range(103):
+            store.objects.put(f"many/{number}", type="t")
+        top = store.objects.folders()
+        assert [(each.prefix, each.count, each.more) for each in top.folders] == [
+            ("many/", 100, True),
+            ("marked/", 1, False),
+            ("market/", 3, False),
+        ]
+        assert top.complete
+        assert [each.prefix for each in store.objects.folders(prefix="market/").folders] == ["market/eu/"]
+        assert store.objects.folders(prefix="market/eu/").folders == []
+        first = store.objects.folders(limit=2)
+        assert (len(first.folders), first.complete) == (2, False)
+        store.objects.delete("marked/z")
+        assert "marked/" not in [each.prefix for each in store.objects.folders().folders]
 
     def test_objects_are_listed_in_pages(self, store: sync.Holdproof) -> None:
         store.objects.apply({f"o{number:03}": {"type": "t"} for number in range(25)} | {ODD: {"type": "t"}})

@@ -8,7 +8,7 @@ from holdproof import errors, paging, sync
 from holdproof.api import catalogue
 from tests.conformance.decisions import InMemory, OnStore
 
-_REQUIRED = {"agent_id": "trader", "flow_id": "flow", "folder": ".", "id": "a", "name": "chat"}
+_REQUIRED = {"agent_id": "trader", "flow_id": "flow", "folder": ".", "id": "a", "name": "chat", "tenant": "acme"}
 _REQUIRED["draft"] = "permit(principal, action, resource);"
 
 

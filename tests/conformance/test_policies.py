@@ -355,6 +355,18 @@ class Policies(OnStore):
         assert "NonDeterminismError" in (rerun.error or "")
         assert (bank.paid, store.flows.steps(question.flow_id)) == ([], ())
 
+    def test_an_act_is_approved_as_it_is_and_not_with_changes(self, store: sync.Holdproof) -> None:
+        """Nothing would carry out the changes: who says `only 10` would have let 600 be paid."""
+        active(store, '@advice("ask") permit(principal, action, resource);')
+        act = partial(store.policies.decide, "trader", "tool.call", "pay", context={"cents": 600})
+        question = act().escalation or 0
+        with pytest.raises(errors.WrongAnswerError, match="as it stands"):
+            store.escalations.resolve(question, "approve", by="ada", proposal={"cents": 10})
+        assert (act().decision, store.escalations.get(question).status) == ("ask", "PENDING")
+        store.escalations.resolve(question, "reject", by="ada", comment="only 10")
+        with pytest.raises(errors.PolicyDeniedError):
+            act()
+
     def test_an_act_that_was_approved_is_not_allowed_with_other_inputs(self, store: sync.Holdproof) -> None:
         active(store, '@advice("ask") permit(principal, action, resource);')
         act = partial(store.policies.decide, "trader", "memory.write", "objects.put")

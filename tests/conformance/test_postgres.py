@@ -6,6 +6,7 @@ import uuid
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, wait
 from contextlib import closing
+from functools import partial
 from typing import Any
 
 import psycopg
@@ -101,6 +102,18 @@ def test_a_statement_first_used_after_a_failed_expectation_can_be_used_again(db:
     with pytest.raises(errors.ExpectationError):
         db.write(wrong).result()
     assert db.write(lambda tx: add(tx, "c")).result() == "c"
+
+
+def test_a_statement_first_used_after_a_refusal_of_a_guard_can_be_used_again(db: Database) -> None:
+    def refused(tx: Tx) -> None:
+        tx.guard(SET_COUNTER, errors.ConflictError, name="nobody", value=1)
+        tx.execute(ADD_COUNTER, name="c", value=1)
+
+    for _ in range(5):  # over all writers
+        with pytest.raises(errors.ConflictError):
+            db.write(refused).result()
+    for number in range(20):
+        assert db.write(partial(add, name=f"c{number}")).result() == f"c{number}"
 
 
 def test_notes_of_a_pipelined_failure_do_not_reach_the_hooks(empty_postgres_url: str) -> None:

@@ -15,9 +15,12 @@ from holdproof.db import open_database
 from holdproof.db.sql import QUERIES, Query
 from holdproof.errors import MissingExtraError
 from holdproof.runtime import claims, leases, overview
+from holdproof.upkeep import object_uses
 
 OPTIONAL = {"fastapi", "uvicorn", "jinja2", "obstore", "opentelemetry", "mcp", "langgraph", "agents", "google"} | {
     "agent_framework",
+    "crewai",
+    "pydantic_ai_harness",
     "numpy",
     "psycopg",
     "starlette",
@@ -189,6 +192,39 @@ def test_flows_that_wake_at_the_same_moment_are_leased_without_sorting_them_all(
     plan = _plan(sqlite["kernel"], claims._CANDIDATES)
     assert "idx_flow_leases_queue (ns=? AND queue=? AND priority=? AND expires_at<?)" in plan
     assert "ORDER BY" not in plan
+
+
+# These look at every flow of a namespace on purpose: what is counted, what goes, what runs.
+_WHOLE_NAMESPACE = ("holdproof.runtime.retention", "holdproof.runtime.replays", "holdproof.upkeep.person_file")
+
+
+def test_no_query_reads_the_flows_of_a_whole_namespace_for_a_few(sqlite: dict[str, apsw.Connection]) -> None:
+    """SQLite keeps no statistics, and takes an index that begins with the namespace for a narrow one."""
+    wide = [
+        query
+        for query in SHIPPED
+        if query.sqlite
+        and query.kind != "other"
+        and not query.where.startswith(_WHOLE_NAMESPACE)
+        and "idx_decision_flows_listed (ns=?)" in _plan(sqlite[_space(query)], query)
+        and "ORDER BY created_at DESC" not in query.sqlite
+    ]
+    assert wide == []
+
+
+def test_flows_by_their_ids_are_read_in_that_order(sqlite: dict[str, apsw.Connection]) -> None:
+    by_id = [query for query in SHIPPED if "+ns = " in query.sqlite and "ORDER BY dfid" in query.sqlite]
+    assert len(by_id) == 3
+    for query in by_id:
+        assert "ORDER BY" not in _plan(sqlite["kernel"], query), query
+
+
+def test_the_writer_of_a_version_is_found_by_its_moment_however_many_notes_there_are(
+    sqlite: dict[str, apsw.Connection],
+) -> None:
+    plan = _plan(sqlite["kernel"], object_uses._WRITTEN_AT)
+    assert "idx_decision_audit_events_created_at (created_at=?)" in plan
+    assert "idx_decision_audit_events_event_type" not in plan
 
 
 def _plan(connection: apsw.Connection, query: Query) -> str:

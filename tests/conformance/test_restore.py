@@ -19,7 +19,7 @@ from holdproof import errors, sql, sync
 from holdproof.config import Paths
 from holdproof.content import encryption
 from holdproof.crypto import checkpoint
-from holdproof.evidence import keys, restores, sequencer, tree, trust
+from holdproof.evidence import key_admission, keys, restores, sequencer, tree, trust
 from holdproof.model.times import later
 from holdproof.upkeep.backups import backup_list as backups
 from holdproof.upkeep.backups import server_restore, swap
@@ -269,6 +269,33 @@ def test_a_raw_copy_with_rows_that_are_not_those_of_its_leaves_is_refused(
     assert names(place) == ["first", "second"]
 
 
+@pytest.mark.parametrize("name", ["kernel.db", "manifest.json", "manifest.sig", "blobs/one"])
+@pytest.mark.parametrize("what", ["pipe", "endless"])
+def test_a_backup_with_a_pipe_or_an_endless_file_in_it_is_refused_at_once(
+    place: StoreLocation, tmp_path: Path, name: str, what: str
+) -> None:
+    path = tmp_path / "backup" / name
+    path.unlink()
+    if what == "pipe":
+        os.mkfifo(path)
+    else:
+        with path.open("wb") as file:
+            file.truncate(1 << 42)  # as long as no disk, and takes none
+    with pytest.raises(errors.HoldproofError):
+        place.restore(tmp_path / "backup")
+    with pytest.raises(errors.HoldproofError):
+        backups.inspect(tmp_path / "backup")
+    assert names(place) == ["first", "second"]
+
+
+def test_a_raw_copy_with_a_pipe_in_it_is_no_longer_waited_for(place: StoreLocation, tmp_path: Path) -> None:
+    shutil.copytree(place.home, tmp_path / "copy", ignore=shutil.ignore_patterns("config", "state", "*-wal", "*-shm"))
+    (tmp_path / "copy" / "telemetry.db").unlink(missing_ok=True)
+    for pipe in ("telemetry.db", "kernel.db-wal", "blobs/pipe"):
+        os.mkfifo(tmp_path / "copy" / pipe)
+    assert place.restore(tmp_path / "copy").trust == "the store here"
+
+
 def test_a_store_is_not_restored_from_itself(place: StoreLocation) -> None:
     for src in (place.home, place.home / "kernel.db"):
         with pytest.raises(errors.InvalidInputError):
@@ -513,7 +540,7 @@ def test_leaves_that_were_pending_come_after_the_restore_s_own(
 
 def test_a_backup_from_before_a_rotation_is_still_trusted(place: StoreLocation, tmp_path: Path) -> None:
     with place.open() as store:
-        store.run(keys.rotate(store.context, "log"))
+        store.run(key_admission.rotate(store.context, "log"))
         submit(store, "third")
     assert place.restore(tmp_path / "backup").trust == "the store here"
     place.sound()
@@ -524,7 +551,7 @@ def test_a_backup_signed_by_a_key_revoked_before_it_is_refused(place: StoreLocat
         store.run(trust.export_root(store.context))
         old = store.context.keys.load("log").keyid
         late = store.backup.create(tmp_path / "late")
-        store.run(keys.rotate(store.context, "log"))
+        store.run(key_admission.rotate(store.context, "log"))
         store.run(keys.revoke(store.context, old, from_index=late.size - 1, successors="readmit"))
     with pytest.raises(errors.ProofError):
         place.restore(tmp_path / "late")

@@ -111,6 +111,36 @@ class RetentionRules(OnStore):
         lift = store.retention.draft("lift", id=rule.id, reason="closed")
         assert store.retention.import_rule(statements.sign(lift.text.encode(), root)).lifted_at is not None
 
+    def test_a_revoked_root_key_sets_and_lifts_nothing_and_what_it_set_before_stays(
+        self, store: sync.Holdproof
+    ) -> None:
+        old = statements.from_recovery(store.keys.export_root().recovery)
+        rule = store.retention.hold(reason="case 7")
+        store.keys.rotate("root")
+        store.keys.revoke(old.keyid, successors="readmit")
+        for draft in (
+            store.retention.draft("lift", id=rule.id, reason="stolen"),
+            store.retention.draft("floor", days=30_000, reason="stolen"),
+        ):
+            with pytest.raises(errors.ProofError):
+                store.retention.import_rule(statements.sign(draft.text.encode(), old))
+        with pytest.raises(errors.RetentionHeldError, match="case 7"):
+            store.retention.prune("flows", older_than_days=1)
+        assert store.retention.lift(rule.id, reason="closed").lifted_at is not None
+
+    def test_a_hold_on_a_flow_keeps_the_person_whose_flow_it_is(self, store: sync.Holdproof) -> None:
+        """Their key destroyed, what the flow recorded could not be read any more."""
+        with store.flows.run("trader", flow_id="parent", subject="Ada") as flow:
+            flow.step("look", lambda: "what Ada said")
+        _ended(store, "of Bob", subject="Bob")
+        rule = store.retention.hold(flow_id="parent", reason="case 8")
+        for dry_run in (True, False):
+            with pytest.raises(errors.RetentionHeldError, match="case 8"):
+                store.erase.subject("Ada", dry_run=dry_run)
+        assert store.erase.subject("Bob").sealed == {"flows": 1}
+        store.retention.lift(rule.id, reason="closed")
+        assert store.erase.subject("Ada").sealed["flows"] == 1
+
     @pytest.mark.parametrize(
         "edit",
         [

@@ -214,3 +214,56 @@ def test_a_policy_that_is_not_ours_is_found_and_ours_is_not(postgres_store: tupl
         "policy notes.holdproof_whole",
         "relation notes",
     }
+
+
+@pytest.mark.parametrize(
+    "altered",
+    [
+        "ALTER POLICY holdproof_tenant ON kernel.decision_flows USING (true)",
+        "ALTER POLICY holdproof_whole ON kernel.decision_flows USING (ns = 'main')",
+        "ALTER POLICY holdproof_tenant ON kernel.decision_flows TO PUBLIC",
+        "DROP POLICY holdproof_tenant ON kernel.decision_flows",
+    ],
+)
+def test_setting_roles_up_again_repairs_a_policy_that_somebody_altered(
+    postgres_store: tuple[str, Path], altered: str
+) -> None:
+    url, home = postgres_store
+    sync.roles(home, url, apply=True)
+    with sync.open(home, url) as store:
+        if store.read(lambda tx: tx.all(_VERSION))[0][0] < 160_000:
+            pytest.skip("row level security needs PostgreSQL 16")
+    before = _policies(url)
+    with psycopg.connect(url) as connection:
+        connection.execute(altered.encode())
+    assert _policies(url) != before
+    sync.roles(home, url, apply=True)
+    assert [row[1:] for row in _policies(url)] == [row[1:] for row in before]
+    repaired = _policies(url)
+    sync.roles(home, url, apply=True)
+    assert _policies(url) == repaired, "a policy that is as it should be is not created anew"
+
+
+def _policies(url: str) -> list[tuple[Any, ...]]:
+    """Every policy of the database, its own id first."""
+    with psycopg.connect(url) as connection:
+        return connection.execute(
+            "SELECT p.oid, p.polrelid::regclass::text, p.polname, p.polpermissive, p.polcmd, p.polroles::text,"
+            " pg_get_expr(p.polqual, p.polrelid), p.polwithcheck IS NULL FROM pg_policy p ORDER BY 2, 3"
+        ).fetchall()
+
+
+def test_limits_hold_bound_clients_and_block_no_erasure(secured: sync.Holdproof) -> None:
+    for ns in (OURS, "main"):
+        secured.limits.set(ns, entries_per_minute=1000, bytes=100_000, open_flows=2, objects=5, reason="a plan")
+    ours = sync.Holdproof(secured.core, OURS)
+    assert ours.limits.get().usage["open_flows"] == 1
+    ours.flows.start("trader")
+    with pytest.raises(errors.TenantLimitError):
+        ours.flows.start("trader")
+    ours.objects.put("one", type="note", content="x", subject="ann")
+    ours.notes.put(["a"], "b", {"is": 1})
+    ours.threads.put_checkpoint("t", {"is": 1})
+    assert ours.limits.get().usage["bytes"] > 0
+    ours.erase.subject("ann", ns=OURS)
+    assert secured.limits.get(ns="main").usage["entries_per_minute"] == 0

@@ -174,6 +174,12 @@ class Lives(OnMembrane):
         newest = [each.message for each in sessions.get_session_events(session.id, limit=3)]
         assert newest == ["29\n", "28\n", "27\n"]
         assert len(sessions.get_session_events(session.id, event_type="odd")) == 15
+        every: list[str] = []
+        after = ""
+        while page := sessions.get_session_events(session.id, 7, after=after):
+            every += [each.message for each in page]
+            after = page[-1].id
+        assert every == [*(f"{number}\n" for number in reversed(range(30))), "Started script session: s"]
         first = sessions.timeline(session.id, limit=10)
         rest = sessions.timeline(session.id, after=first.next or "")
         told = [each.message for each in (*first.events, *rest.events)]

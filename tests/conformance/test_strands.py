@@ -136,11 +136,12 @@ class Strands(OnStore):
                 assert await both[0].list(prefix) == await both[1].list(prefix), prefix
             for key in await both[1].list(""):
                 assert await both[0].read(key) == await both[1].read(key)
-            assert [hit.key for hit in await both[0].search("again")] == [
-                hit.key for hit in await both[1].search("again")
-            ]
+            if hasattr(storages.InMemoryStorage, "search"):  # not in the oldest version
+                assert [hit.key for hit in await both[0].search("again")] == [
+                    hit.key for hit in await both[1].search("again")
+                ]
             for wrong in ("", "/", "a/../b", "a\\b"):
-                for each in both:
+                for each in both if hasattr(storages.InMemoryStorage, "search") else both[:1]:
                     with pytest.raises(problems.StorageError):
                         await each.read(wrong)
             with pytest.raises(errors.InvalidInputError):

@@ -24,9 +24,11 @@ from harness import time_authority
 from harness.filling import running, settled
 from harness.time_authority import Authority, openssl
 from holdproof import errors, sync
-from holdproof.config import TimeAuthority
+from holdproof.config_sections import TimeAuthority
 from holdproof.crypto import der, timestamp
 from holdproof.db import sql
+from holdproof.db.clock import system_clock
+from holdproof.evidence import bounded_http
 from holdproof.model.verdicts import Verdict
 from holdproof.upkeep.verification import offline
 
@@ -108,6 +110,52 @@ def test_by_the_clock_only_a_log_that_grew_is_stamped(tmp_path: Path, url: str, 
         with pytest.raises(errors.NotFoundError, match="time: "):
             store.timestamps.create()
         assert any("the settings do not name certificate" in each for each in store.verify.run().not_checked)
+
+
+class Shifted:
+    """A machine's clock that is off."""
+
+    def __init__(self) -> None:
+        self.seconds = 0
+
+    def __call__(self) -> int:
+        return system_clock() + self.seconds * 1_000_000
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "wrong"), [(0, 0, 0), (240, 0, 0), (0, -240, 0), (900, 0, 1), (0, -900, 1), (-900, 900, 0)]
+)
+def test_an_entry_whose_time_contradicts_a_token_is_misdated_and_does_not_lock(
+    tmp_path: Path, url: str, authority: Authority, target: str | None, before: int, after: int, wrong: int
+) -> None:
+    with opened(tmp_path, url, authority, target):
+        pass
+    clock = Shifted()
+    with sync.open(tmp_path, target, clock=clock) as store:
+        clock.seconds = before
+        store.agents.register("earlier", version="1.0.0")
+        settled(store)
+        clock.seconds = 0
+        store.timestamps.create()
+        settled(store)
+        clock.seconds = after
+        store.agents.register("later", version="1.0.0")
+        settled(store)
+        clock.seconds = 0
+        report = store.verify.run(full=True, lock=True)
+        assert [each.verdict for each in report.findings] == [Verdict.MISDATED] * wrong, report.findings
+        assert report.locked is None
+
+
+def test_a_locked_store_does_not_ask_the_authority(
+    tmp_path: Path, url: str, authority: Authority, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with opened(tmp_path, url, authority) as store:
+        running(store)
+        store.lockdown.lock(reason="a drill")
+        monkeypatch.setattr(bounded_http, "send", lambda *words, **options: pytest.fail("the authority was asked"))
+        with pytest.raises(errors.LockedError):
+            store.timestamps.create()
 
 
 @pytest.mark.parametrize(

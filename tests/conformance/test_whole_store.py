@@ -1,10 +1,12 @@
 """A backup holds the whole store: every database, application tables of any shape; what is elsewhere, it names."""
 
+import hashlib
 import json
 import shutil
 import uuid
 from collections.abc import Callable
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +18,9 @@ from harness.filling import populate
 from harness.servers import Seaweed
 from holdproof import errors, sync
 from holdproof.cli.app import app
+from holdproof.crypto import keys
 from holdproof.evidence import sequencer
+from holdproof.model.backup import Entry
 from holdproof.model.storage import TelemetryEvent
 from holdproof.storage.blobs import open_backend
 from holdproof.upkeep.backups import backup_list, manifest
@@ -269,6 +273,31 @@ def test_functions_of_an_application_never_run_as_the_owner(
         callers = {row["who"] for row in store.relational.fetch_all("SELECT who FROM diary")}
     assert callers
     assert all(name.startswith("holdproof_membrane_") for name in callers)
+
+
+@pytest.mark.parametrize("is_signed_anew", [False, True], ids=["unsigned", "signed by a stranger"])
+def test_no_statement_of_a_backup_is_run_before_its_signature_holds(
+    tmp_path: Path, postgres_url: str, is_signed_anew: bool
+) -> None:
+    """Definitions of tables are SQL, and whoever wrote them would have it run by a restore that is refused."""
+    source = StoreLocation(tmp_path / "home", postgres_url)
+    run(source, "CREATE TABLE orders (id INTEGER)")
+    source.backup(tmp_path / "backup")
+    name = "membrane/application.json"
+    definitions = json.loads((tmp_path / "backup" / name).read_bytes())
+    definitions["before"].insert(0, "this is run")
+    data = json.dumps(definitions, separators=(",", ":"), sort_keys=True).encode()
+    (tmp_path / "backup" / name).write_bytes(data)
+    about = manifest.read(tmp_path / "backup")[0]
+    changed = {**about.files, name: Entry(hashlib.sha256(data).hexdigest(), len(data))}
+    encoded = manifest.encode(replace(about, files=changed))
+    (tmp_path / "backup" / manifest.MANIFEST).write_bytes(encoded)
+    if is_signed_anew:
+        stranger = manifest.sign(encoded, about.store_id, keys.generate("ed25519"))
+        (tmp_path / "backup" / manifest.SIGNATURE).write_bytes(stranger)
+    with pytest.raises(errors.ProofError, match="not signed by a key"):
+        source.restore(tmp_path / "backup")
+    source.sound()
 
 
 def test_an_overload_that_an_application_planted_is_not_called_by_a_backup(tmp_path: Path, postgres_url: str) -> None:

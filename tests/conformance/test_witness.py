@@ -64,6 +64,18 @@ class WitnessSuite(logs.OnSqlite):
                     assert witnesses.cosign(store, url).size == store.log.head().checkpoint.size
             check(store)
 
+    def test_a_witness_may_cosign_with_ml_dsa(self, tmp_path: Path) -> None:
+        with self.open() as store:
+            store.write(put)
+            settle(store)
+            served = made(store, tmp_path / "witness.json", alg="ml-dsa-44")
+            with serving(served) as url:
+                witnesses.cosign(store, url, key=served.key.encode())
+                assert store.log.level().text == "WITNESSED 1/1"
+                witnessed = store.witness.check(store.witness.policy().text)
+                assert list(witnessed.witnesses) == [NAME]
+            check(store)
+
     def test_the_level_counts_witnesses_whose_cosignature_holds(self, tmp_path: Path) -> None:
         with self.open() as store:
             store.write(put)

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from harness.raw_access import behind
-from tests.browsers import aside, axe, chromium, findings, shot
+from tests.browsers import BENT, aside, axe, chromium, findings, shot
 from tests.consoles import TRACE, Scene, populate, question
 from tests.web import Web, running
 
@@ -142,8 +142,11 @@ PAGES = {
     "access": "/access",
     "search": "/search?q=treasury",
     "together": "/inbox/together/{calm}",
+    "docs": "/docs",
+    "docs-search": "/docs?q=flow+cursor",
+    "docs-activity": "/docs/activity",
 }
-PAINTED = {"today", "inbox", "question", "answered", "flow", "evidence", "object", "health"}
+PAINTED = {"today", "inbox", "question", "answered", "flow", "evidence", "object", "health", "docs-activity"}
 """Pages that have every colour; looking at contrast takes seconds."""
 
 
@@ -180,6 +183,7 @@ def test_every_page_is_for_every_eye(browser: Any, web: Web, scene: Scene, look:
         assert findings(page, source, **asking(look, name)) == [], (look, name)
         wide = page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth")
         assert wide <= 0, (look, name)
+        assert page.evaluate(BENT) == [], (look, name)
         shot(page, f"{look}-{name}")
     assert said == []  # nothing was blocked, nothing is missing
     page.context.close()

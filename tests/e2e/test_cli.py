@@ -437,3 +437,12 @@ def test_a_list_is_shown_item_by_item_and_long_lines_are_not_broken() -> None:
 def test_output_that_is_piped_has_no_colours_even_if_forced(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FORCE_COLOR", "1")
     assert "\x1b" not in run("status").output
+
+
+def test_the_list_of_commands_has_a_sentence_for_each_and_no_paragraphs() -> None:
+    text = subprocess.run(
+        [sys.executable, "-m", "holdproof", "--help"], capture_output=True, text=True, check=True
+    ).stdout
+    commands = text[text.index("Run:") :]
+    assert not [line for line in commands.splitlines() if line and not line.strip()]
+    assert "which has to be empty" not in commands

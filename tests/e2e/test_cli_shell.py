@@ -96,3 +96,10 @@ def test_a_terminal_has_colours_unless_no_color_says_otherwise(home: Path) -> No
     plain = on_a_terminal("agents", "list", NO_COLOR="1")
     assert b"trader" in plain
     assert b"\x1b[3" not in plain
+
+
+def test_long_work_is_one_line_on_a_terminal_and_the_verdict_comes_last(home: Path) -> None:
+    furnish(home)
+    shown = on_a_terminal("verify", "--full")
+    assert shown.count(b"\x1b[1A") <= 1, "a display of several lines moves up to draw itself again; one, to vanish"
+    assert shown.rstrip().splitlines()[-1].strip() == b"\x1b[1mVALID (full)\x1b[0m"

@@ -8,6 +8,7 @@ import zipfile
 from collections.abc import Iterator
 from contextlib import suppress
 from html.parser import HTMLParser
+from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
@@ -15,6 +16,8 @@ import httpx
 import pytest
 
 from holdproof import errors
+from holdproof.db import sql
+from holdproof.model.times import later
 from holdproof.server.middleware import HEADERS
 from holdproof.upkeep.verification import offline
 from tests.consoles import TRACE, Scene, populate, question
@@ -106,7 +109,9 @@ def fresh(web: Web, **more: Any) -> tuple[int, str]:
 PAGES = {
     "/inbox": ("Rebalance exceeds the daily limit by 68 %", "high impact", "Two invoices share one number"),
     "/inbox/decided": ("Supplier changed its bank account", "approved with changes", "operator:Ada"),
-    "/inbox/{grave}": ("limit_eur", "25000", "unchanged", "mean-variance", "1 of 3 questions", "0.87"),
+    "/inbox/decided?by=Ada": ("Supplier changed its bank account",),
+    "/inbox/decided?by=nobody": ("nobody answered nothing",),
+    "/inbox/{grave}": ("limit_eur", "25000", "unchanged", "mean-variance", "1 of 3 escalations", "0.87"),
     "/inbox/{decided}": ("Already decided: approved with changes", "by operator:Ada", "verified by phone"),
     "/flows": ("rebalance", "month-end", "waiting escalation", "child"),
     "/flows?q=month&status=RUNNING": ("month-end",),
@@ -118,12 +123,17 @@ PAGES = {
     "/evidence/evaluation?id=eval-1": ("hedge-1", "h_delta", "signed by a judge"),
     "/memory": ("market/dax", "before the fed", "Where the graph begins"),
     "/memory?q=flat": ("market/eurusd",),
+    "/memory?prefix=market/": ("No folder below", "market/dax", "that begin with market/"),
+    "/memory?prefix=nothing": ("No id begins with nothing",),
     "/memory/object?id=market/dax": ("18870", "History"),
     "/memory/object?id=market/dax&old=1&new=2": ("19120", "18870", "content.trend"),
     "/memory/snapshots": ("before the fed", "what is there now"),
     "/telemetry": ("span", "duration_ms"),
     f"/telemetry/trace?id={TRACE}": ("POST /orders", "5 spans in 412 ms"),
-    "/health": ("leaves in the log", "Throughput", "WAL", "migrations applied", "Latencies"),
+    "/health": ("entries in the log", "Throughput", "WAL", "migrations applied", "Latencies", "Entries in the log"),
+    "/health?range=1h": ("transitions by the minute", "Database, MiB"),
+    "/health?range=30d": ("by the day",),
+    "/health?range=all": ("by the day", "measured every hour"),
 }
 
 
@@ -136,6 +146,34 @@ def test_a_page_shows_what_there_is(operator: httpx.Client, auditor: httpx.Clien
             assert words in found.text
         assert all(fields.get("csrf") for _, fields in found.forms)
     assert {action for action, _ in page(auditor, where).forms} <= {"/logout", "/namespace", "/evidence/verify"}
+
+
+def test_a_number_of_flows_in_trouble_leads_to_exactly_those(tmp_path: Path) -> None:
+    with running(tmp_path / "home") as web:
+        store = web.store
+        store.agents.register("trader", version="1.0.0")
+        for name in ("lost", "half", "at work", "declined"):
+            store.flows.start("trader", flow_id=name, flow_type=f"flow {name}")
+            store.flows.transition(name, "RUNNING")
+        store.flows.lease("lost", "first", lease_s=0.01)
+        store.flows.lease("at work", "second", lease_s=600)
+        store.sagas.mark_dirty("half", "pay", {"paid": 7})
+        for name in ("half", "declined"):
+            store.flows.transition(name, "FAILED")
+        time.sleep(0.05)
+        client = web.logged_in()
+        for start in ("/health", "/today"):
+            links = page(client, start).links
+            for trouble, flow in (("ORPHANED", "flow lost"), ("DIRTY", "flow half")):
+                [link] = [each for each in links if f"trouble={trouble}" in each]
+                text = page(client, link).text
+                assert "1 match" in text
+                assert [each for each in ("lost", "half", "at work", "declined") if f"flow {each}" in text] == [
+                    flow.removeprefix("flow ")
+                ]
+                assert [each["flow_id"] for each in client.get(link.replace("/flows", "/flows.json", 1)).json()] == [
+                    flow.removeprefix("flow ")
+                ]
 
 
 def test_every_link_of_the_console_leads_somewhere(operator: httpx.Client, scene: Scene) -> None:
@@ -151,6 +189,31 @@ def test_every_link_of_the_console_leads_somewhere(operator: httpx.Client, scene
             links = [link for link in Page(found.text).links if link.startswith("/")]
             waiting += [link for link in links if not re.match(r"/flows/flow|/static", link)][:15]
     assert len(met) >= 15
+
+
+def test_what_was_measured_before_the_server_began_is_on_the_page(operator: httpx.Client, web: Web) -> None:
+    measure = sql("INSERT INTO store_growth (hour, at, entries, bytes) VALUES (:hour, :at, 7, 4096)")
+    at = later(web.store.read(lambda tx: tx.now), -5 * 86_400.0)
+    web.store.write(lambda tx: tx.execute(measure, hour=at[:13], at=at))
+    says = f"{at[:16].replace('T', ' ')} UTC: 7 entries"
+    assert says in operator.get("/health?range=7d", headers=HTML).text
+    assert says in operator.get("/health?range=all", headers=HTML).text
+    assert says not in operator.get("/health?range=24h", headers=HTML).text
+
+
+def test_today_says_when_the_store_was_verified_last_and_that_nobody_did_for_a_week(
+    operator: httpx.Client, web: Web
+) -> None:
+    web.store.verify.run()
+    assert re.search(r"verified (now|\d+ s ago)", page(operator, "/today").text)
+    [(verified, id)] = web.store.read(lambda tx: tx.all(_LAST_VERIFIED))
+    move = sql("UPDATE verifications SET verified_at = :at WHERE id = :id")
+    web.store.write(lambda tx: tx.execute(move, at=later(verified, -9 * 86_400.0), id=id))
+    assert "9 days since the last verification" in page(operator, "/today").text
+    web.store.write(lambda tx: tx.execute(move, at=verified, id=id))
+
+
+_LAST_VERIFIED = sql("SELECT verified_at, id FROM verifications ORDER BY id DESC LIMIT 1")
 
 
 def test_an_empty_store_teaches_what_goes_where(operator: httpx.Client) -> None:
@@ -657,8 +720,9 @@ def test_a_token_opens_the_console_and_leads_back_to_the_page(web: Web, operator
     client = web.client()
     asked = client.get("/inbox?agent=a", headers=HTML)
     assert asked.status_code == 401
-    [form] = [fields for action, fields in Page(asked.text).forms if action == "/login"]
-    assert form["next"] == "/inbox?agent=a"
+    forms = [fields for action, fields in Page(asked.text).forms if action == "/login"]
+    assert [each["next"] for each in forms] == ["/inbox?agent=a"] * 2
+    [form] = [each for each in forms if "passkey" not in each]
     entered = client.post("/login", data={**form, "code": token})
     assert (entered.status_code, entered.headers["location"]) == (303, "/inbox?agent=a")
     assert page(client, "/access").text.count("night shift") >= 1

@@ -22,7 +22,7 @@ def run(*words: str) -> Result:
 def played(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     """The story, told once."""
     home = tmp_path_factory.mktemp("demo") / "a store"
-    result = run("demo", "--keep", str(home), "--json")
+    result = run("--home", str(home), "demo", "--json")
     assert result.exit_code == 0, result.output
     return dict(json.loads(result.stdout))
 
@@ -59,13 +59,37 @@ def test_what_the_reader_is_told_to_run_works_as_it_stands(played: dict[str, Any
 def test_the_terminal_is_told_the_same_and_a_place_that_is_taken_is_refused(
     played: dict[str, Any], tmp_path: Path
 ) -> None:
-    shown = run("demo", "--keep", str(tmp_path / "home"))
+    shown = run("--home", str(tmp_path / "home"), "demo")
     assert shown.exit_code == 0
     for act in ACTS:
         assert act.__name__.capitalize() in shown.stdout
     assert "verify --full" in shown.stdout
     assert "LOCKED" not in shown.stderr
-    assert run("demo", "--keep", played["home"]).exit_code == 4
+    assert run("--home", played["home"], "demo").exit_code == 4
+
+
+@pytest.mark.parametrize("words", [["demo"], ["up", "--demo", "--once", "--port", "0"]])
+def test_the_database_that_the_environment_names_is_not_told_the_story(
+    words: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOLDPROOF_DATABASE_URL", "postgresql://production.invalid/agents")
+    refused = run(*words)
+    assert refused.exit_code == 7
+    assert "store of its own" in refused.output
+    assert "env -u HOLDPROOF_DATABASE_URL" in refused.output
+
+
+def test_a_database_that_is_named_is_not_told_the_story() -> None:
+    refused = run("--url", "postgresql://localhost/production", "demo")
+    assert refused.exit_code == 7
+    assert "without --url" in refused.output
+
+
+def test_a_file_is_no_place_for_the_story(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    refused = run("--home", str(tmp_path / "file"), "demo")
+    assert refused.exit_code == 7
+    assert "is a file, not a folder" in refused.output
 
 
 def test_a_living_store_on_a_server_hears_the_story_and_lives_on(postgres_store: tuple[str, Path]) -> None:

@@ -11,7 +11,7 @@ import pytest
 
 from holdproof.demo import ACTS
 from holdproof.demo import Scene as Story
-from tests.browsers import aside, axe, chromium, findings, picture, shot
+from tests.browsers import BENT, aside, axe, chromium, findings, picture, shot
 from tests.consoles import populate
 from tests.flow_scenes import populate_flows
 from tests.web import Web, running
@@ -119,6 +119,7 @@ def test_every_page_is_for_every_eye_and_hand(browser: Any, web: Web, ids: dict[
         assert findings(page, source, **options) == [], (look, name)
         wide = page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth")
         assert wide <= 0, (look, name)
+        assert page.evaluate(BENT) == [], (look, name)
         if look == "phone":
             assert page.evaluate(SMALL) == [], name
         shot(page, f"{look}-pages-{name}")

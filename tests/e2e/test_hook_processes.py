@@ -2,6 +2,7 @@
 
 import json
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -16,6 +17,7 @@ import pytest
 from holdproof import sync
 from holdproof.adapters import captured
 from holdproof.adapters.hooks import client, service
+from holdproof.cli.hooks import hook_program
 
 _PATIENCE_S = 60.0
 
@@ -27,9 +29,12 @@ class Agent:
         self.home = home
         self.state = home / "state" / "hooks"
 
-    def hook(self, event: dict[str, Any] | str, *words: str) -> subprocess.CompletedProcess[str]:
+    def hook(
+        self, event: dict[str, Any] | str, *words: str, program: list[str] | None = None
+    ) -> subprocess.CompletedProcess[str]:
+        """Run a hook as the installed configuration has it, or by another program."""
         text = event if isinstance(event, str) else json.dumps(event)
-        command = [sys.executable, "-m", "holdproof", "hook", "claude-code"]
+        command = [*(program or shlex.split(hook_program())), "hook", "claude-code"]
         command += ["--state", str(self.state), "--home", str(self.home), *words]
         return subprocess.run(command, input=text, capture_output=True, text=True, check=False, timeout=_PATIENCE_S)
 
@@ -111,7 +116,7 @@ def test_a_store_that_cannot_be_opened_breaks_nothing_and_loses_nothing(agent: A
     assert numbers == [1, 2, 3]
 
 
-@pytest.mark.parametrize("text", ["", "no JSON", "[1]", '{"session_id": 7}', '{"a": "\\ud800"}'])
+@pytest.mark.parametrize("text", ["", "no JSON", "[1]", '{"session_id": 7}', '{"a": "\\ud800"}', "[" * 9999, "{} {}"])
 def test_whatever_comes_in_the_hook_succeeds(agent: Agent, text: str) -> None:
     assert agent.hook(text).returncode == 0
     agent.wait(lambda: agent.waiting() == 0)
@@ -137,19 +142,38 @@ def test_a_gated_call_waits_for_the_recorder_to_start_and_is_decided(agent: Agen
     assert json.loads(done.stdout)["hookSpecificOutput"]["permissionDecision"] == "deny"
 
 
-def test_what_a_hook_imports_stays_little(agent: Agent) -> None:
-    """A hook runs at every tool call: what it imports is what it costs."""
+def test_a_hook_by_hand_records_as_an_installed_one_does(agent: Agent) -> None:
+    agent.hook(prompt(1))
+    done = agent.hook(prompt(2), program=[sys.executable, "-m", "holdproof"])
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+    agent.wait(lambda: agent.waiting() == 0 and (agent.state / client.SOCKET).exists())
+    agent.stop()
+    assert [each.detail["n"] for each in recorded(agent.home) if each.event_type == "prompt"] == [1, 2]
+
+
+def imported(agent: Agent, source: str) -> set[str]:
+    """The modules that a hook has imported at its end, its event recorded."""
     agent.hook(prompt(1))
     agent.wait(lambda: (agent.state / client.SOCKET).exists() and agent.waiting() == 0)
-    source = (
-        "import sys; sys.argv = ['holdproof', 'hook', 'claude-code', '--state', sys.argv[1]]\n"
-        "from holdproof.__main__ import main\n"
-        "try: main()\n"
-        "except SystemExit: print(*sys.modules, file=sys.stderr)"
-    )
-    words = [sys.executable, "-c", source, str(agent.state)]
+    source = f"import sys\ntry:\n    {source}\nfinally: print(*sys.modules, file=sys.stderr)"
+    isolated = shlex.split(hook_program())[1:-2]
+    words = [sys.executable, *isolated, source, str(Path(client.__file__).parent), "hook", "claude-code"]
+    words += ["--state", str(agent.state)]
     done = subprocess.run(words, input=json.dumps(prompt(2)), capture_output=True, text=True, check=True)
-    modules = set(done.stderr.split())
+    assert agent.waiting() == 0
+    return set(done.stderr.split())
+
+
+def test_an_installed_hook_imports_a_file_and_parts_of_python_in_c(agent: Agent) -> None:
+    """A hook runs at every tool call: what it imports is what it costs."""
+    modules = imported(agent, client.LAUNCH.partition("; ")[2])
+    assert not {name for name in modules if name.startswith("holdproof")}
+    assert not modules & {"json", "socket", "re", "enum", "typing", "collections", "importlib", "site", "dataclasses"}
+
+
+def test_a_hook_by_hand_imports_the_hook_and_no_command_line(agent: Agent) -> None:
+    by_hand = "import site; site.main(); del sys.argv[1]; from holdproof.__main__ import main; main()"
+    modules = imported(agent, by_hand)
     assert not modules & {"click", "apsw", "asyncio", "subprocess", "hashlib", "dataclasses", "holdproof.errors", "ssl"}
     assert {name for name in modules if name.startswith("holdproof")} == {
         "holdproof",
@@ -158,3 +182,31 @@ def test_what_a_hook_imports_stays_little(agent: Agent) -> None:
         "holdproof.adapters.hooks",
         "holdproof.adapters.hooks.client",
     }
+
+
+def test_a_gated_call_that_cannot_even_be_numbered_is_asked_about(agent: Agent, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("", encoding="utf-8")
+    call = {**prompt(1), "hook_event_name": "PreToolUse", "tool_name": "Bash", "tool_input": {"command": "ls"}}
+    done = agent.hook(call, "--gate", "--state", str(tmp_path / "file" / "state"))
+    assert done.returncode == 0
+    assert done.stderr.startswith("holdproof: not recorded: ")
+    assert json.loads(done.stdout)["hookSpecificOutput"]["permissionDecision"] == "ask"
+
+
+def test_a_hook_whose_package_is_gone_ends_with_a_code_that_stops_no_agent(agent: Agent, tmp_path: Path) -> None:
+    """Coding agents take code 2, which Python has for a script that is not there, for a refusal."""
+    program = [*shlex.split(hook_program())[:-1], str(tmp_path / "gone")]
+    done = agent.hook(prompt(1), program=program)
+    assert (done.returncode, done.stdout) == (1, "")
+
+
+@pytest.mark.parametrize("encoding", ["utf-8-sig", "utf-16", "utf-32"])
+@pytest.mark.parametrize("indent", [None, 2])
+def test_an_event_is_read_in_any_encoding_and_any_layout_of_json(encoding: str, indent: int | None) -> None:
+    event = prompt(1) | {"prompt": "zwei\nZeilen\u2028 \U0001f600 \x7f", "numbers": [1.5, -0.0, 10**30]}
+    text = json.dumps(event, indent=indent, ensure_ascii=False) + "\r\n"
+    for each in (encoding, "utf-8"):
+        read, line = client._event(text.encode(each))
+        assert read == event
+        assert json.loads(line) == event
+        assert "\n" not in line

@@ -378,13 +378,26 @@ def tool(client: httpx.Client, name: str, **given: Any) -> httpx.Response:
     return client.post("/mcp/", json=asked, headers=TOOLS)
 
 
+def result(answer: httpx.Response) -> Any:
+    """What a tool answered: the one event of its stream."""
+    [event] = [line for line in answer.text.splitlines() if line.startswith("data: {")]
+    return json.loads(event.removeprefix("data: "))["result"]
+
+
 def test_nobody_uses_tools_without_a_token(web: Web) -> None:
     problem(tool(web.client(), "flows_get", flow_id="x"), 401, "access.unauthenticated")
 
 
+@pytest.mark.parametrize("method", ["GET", "DELETE"])
+def test_nobody_holds_a_stream_open_that_carries_nothing(web: Web, method: str) -> None:
+    with agent(web).stream(method, "/mcp/", headers=TOOLS, timeout=10) as answer:
+        assert (answer.status_code, answer.headers["allow"]) == (405, "POST")
+    problem(web.client().get("/mcp/", headers=TOOLS), 401, "access.unauthenticated")
+
+
 def test_a_tool_that_is_refused_is_written_down(web: Web) -> None:
     flow_id = web.store.flows.start("trader").flow_id
-    answer = tool(agent(web), "flows_get", flow_id=flow_id).json()["result"]
+    answer = result(tool(agent(web), "flows_get", flow_id=flow_id))
     assert answer["isError"]
     assert answer["structuredContent"]["code"] == "access.forbidden"
     assert ("agent:bot", "/mcp/") in {(each.caller, each.path) for each in web.denied()}
@@ -396,9 +409,9 @@ def test_a_tool_signs_with_the_caller_s_name_and_tells_no_words_of_the_inside(
     def fail(*_: Any, **__: Any) -> None:
         raise RuntimeError("secret words")
 
-    monkeypatch.setattr("holdproof.server.mcp.loaded", fail)
+    monkeypatch.setattr("holdproof.server.mcp.serving.loaded", fail)
     answer = tool(agent(web), "flows_get", flow_id="x")
-    assert answer.json()["result"]["structuredContent"]["code"] == "internal"
+    assert result(answer)["structuredContent"]["code"] == "internal"
     assert "secret words" not in answer.text
     assert "secret words" in caplog.text
 

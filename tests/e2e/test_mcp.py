@@ -260,6 +260,13 @@ def test_a_set_that_is_not_there_is_refused_with_those_that_are(
     assert cure in " ".join(done.stderr.split())
 
 
+def test_an_agent_that_is_not_registered_is_refused_with_the_command_that_registers_it(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "holdproof", "--home", str(tmp_path), "mcp", "--agent", "a clerk"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL)
+    assert done.returncode == 3
+    assert "holdproof agents register 'a clerk' --version 1.0.0" in done.stderr
+
+
 @pytest.mark.parametrize("caller", CALLERS)
 def test_every_tool_without_arguments_answers_or_names_what_is_missing(tmp_path: Path, caller: tuple[str, ...]) -> None:
     sync.open(tmp_path).close()

@@ -237,6 +237,44 @@ class TestPipes:
         with sync.open(tmp_path, create=False) as store:
             assert [each.status for each in store.escalations.list(status=None).items] == ["CANCELLED"]
 
+    @pytest.mark.parametrize("as_variable", [True, False])
+    def test_what_a_person_calls_is_sealed_whole_and_goes_with_that_person(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, as_variable: bool
+    ) -> None:
+        governed(tmp_path)
+        place = "Zurich-where-ada-lives"
+        words = [] if as_variable else ["--subject", "ada"]
+        if as_variable:
+            monkeypatch.setenv("HOLDPROOF_SUBJECT", "ada")
+        proxy = Piped(tmp_path, "--gate", *words)
+        for id, name in ((1, "look_up"), (2, "convert_time")):
+            proxy.send(request(id, "tools/call", name=name, arguments={"place": place}))
+            assert proxy.receive()["id"] == id
+        # Asked about, and dropped when the client goes away.
+        asked = request(3, "tools/call", name="get_current_time", arguments={"timezone": "Asia/Tokyo", "of": place})
+        proxy.send(asked)
+        until = time.monotonic() + _PATIENCE_S
+        with sync.open(tmp_path, create=False) as store:
+            while not store.escalations.list().items:
+                assert time.monotonic() < until
+                time.sleep(0.05)
+        assert proxy.close()[0] == 0
+        recorded = events(tmp_path)
+        assert place in json.dumps([each.detail for each in recorded])
+        with sync.open(tmp_path, create=False) as store:
+            assert [each.decision for each in store.policies.decisions().items] == ["ask", "deny", "allow"]
+            [escalation] = store.escalations.list(status=None).items
+            assert place in json.dumps(escalation.to_dict())
+            # Nothing of it is in clear in any file of the store, the erasure only ends who can read it.
+            assert [
+                each for each in tmp_path.rglob("*") if each.is_file() and place.encode() in each.read_bytes()
+            ] == []
+            store.erase.subject("ada")
+            assert place not in json.dumps(store.escalations.get(escalation.id).to_dict())
+        for each in events(tmp_path):
+            if each.event_type.startswith(("tool.", "mcp.", "recorder.")):
+                assert set(each.detail) == {"$erased"}
+
     def test_with_a_gate_what_cannot_be_read_goes_no_further(self, tmp_path: Path) -> None:
         governed(tmp_path)
         proxy = Piped(tmp_path, "--gate", server=ECHO.replace("json.loads(line)", '{"id": 0, "line": line}'))

@@ -19,6 +19,7 @@ LEFT_OUT: Final = (
     *("/v1/escalations/wait", "/v1/idempotency/once", "/v1/sagas/compensate"),  # wait for somebody
     *("/v1/lockdown/lock", "/v1/lockdown/unlock"),  # nothing else would be answered afterwards
     *("/v1/witness/ask", "/v1/archive/push", "/v1/archive/restore", "/v1/timestamps/create"),  # ask other servers
+    "/v1/anchors/create",
     *("/v1/memory/checkpoint_memory", "/v1/memory/restore_memory"),
 )
 

@@ -81,8 +81,9 @@ def test_a_question_is_told_as_it_is_asked_and_as_it_is_answered(web: Web) -> No
     with following(operator(web, role="auditor")) as events:
         flow_id = web.store.flows.start("trader").flow_id
         web.store.flows.transition(flow_id, "RUNNING")
-        kind, told = events.next()
-        assert (kind, told["flow_id"], told["to_status"]) == ("flow", flow_id, "RUNNING")
+        for status in ("CREATED", "RUNNING"):
+            kind, told = events.next()
+            assert (kind, told["flow_id"], told["to_status"]) == ("flow", flow_id, status)
         asked = web.store.escalations.request(flow_id, reason="sell?", impact="HIGH_IMPACT", proposal={"secret": 1})
         found = dict(events.next() for _ in range(2))
         assert (found["escalation"]["id"], found["escalation"]["impact"]) == (asked.id, "HIGH_IMPACT")
@@ -98,12 +99,17 @@ def test_a_stream_goes_on_where_it_broke_off(web: Web) -> None:
     with following(client) as events:
         flow_id = web.store.flows.start("trader").flow_id
         web.store.flows.transition(flow_id, "RUNNING")
-        events.next()
+        while events.next()[1]["to_status"] != "RUNNING":
+            pass
         place = events.settled()
     web.store.flows.transition(flow_id, "COMPLETED")
     with following(client, **{"Last-Event-ID": place}) as events:
         kind, told = events.next()
-        assert (kind, told["to_status"], told["flow_id"]) == ("flow", "COMPLETED", flow_id)
+        # What happened a moment before the break may come a second time.
+        while told["to_status"] != "COMPLETED":
+            assert told["flow_id"] == flow_id
+            kind, told = events.next()
+        assert (kind, told["flow_id"]) == ("flow", flow_id)
     problem(client.get("/v1/events", headers={"Last-Event-ID": "nonsense"}), 422, "input.invalid")
 
 

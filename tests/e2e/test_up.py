@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from datetime import UTC, datetime, timedelta
 from ipaddress import ip_address
@@ -23,6 +24,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 from psycopg.conninfo import conninfo_to_dict
 
+from harness import filling
 from harness.servers import Postgres
 from harness.tcp_proxy import Fault, Proxy, to_unix
 from holdproof import sync
@@ -160,6 +162,27 @@ def test_the_log_tells_of_start_requests_and_stop_as_lines_of_json(tmp_path: Pat
     assert (request["method"], request["path"], request["status"]) == ("GET", "/v1/agents/list", 401)
     assert [message.partition(":")[0] for message in messages[-2:]] == ["stopping", "stopped"]
     assert "s3cret" not in text, "a query may hold a secret"
+
+
+def test_a_call_that_waits_for_a_person_is_told_to_call_again_when_the_server_stops(tmp_path: Path) -> None:
+    """It would hold the end of the server, and be cut off then without a word."""
+    with ThreadPoolExecutor(1) as thread:
+        with running(tmp_path / "home") as web:
+            web.store.agents.register("clerk", version="1")
+            asked = web.store.escalations.request(filling.running(web.store, "clerk"), reason="may I?")
+            headers = {"Authorization": f"Bearer {web.store.tokens.create('bob').secret}"}
+            address = web.listening.address
+            waiting = thread.submit(
+                httpx.post, f"{address}/v1/escalations/wait", json={"id": asked.id}, headers=headers, timeout=60
+            )
+            # The other request under way is the one that asks.
+            while "holdproof_http_requests_under_way 2" not in httpx.get(f"{address}/metrics", headers=headers).text:
+                assert not waiting.done(), waiting.result().text
+                time.sleep(0.02)
+        answer = waiting.result()
+    assert answer.status_code == 503
+    assert answer.headers["content-type"] == "application/problem+json"
+    assert answer.json()["code"] == "request.stopping"
 
 
 def test_with_a_level_the_log_holds_nothing_below_it(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 import json
 import signal
 import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -44,6 +45,17 @@ def register(store):
     @store.flow(agent="buyer", version="0.3.1")
     def slow(flow, order: str) -> str:
         return flow.step(wait_for_the_bank, order)
+"""
+
+_OWN = """
+import holdproof
+
+store = holdproof.sync.open("./store")
+
+
+@store.flow(agent="buyer")
+def refund(flow, order: str) -> str:
+    return flow.step("refund", order.upper)
 """
 
 
@@ -167,3 +179,22 @@ def test_a_worker_drains_on_ctrl_c_and_a_second_one_ends_it_at_once(shop: Path) 
         assert "Traceback" not in said, said
     with sync.open(home_of(shop)) as store:
         assert not store.flows.get(slow["flow_id"]).ended
+
+
+def test_a_program_that_opens_its_own_store_is_run_on_that_store(tmp_path: Path) -> None:
+    folder = tmp_path / "shop"
+    folder.mkdir()
+    (folder / "own.py").write_text(_OWN)
+    enqueue = "import own; print(own.refund.enqueue('o-17').flow_id)"
+    command = [sys.executable, "-c", enqueue]
+    flow_id = subprocess.check_output(command, env=environment(home_of(folder)), cwd=folder, text=True).strip()
+    with process(folder, "worker", "own") as worker:
+        assert worker.stderr is not None
+        assert "runs refund" in worker.stderr.readline()
+        with sync.open(folder / "store") as store:
+            assert store.flows.result(flow_id, timeout_s=60) == "O-17"
+        worker.send_signal(signal.SIGINT)
+        assert worker.wait(60) == 0
+    [replay] = holdproof(folder, "flows", "replay", "own:store", flow_id)
+    assert replay["differences"] == []
+    assert not home_of(folder).exists(), "no second store was made"

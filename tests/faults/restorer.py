@@ -1,6 +1,6 @@
 """A process that restores a store, or backs one up, and says how far it is; made to be killed.
 
-python -m tests.faults.restorer restore|backup HOME PLACE
+python -m tests.faults.restorer restore|backup|rotate HOME PLACE
 """
 
 import os
@@ -15,7 +15,10 @@ def main(what: str, home: str, place: str) -> None:
         sync.restore(place, home)
     else:
         with sync.open(home) as store:
-            store.backup.create(place)
+            if what == "backup":
+                store.backup.create(place)
+            else:
+                store.backup.rotate(place, keep=2)
     os.write(1, b"done\n")
 
 

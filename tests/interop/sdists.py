@@ -8,6 +8,7 @@ import os
 import subprocess
 import sys
 import tarfile
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import pytest
@@ -45,19 +46,26 @@ def _download(wanted: str, folder: Path) -> None:
 
 
 def run_tests(folder: Path, plugin: str, *words: str, **env: str) -> str:
-    """Run tests of an unpacked distribution in a process of their own, with a plugin of ours; what pytest said."""
+    """Run tests of an unpacked distribution with a plugin of ours, all of which pass; return what pytest printed."""
+    done = outcome(folder, plugin, words, env)
+    assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-2000:]
+    return done.stdout
+
+
+def outcome(
+    folder: Path, plugin: str, words: Sequence[str], env: Mapping[str, str], limit_s: float = RUN_S
+) -> subprocess.CompletedProcess[str]:
+    """Run tests of an unpacked distribution in a process of their own, with a plugin of ours."""
     beside = str(Path(__file__).parent)  # their tests are called `tests` too, so the plugin is found by its own name
     path = os.pathsep.join([str(folder), beside, *(entry for entry in sys.path if entry)])
     command = [sys.executable, "-m", "pytest", "-c", os.devnull, "--rootdir", str(folder), "-p", plugin]
     command += ["-q", "-p", "no:cacheprovider", "-p", "no:xdist", "-p", "no:hypothesispytest", *words]
-    done = subprocess.run(
+    return subprocess.run(
         command,
         cwd=folder,
         env={**os.environ, **env, "PYTHONPATH": path},
         capture_output=True,
         text=True,
-        timeout=RUN_S,
+        timeout=limit_s,
         check=False,
     )
-    assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-2000:]
-    return done.stdout

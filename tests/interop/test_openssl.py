@@ -73,6 +73,8 @@ def test_we_accept_what_openssl_signs(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("alg", keys.ALGS)
 def test_openssl_reads_our_key_files(tmp_path: Path, alg: Alg) -> None:
+    if alg == "ml-dsa-44" and "ML-DSA-44" not in openssl("list", "-public-key-algorithms").stdout:
+        pytest.skip("this openssl has no ML-DSA: 3.5 has")
     key = keys.generate(alg, rsa_bits=2048)
     path = tmp_path / "key.pem"
     for passphrase in (None, b"open sesame"):

@@ -15,10 +15,14 @@ from pathlib import Path
 
 import pytest
 
+from tests.default_run import is_thorough
+
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 
 ROOT = Path(__file__).resolve().parents[2]
 VERSIONS = ("3.11", "3.12", "3.13", "3.14")
+# A kernel takes forty seconds to install, and what differs between versions shows in a script.
+KERNELS = VERSIONS if is_thorough() else (f"{sys.version_info.major}.{sys.version_info.minor}",)
 # A block, and the transcript of its run if one follows it at once.
 BLOCKS = re.findall(
     r"^```python\n(.*?)^```\n(?:\n```text\n\$ python [^\n]*\n(.*?)^```$)?",
@@ -182,6 +186,7 @@ def test_it_runs_inside_a_running_loop(python: Path, shown: str, tmp_path: Path)
     assert run(python, "-W", "error", "-c", _IN_A_LOOP, cwd=tmp_path) == shown
 
 
+@pytest.mark.parametrize("version", KERNELS, indirect=True)
 def test_it_runs_in_the_kernel_of_a_notebook_and_a_call_that_waits_can_be_interrupted(
     version: str, wheel: Path, workshop: Path, shown: str, tmp_path: Path
 ) -> None:

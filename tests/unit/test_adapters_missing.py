@@ -13,6 +13,7 @@ ADAPTERS = {
     "pydantic_ai": ("pydantic_ai", "pydantic-ai"),
     "agent_framework": ("agent_framework", "agent-framework"),
     "google_adk": ("google", "adk"),
+    "crewai": ("crewai", "crewai"),
 }
 
 
@@ -31,6 +32,22 @@ def test_a_missing_framework_is_told_with_its_extra(adapter: str, monkeypatch: p
     forget(monkeypatch, framework)
     with pytest.raises(errors.MissingExtraError, match=rf"pip install 'holdproof\[{extra}\]'"):
         importlib.import_module(f"holdproof.adapters.{adapter}")
+
+
+@pytest.mark.parametrize(
+    ("name", "framework", "package"),
+    [
+        ("HoldproofConversationStore", "pydantic_ai.conversation_store", r"pydantic-ai-slim>=2\.66"),
+        ("HoldproofStepStore", "pydantic_ai_harness", r"holdproof\[pydantic-ai-steps\]"),
+    ],
+)
+def test_what_needs_another_package_of_pydantic_ai_says_which(
+    name: str, framework: str, package: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    forget(monkeypatch, framework)
+    adapter = importlib.import_module("holdproof.adapters.pydantic_ai")
+    with pytest.raises(errors.MissingExtraError, match=package):
+        getattr(adapter, name)
 
 
 def test_decoding_otlp_needs_no_sdk_and_the_rest_says_so(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,6 +13,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from holdproof.cli.app import app
+from holdproof.errors import InvalidInputError
 from tests.fixtures import fixture
 
 
@@ -46,6 +47,11 @@ def submit(evaluation_id: str = "b-1", *more: str) -> Any:
 def judge() -> str:
     [keyid] = [key["keyid"] for key in parsed("keys", "list")["items"] if key["role"] == "judge"]
     return str(keyid)
+
+
+def test_the_address_of_a_server_is_told_from_the_url_of_a_database() -> None:
+    done = run("verify", "http://127.0.0.1:9", code=InvalidInputError.exit_code)
+    assert "holdproof verify --server URL" in done.output
 
 
 def test_a_battle_is_submitted_listed_shown_and_verified(home: Path) -> None:

@@ -161,6 +161,23 @@ def test_a_file_in_the_way_is_a_typed_error_that_names_it(tmp_path: Path) -> Non
         Paths.find(tmp_path / "x" / "below", {}).create()
 
 
+def test_a_home_that_this_user_may_not_look_into_is_named_with_its_cure(tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    home.mkdir()
+    home.chmod(0)
+    is_root = os.geteuid() == 0
+    if is_root:
+        os.seteuid(65534)
+    try:
+        with pytest.raises(ReadOnlyError, match=f"{home}: Permission denied") as caught:
+            Paths.find(home).check()
+    finally:
+        if is_root:
+            os.seteuid(0)
+        home.chmod(0o700)
+    assert "permissions" in caught.value.remedy
+
+
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
 @pytest.mark.parametrize("act", [lambda folder: Paths.find(folder / "x", {}).create(), config.init_project])
 def test_a_folder_without_permission_is_a_typed_error(tmp_path: Path, act: Callable[[Path], Any]) -> None:

@@ -2,6 +2,8 @@
 
 import asyncio
 import json
+import re
+from datetime import datetime
 from typing import Any
 
 import pytest
@@ -11,14 +13,15 @@ from hypothesis import strategies as st
 from holdproof import errors
 from holdproof.adapters.otel.receiver import receive
 from holdproof.model import differences as diffs
+from holdproof.model.log import StoreSize
 from holdproof.model.progress import Progress
 from holdproof.model.storage import TelemetryEvent
-from holdproof.server.console import charts, template_filters
+from holdproof.server.console import charts, growth_chart, page_filters, template_filters
 from holdproof.server.console.telemetry import spans
 from holdproof.server.jobs import MAX_ENDED, MOST, Jobs
 from holdproof.server.metrics import Metrics
 from holdproof.server.samples import MOST as MOST_SAMPLES
-from holdproof.server.samples import Sample, Samples
+from holdproof.server.samples import Samples
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers(-(2**53), 2**53) | st.floats(allow_nan=False) | st.text(),
@@ -113,14 +116,6 @@ def test_a_line_stays_in_its_frame(values: list[float]) -> None:
         assert charts.LEFT - 0.1 <= dot.x <= made.width
         assert -0.1 <= dot.y <= made.height
     assert "nan" not in made.path
-
-
-def test_columns_stand_on_the_floor_and_the_largest_reaches_the_top() -> None:
-    made = charts.columns("x", [("a", 0), ("b", 5), ("c", 10)])
-    assert [round(bar.y + bar.height, 3) for bar in made.bars] == [made.floor] * 3
-    assert [bar.height for bar in made.bars] == [0, made.bars[2].height / 2, made.floor - made.bars[2].y]
-    assert (made.first, made.last) == ("a", "c")
-    assert charts.columns("x", []).bars == ()
 
 
 def test_spans_stand_below_their_parents_and_rings_end() -> None:
@@ -301,11 +296,37 @@ def test_quantiles_are_the_bounds_that_enough_requests_met() -> None:
 def test_the_longer_a_store_is_watched_the_further_apart_it_is_looked_at() -> None:
     samples = Samples()
     for number in range(MOST_SAMPLES + 1):
-        samples.keep(Sample(str(number), number, 0, 0))
+        samples.keep(StoreSize(str(number), number, 0))
     assert len(samples.history) <= MOST_SAMPLES // 2 + 1
     assert samples.history[0].at == "0"
 
 
-def test_a_size_that_stands_still_is_drawn_above_nothing() -> None:
-    made = charts.line("x", [("a", 0.004), ("b", 0.004)])
-    assert [float(tick.says) >= 0 for tick in made.ticks] == [True] * 3
+def test_a_line_begins_at_nothing_or_below_where_a_value_is() -> None:
+    assert charts.line("x", [("a", 0.004), ("b", 0.004)]).ticks[0].says == "0"
+    assert [tick.says for tick in charts.line("x", [("a", 8.0), ("b", 9.0)]).ticks] == ["0", "4.5", "9"]
+    assert [tick.says for tick in charts.line("x", [("a", -1.0), ("b", 1.0)]).ticks] == ["-1", "0", "1"]
+
+
+_MOMENTS = st.datetimes(datetime(2026, 1, 1), datetime(2026, 12, 31))  # noqa: DTZ001 (drawn without a zone)
+
+
+@given(st.lists(st.tuples(_MOMENTS, st.floats(0, 1e12)), min_size=1, max_size=80))
+def test_growth_is_drawn_from_nothing_inside_its_frame(points: list[tuple[datetime, float]]) -> None:
+    measured = sorted((at.isoformat() + "Z", value) for at, value in points)
+    chart = growth_chart.lay_out("x", measured, begin=measured[0][0], end=measured[-1][0], unit="entries")
+    assert chart is not None
+    assert chart.ticks[0].text == "0"
+    numbers = [float(each) for each in re.findall(r"[\d.]+", chart.line)]
+    assert max(numbers) <= chart.width
+    assert min(numbers) >= 0
+    assert all(chart.left_edge <= dot.x <= chart.width and 0 <= dot.y <= chart.height for dot in chart.dots)
+    assert len({each.text for each in chart.labels}) == len(chart.labels)
+
+
+def test_without_a_measurement_there_is_no_chart_of_growth() -> None:
+    assert growth_chart.lay_out("x", [], begin="2026-01-01T00:00:00Z", end="2026-01-02T00:00:00Z", unit="x") is None
+
+
+def test_amounts_are_told_in_words_and_bytes_in_their_unit() -> None:
+    assert page_filters.amounts({"blobs": 1_200, "bytes": 3 << 20}) == "1\u202f200 blobs · 3.0 MiB"
+    assert page_filters.amounts({}) == ""

@@ -23,6 +23,7 @@ from holdproof.cli.app import app
 from holdproof.db import migrate
 from holdproof.errors import HoldproofError
 from holdproof.model.verdicts import Verdict
+from tests.buckets import place_in
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
@@ -94,8 +95,15 @@ def test_every_python_block_runs(page: Path, place: Path) -> None:
 
 
 @pytest.mark.parametrize("page", having("console", "sh"), ids=name)
-def test_every_holdproof_command_succeeds(page: Path) -> None:
-    """`$ echo TEXT > FILE` makes a file; `# exits with N` says which exit code is success."""
+def test_every_holdproof_command_succeeds(
+    page: Path, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`$ echo TEXT > FILE` makes a file; `# exits with N` says which exit code is success.
+
+    A page whose commands name a bucket has a real one.
+    """
+    if any(" s3://" in text for _, text in blocks(page, "console", "sh")):
+        place_in(request.getfixturevalue("seaweed"), monkeypatch)
     for _, text in blocks(page, "console", "sh"):
         for line in text.splitlines():
             words = shlex.split(line, comments=True) if line.startswith("$ ") else []

@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import shutil
 import subprocess
 from collections.abc import Iterator
 from contextlib import closing
@@ -184,9 +185,7 @@ def test_without_create_a_missing_store_is_an_error_in_both_clients(tmp_path: Pa
 
 
 def _tree(folder: Path) -> dict[str, bytes]:
-    # SQLite's own files of a reader in a folder that can be written come and go.
-    files = (path for path in folder.rglob("*") if path.is_file() and not path.name.endswith(("-shm", "-wal")))
-    return {str(path.relative_to(folder)): path.read_bytes() for path in files}
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
 @pytest.mark.parametrize("url", ["", "postgres_url"])
@@ -206,6 +205,26 @@ def test_a_store_that_is_only_read_is_read_verified_and_not_changed(url: str, re
     assert report.verdict.word == ("INCOMPLETE" if url else "VALID")
     assert {finding.table for finding in report.findings} == ({"schema"} if url else set())
     assert _tree(Path("store")) == before
+
+
+def test_a_store_is_verified_by_its_database_file_too() -> None:
+    with sync.open("store") as store:
+        store.agents.register("trader", version="1.0.0")
+    done = run("verify", "store/kernel.db")
+    assert (done.exit_code, "VALID (fast)" in done.output) == (0, True), done.output
+    shutil.copy("store/kernel.db", "other.db")
+    done = run("verify", "other.db")
+    assert (done.exit_code, "verify that folder" in done.output) == (2, True), done.output
+
+
+def test_who_only_reads_leaves_the_files_of_those_who_are_there() -> None:
+    with sync.open("store") as store:
+        store.agents.register("trader", version="1.0.0")
+        assert sync.verify(home="store", readonly=True).verdict.word == "VALID"
+        store.agents.register("other", version="1.0.0")
+    with sync.open("store") as store:
+        assert store.agents.get("other").agent_id == "other"
+        assert store.verify.run(full=True).verdict.word == "VALID"
 
 
 def test_a_store_on_media_that_cannot_be_written_is_read_without_a_file_beside_it(

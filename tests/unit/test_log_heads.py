@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from holdproof.crypto import checkpoint, keys
+from holdproof.crypto import checkpoint, keys, note
 from holdproof.crypto.checkpoint import LogCheckpoint
 from holdproof.errors import BadKeyError, UnavailableError
 from holdproof.evidence import heads
@@ -15,6 +15,7 @@ from holdproof.evidence.heads import HeadFile
 from holdproof.evidence.log import Log
 
 KEY = keys.from_seed(b"\x01" * 32)
+SECOND = keys.generate("ml-dsa-44")
 
 
 def head(size: int, origin: str = "log/a") -> str:
@@ -133,6 +134,33 @@ def test_a_file_that_has_grown_is_thinned_and_keeps_the_largest(
     assert [path.name for path in tmp_path.iterdir()] == ["heads.jsonl"]
 
 
+def signed_twice(size: int) -> str:
+    one = head(size)
+    text = checkpoint.parse(one.encode()).note.text
+    return one + note.cosign(text, "log/a", SECOND, seconds=7).line()
+
+
+def test_the_first_head_with_a_second_signature_is_written_at_once_and_outlives_a_thinning(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    marks = HeadFile(tmp_path / "heads.jsonl")
+    for size in (1, 2, 3):
+        marks.publish(head(size))
+    for size in (4, 5, 6):
+        marks.publish(signed_twice(size))
+    assert sizes(marks) == [1, 4]
+    marks.publish(head(7))
+    assert sizes(marks) == [1, 4, 7]
+    monkeypatch.setattr(heads, "_MOST_BYTES", 0)
+    monkeypatch.setattr(heads, "_RECENT", 8)
+    monkeypatch.setattr(heads, "_OLDER", 8)
+    for size in range(8, 200):
+        marks._waiting = head(size)
+        marks.flush()
+    assert {1, 4, 7, 199} <= set(sizes(marks))
+    assert len(sizes(marks)) < 40
+
+
 def test_any_number_of_writers_may_append_and_thin_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(heads, "_MOST_BYTES", 20_000)
     monkeypatch.setattr(heads, "_RECENT", 10_000)
@@ -158,14 +186,17 @@ def test_a_head_that_cannot_be_kept_is_said(tmp_path: Path) -> None:
         HeadFile(tmp_path / "file" / "heads.jsonl").publish(head(1))
 
 
+AT = "2026-01-31T12:00:00.000000Z"
+
+
 def test_a_head_is_signed_as_checkpoints_are() -> None:
     log, said = Log(KEY, ()), LogCheckpoint("log/a", 7, b"\3" * 32)
     for origin in ("log/a", "log/b", "log/a"):
         head_of = LogCheckpoint(origin, said.size, said.root)
-        assert log.sign(head_of).encode() == checkpoint.sign(head_of, KEY).encode()
+        assert log.sign(head_of, AT).encode() == checkpoint.sign(head_of, KEY).encode()
     other = keys.from_seed(b"\2" * 32)
     log.use(other)
-    assert log.sign(said).encode() == checkpoint.sign(said, other).encode()
+    assert log.sign(said, AT).encode() == checkpoint.sign(said, other).encode()
     log.use(None)
     with pytest.raises(BadKeyError):
-        log.sign(said)
+        log.sign(said, AT)

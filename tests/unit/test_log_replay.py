@@ -97,3 +97,24 @@ def test_without_helpers_the_work_is_done_here(monkeypatch: pytest.MonkeyPatch, 
 def test_the_helper_imports_nothing_but_the_standard_library() -> None:
     text = Path(digests.__file__).read_text(encoding="utf-8")
     assert "holdproof" not in "".join(line for line in text.splitlines() if "import" in line)
+
+
+@settings(max_examples=25, deadline=None)
+@given(before=st.integers(0, 300), more=st.integers(0, 1000), tiles_a_page=st.integers(1, 5))
+def test_what_begins_at_a_tile_continues_the_tree(before: int, more: int, tiles_a_page: int) -> None:
+    whole = leaves(before * 256 + more)
+    made, _ = replay(whole[: before * 256], 8)
+    begun: dict[int, list[bytes]] = {}
+    for stem in made.stems():
+        begun.setdefault(stem.level, []).append(stem.hash)
+    continued = Replay([before * 256, len(whole)], begun)
+    assert continued.size == before * 256
+    for at in range(before * 256, len(whole) or 1, tiles_a_page * 256):
+        continued.feed(*digest(b"\n".join(whole[at : at + tiles_a_page * 256])) if at < len(whole) else (b"", b""))
+    if not more:
+        continued.feed(b"", b"")
+    grown = frontier.append(frontier.EMPTY, merkle.leaf_hashes(whole)).frontier
+    assert continued.frontier() == grown
+    assert continued.roots[before * 256] == made.frontier().root()
+    assert continued.roots[len(whole)] == grown.root()
+    assert continued.tile_counts() == replay(whole, 8)[0].tile_counts()

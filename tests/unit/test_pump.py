@@ -72,6 +72,14 @@ def test_a_pump_whose_worker_died_is_not_busy() -> None:
     assert not pool.busy
 
 
+def test_a_pump_whose_worker_died_takes_no_other_thread_for_it() -> None:
+    """Systems give the number of a thread that ended to the next one, whose calls would be refused as nested."""
+    pool = WorkerPool("test", [Doer()], batch=8)
+    assert isinstance(_submit(pool, lambda _: 1 // 0).exception(5), WriterDeadError)
+    pool.close(10)
+    assert pool.thread_ids == set()
+
+
 def test_an_operation_that_raises_stop_iteration_leaves_nobody_waiting() -> None:
     """`next(iter(rows))` on no rows; asyncio's futures refuse that one exception."""
     entered, go = threading.Event(), threading.Event()

@@ -275,3 +275,16 @@ def test_volatile_fields_are_a_record_of_their_own() -> None:
     cid, data = records.encode_meta("a", {"vector": [0.1, 0.2], "last_sync": 2**64, "hash": None})
     assert cids.of(data) == cid
     assert records.decode_meta(data) == ("a", {"vector": [0.1, 0.2], "last_sync": 2**64, "hash": None})
+
+
+@given(st.text(st.sampled_from("ab/~.é "), min_size=1, max_size=9), st.text(st.sampled_from("ab/~.é "), max_size=5))
+def test_the_ranges_of_a_prefix_have_the_keys_of_exactly_the_ids_that_begin_with_it(id: str, prefix: str) -> None:
+    key = records.key_of(id)
+    inside = [start <= key < end for start, end in records.key_ranges(prefix)]
+    assert inside.count(True) == (1 if id.startswith(prefix) else 0)
+
+
+@pytest.mark.parametrize("prefix", [None, 5, b"a", ["a"], "\ud800", "a" * 1_025, "é" * 5_000_000])
+def test_a_prefix_that_no_id_can_have_is_refused_before_it_is_encoded(prefix: Any) -> None:
+    with pytest.raises(errors.InvalidInputError, match="a prefix is"):
+        records.key_ranges(prefix)

@@ -66,7 +66,7 @@ import holdproof
 from holdproof import errors, sync
 from holdproof.api.catalogue import entries
 from holdproof.server import create_app, serve
-from holdproof.server.mcp import Offer, resources
+from holdproof.server.mcp import Offer, named_resources
 from holdproof.server.permissions import Caller, may
 
 url = sys.argv[1] or None

@@ -2,12 +2,14 @@
 
 Rules:
 - A link is used once, within minutes, an hour at most; of two who use it at the same moment one comes in.
-- A link or a session ends at its time, with the token it came from, or by `end`; a session by logging out too. Its
-  secret is no token: tokens, links and sessions each open only what they are for.
+- A link or a session ends at its time, with the token or the passkey it came from, with that passkey's person, or by
+  `end`; a session by logging out too. Its secret is no token: tokens, links and sessions each open only what they are
+  for.
 - Secrets are 256 random bits, stored as a hash.
 - People log in while the store is locked: these rows pass the lockdown, and so are not logged in the Merkle log.
 """
 
+from dataclasses import replace
 from typing import Final, NamedTuple
 
 from holdproof import paging, validation
@@ -30,7 +32,7 @@ _AFTER_EVERY_ID: Final = "\U0010ffff"
 
 
 class _Stored(NamedTuple):
-    """A login, and how the token stands that it came from."""
+    """A login, and how the token, the passkey and the passkey's person stand that it came from."""
 
     login_id: str
     kind: str
@@ -42,8 +44,11 @@ class _Stored(NamedTuple):
     expires_at: str
     ended_at: str | None
     ns: str
+    credential_id: str | None
     token_revoked_at: str | None
     token_expires_at: str | None
+    passkey_revoked_at: str | None
+    person_removed_at: str | None
 
     def login(self) -> Login:
         """The row as a value."""
@@ -59,17 +64,24 @@ class _Stored(NamedTuple):
             expires_at=self.expires_at,
             ended_at=self.ended_at,
             ns=self.ns,
+            credential_id=self.credential_id,
         )
 
 
-# Joined with the token, since a login has no more rights, and lives no longer, than the token it came from.
+# Joined with the token, the passkey and its person: a login has no more rights, and lives no longer, than what it came
+# from.
 _SELECT: Final = (
     "SELECT l.login_id, l.kind, l.token_id, l.name, l.role, t.nouns, l.created_at, l.expires_at, l.ended_at, l.ns,"
-    " t.revoked_at, t.expires_at FROM access_logins l LEFT JOIN access_tokens t ON t.token_id = l.token_id"
+    " l.credential_id, t.revoked_at, t.expires_at, p.revoked_at, h.removed_at"
+    " FROM access_logins l"
+    " LEFT JOIN access_tokens t ON t.token_id = l.token_id"
+    " LEFT JOIN passkeys p ON p.credential_id = l.credential_id"
+    " LEFT JOIN people h ON h.ns = p.ns AND h.name = p.person"
 )
 _ADD = sql(
     "INSERT INTO access_logins (login_id, kind, token_id, name, role, secret_hash, created_at, expires_at, ended_at,"
-    " ns) VALUES (:login_id, :kind, :token_id, :name, :role, :secret_hash, :created_at, :expires_at, :ended_at, :ns)"
+    " ns, credential_id) VALUES (:login_id, :kind, :token_id, :name, :role, :secret_hash, :created_at, :expires_at,"
+    " :ended_at, :ns, :credential_id)"
 )
 
 
@@ -130,17 +142,18 @@ def exchange(tx: Tx, code: str, *, ttl_s: float = SESSION_S, ns: str = EVERY) ->
     row = tx.one(_FIND, secret_hash=secret_hash, kind="link")
     assert row is not None, "it was just used"
     link = _usable(tx, _Stored(*row), ns)
-    session = Login(
+    return open_session(tx, link, ttl_s=ttl_s)
+
+
+def open_session(tx: Tx, source: Login, *, ttl_s: float = SESSION_S) -> NewLogin:
+    """Open a session of the person, with the rights and the origin, that a login names."""
+    session = replace(
+        source,
         login_id=tx.new_id(),
         kind="session",
-        token_id=link.token_id,
-        name=link.name,
-        role=link.role,
-        resources=link.resources,
         created_at=tx.now,
         expires_at=later(tx.now, validation.seconds("ttl_s", ttl_s, least=0.001)),
         ended_at=None,
-        ns=link.ns,
     )
     return _write(tx, session, "hps_")
 
@@ -158,10 +171,12 @@ def authenticate(tx: Tx, secret: str, *, ns: str = EVERY) -> Login:
 
 
 def _usable(tx: Tx, stored: _Stored, ns: str) -> Login:
-    """Return a login, unless the token it came from has ended, or it is of another namespace."""
+    """Return a login, unless what it came from has ended, or it is of another namespace."""
     expired = stored.token_expires_at is not None and stored.token_expires_at <= tx.now
-    if ns not in (EVERY, stored.ns) or stored.token_revoked_at is not None or expired:
-        raise UnauthenticatedError("the token of this login has ended")
+    ends = (stored.token_revoked_at, stored.passkey_revoked_at, stored.person_removed_at)
+    revoked = any(end is not None for end in ends)
+    if ns not in (EVERY, stored.ns) or revoked or expired:
+        raise UnauthenticatedError("what this login came from, a token or a passkey, has ended")
     return stored.login()
 
 
@@ -178,8 +193,8 @@ def get(tx: Tx, login_id: str, *, ns: str = EVERY) -> Login:
 
 _LIST = sql(
     f"{_SELECT} WHERE l.login_id < :before AND (:ns = '*' OR l.ns = :ns) AND (:all = 1 OR (l.ended_at IS NULL"
-    " AND l.expires_at > :now AND t.revoked_at IS NULL AND (t.expires_at IS NULL OR t.expires_at > :now)))"
-    " ORDER BY l.login_id DESC LIMIT :limit"
+    " AND l.expires_at > :now AND t.revoked_at IS NULL AND (t.expires_at IS NULL OR t.expires_at > :now)"
+    " AND p.revoked_at IS NULL AND h.removed_at IS NULL)) ORDER BY l.login_id DESC LIMIT :limit"
 )
 
 

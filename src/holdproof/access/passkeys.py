@@ -7,6 +7,8 @@ Rules:
 - The assertion, the nonce and the public key are stored with the answer, so that a bundle can be checked offline
   (crypto/passkey_answers.py).
 - Registering and revoking are entries; keys are compared with theirs before a signature counts.
+- As what a passkey opens the console (access/passkey_logins.py) is what the session was that registered it. One of
+  another namespace than `main` opens that one only: people are removed, and passkeys listed and revoked, in each.
 """
 
 import json
@@ -31,26 +33,32 @@ from holdproof.model.times import later
 from holdproof.runtime import approvals, escalation_rows, escalations, people
 
 CHALLENGE_S: Final = 300.0
-_NONCE_BYTES: Final = 32
+NONCE_BYTES: Final = 32
 _LOCAL: Final = frozenset({"localhost"})
 _RELYING_PARTY: Final = "Holdproof"
 _AFTER_EVERY_ID: Final = "\U0010ffff"
 """Sorts after every credential id, which are ASCII."""
 
+_LOGIN_ROLES: Final = frozenset({"operator", "auditor"})
+
+_FIRST_LOGGED: Final = (
+    *("credential_id", "person", "public_key", "rp_id", "origin", "created_at", "created_by"),
+    *("revoked_at", "revoked_by", "ns"),
+)
 PASSKEYS: Final = Table(
     "passkeys",
     Passkey,
     kind="passkey",
     key="credential_id",
-    logged=(
-        *("credential_id", "person", "public_key", "rp_id", "origin", "created_at", "created_by"),
-        *("revoked_at", "revoked_by", "ns"),
-    ),
+    logged=(*_FIRST_LOGGED, "login_role", "login_token_id", "login_ns"),
+    version=2,
+    # Entries that were written before passkeys opened the console.
+    older=(_FIRST_LOGGED,),
     further=columns("sign_count", Cover.NONE, "the authenticator's counter; a challenge is used once anyway"),
 )
 
 
-class _Challenge(NamedTuple):
+class StoredChallenge(NamedTuple):
     """A challenge as it is stored."""
 
     challenge: str
@@ -75,17 +83,19 @@ _USE = sql(
 )
 
 
-def _use(tx: Tx, credential: Mapping[str, Any], purpose: str, ns: str) -> _Challenge:
+def use_challenge(tx: Tx, credential: Mapping[str, Any], purpose: str, ns: str) -> StoredChallenge:
     """Return the challenge that a credential answers, used up by that; PasskeyRefusedError a second time."""
     try:
         client = json.loads(to_bytes(credential["response"]["clientDataJSON"]))
-        challenge = str(client["challenge"])
-    except (KeyError, TypeError, ValueError) as error:
+        text = client["challenge"]
+    except (KeyError, TypeError, ValueError, RecursionError) as error:
         raise InvalidInputError("that is no credential of WebAuthn as JSON", field="credential") from error
+    # What no database can store is refused here, in words of ours.
+    challenge = validation.name("challenge", text)
     row = tx.one(_USE, challenge=challenge, purpose=purpose, ns=ns, now=tx.now)
     if row is None:
         raise PasskeyRefusedError("this challenge was used, has expired, or was never given: begin again")
-    return _Challenge(*row)
+    return StoredChallenge(*row)
 
 
 # --- registering -------------------------------------------------------------------------------------------------
@@ -94,35 +104,46 @@ def _use(tx: Tx, credential: Mapping[str, Any], purpose: str, ns: str) -> _Chall
 def register_options(tx: Tx, name: str, *, origin: str, ns: str = MAIN) -> PasskeyChallenge:
     """Return the options with which a person's browser creates a passkey at an origin: scheme and host."""
     webauthn = passkey_answers.load_webauthn()
-    if people.get(tx, name, ns=ns).removed_at is not None:
+    if people.was_removed(tx, name, ns=ns):
         raise InvalidInputError(f"{name} was removed: put them again first (`people put`)", field="name", value=name)
-    rp_id = _host(origin)
-    nonce = tx.random(_NONCE_BYTES)
-    tx.execute(_PRUNE, now=tx.now)
-    expires_at = _store(tx, nonce, purpose="register", person=name, nonce=nonce, origin=origin, ns=ns)
+    structs = webauthn.helpers.structs
+    rp_id = host_of(origin)
+    nonce = tx.random(NONCE_BYTES)
+    expires_at = store_challenge(tx, nonce, purpose="register", person=name, nonce=nonce, origin=origin, ns=ns)
     options = webauthn.generate_registration_options(
         rp_id=rp_id,
         rp_name=_RELYING_PARTY,
         user_name=name,
         user_id=digest(f"{ns}:{name}").encode()[:64],
         challenge=nonce,
-        authenticator_selection=webauthn.helpers.structs.AuthenticatorSelectionCriteria(
-            user_verification=webauthn.helpers.structs.UserVerificationRequirement.REQUIRED
+        # Kept on the authenticator where it can: a login names nobody, so that the key has to be found there.
+        authenticator_selection=structs.AuthenticatorSelectionCriteria(
+            resident_key=structs.ResidentKeyRequirement.PREFERRED,
+            user_verification=structs.UserVerificationRequirement.REQUIRED,
         ),
     )
     return PasskeyChallenge(json.loads(webauthn.options_to_json(options)), expires_at)
 
 
-def _host(origin: str) -> str:
+def host_of(origin: str) -> str:
     """Return the relying party of an origin; InvalidInputError where browsers sign nothing at it."""
-    parts = urlsplit(validation.name("origin", origin))
+    try:
+        parts = urlsplit(validation.name("origin", origin))
+    except ValueError as error:
+        raise _no_origin() from error
     host = parts.hostname or ""
     if origin != f"{parts.scheme}://{parts.netloc}" or not (parts.scheme == "https" or host in _LOCAL):
-        raise InvalidInputError("origin is https and a host, such as https://holdproof.example.org", field="origin")
+        raise _no_origin()
     return host
 
 
-def _store(tx: Tx, challenge: bytes, **facts: Any) -> str:
+def _no_origin() -> InvalidInputError:
+    return InvalidInputError("origin is https and a host, such as https://holdproof.example.org", field="origin")
+
+
+def store_challenge(tx: Tx, challenge: bytes, **facts: Any) -> str:
+    """Store a challenge, to be used once, and remove those that have expired; return until when it counts."""
+    tx.execute(_PRUNE, now=tx.now)
     expires_at = later(tx.now, CHALLENGE_S)
     row = {"escalation_id": None, "statement_hash": None, **facts, "nonce": to_text(facts["nonce"])}
     tx.execute(_ASK, **row, challenge=to_text(challenge), expires_at=expires_at, expect=1)
@@ -132,10 +153,21 @@ def _store(tx: Tx, challenge: bytes, **facts: Any) -> str:
 _ADD = sql(PASSKEYS.insert())
 
 
-def register(tx: Tx, credential: Mapping[str, Any], *, by: str, ns: str = MAIN) -> Passkey:
-    """Register the passkey that a browser created; `credential` is its JSON, PasskeyRefusedError if it is not ours."""
+def register(
+    tx: Tx,
+    credential: Mapping[str, Any],
+    *,
+    by: str,
+    login: Mapping[str, str | None] | None = None,
+    ns: str = MAIN,
+) -> Passkey:
+    """Register the passkey that a browser created; `credential` is its JSON, PasskeyRefusedError if it is not ours.
+
+    `login` says as what it opens the console: `role`, the `ns` or `*` for all, and the `token_id` that it ends with.
+    """
     webauthn = passkey_answers.load_webauthn()
-    challenge = _use(tx, credential, "register", ns)
+    role, token_id, login_ns = _login(login, ns)
+    challenge = use_challenge(tx, credential, "register", ns)
     # A key of somebody else's hand would sign in this person's name.
     if people.person_of(validation.name("by", by)) != challenge.person:
         raise PasskeyRefusedError(
@@ -145,7 +177,7 @@ def register(tx: Tx, credential: Mapping[str, Any], *, by: str, ns: str = MAIN) 
         verified = webauthn.verify_registration_response(
             credential=dict(credential),
             expected_challenge=to_bytes(challenge.challenge),
-            expected_rp_id=_host(challenge.origin),
+            expected_rp_id=host_of(challenge.origin),
             expected_origin=challenge.origin,
             require_user_verification=True,
         )
@@ -155,16 +187,30 @@ def register(tx: Tx, credential: Mapping[str, Any], *, by: str, ns: str = MAIN) 
         credential_id=to_text(verified.credential_id),
         person=challenge.person,
         public_key=to_text(verified.credential_public_key),
-        rp_id=_host(challenge.origin),
+        rp_id=host_of(challenge.origin),
         origin=challenge.origin,
         created_at=tx.now,
         created_by=validation.name("by", by),
         revoked_at=None,
         revoked_by=None,
         ns=ns,
+        login_role=role,
+        login_token_id=token_id,
+        login_ns=login_ns,
     )
     PASSKEYS.add(tx, _ADD, PASSKEYS.to_columns(passkey))
     return passkey
+
+
+def _login(login: Mapping[str, str | None] | None, ns: str) -> tuple[str | None, str | None, str | None]:
+    """Return as what a passkey opens the console: role, token and namespace; three times None where it does not."""
+    if login is None:
+        return None, None, None
+    role = validation.one_of("login.role", login.get("role"), _LOGIN_ROLES)
+    token_id = login.get("token_id")
+    token = None if token_id is None else validation.name("login.token_id", token_id)
+    opens = validation.name("login.ns", login.get("ns"))
+    return role, token, opens if ns == MAIN else ns
 
 
 _FIND = sql(PASSKEYS.select("WHERE credential_id = :credential_id AND ns = :ns", leaf=True))
@@ -236,14 +282,13 @@ def challenge(
     if not passkeys:
         raise NotFoundError(f"{person} has no passkey: register one with `passkeys register-options`", name=person)
     statement = _statement(tx, record.value, response, person)
-    nonce = tx.random(_NONCE_BYTES)
+    nonce = tx.random(NONCE_BYTES)
     value = passkey_answers.challenge_of(digest(statement), nonce)
     # A person's newest passkey says where they sign; keys of other origins are not offered.
     newest = max(passkeys.values(), key=lambda each: (each.created_at, each.credential_id))
     usable = [each for each in passkeys.values() if each.origin == newest.origin]
-    tx.execute(_PRUNE, now=tx.now)
     facts = {"person": person, "nonce": nonce, "origin": newest.origin, "escalation_id": id}
-    expires_at = _store(tx, value, purpose="answer", statement_hash=digest(statement), ns=ns, **facts)
+    expires_at = store_challenge(tx, value, purpose="answer", statement_hash=digest(statement), ns=ns, **facts)
     descriptor = webauthn.helpers.structs.PublicKeyCredentialDescriptor
     options = webauthn.generate_authentication_options(
         rp_id=newest.rp_id,
@@ -281,7 +326,7 @@ def answer(
     record = escalations.lock_pending(tx, id, response.word, ns=ns)
     if isinstance(record, Refused):
         return record
-    asked_for = _use(tx, assertion, "answer", ns)
+    asked_for = use_challenge(tx, assertion, "answer", ns)
     passkey = _of_person(tx, person, ns).get(str(assertion.get("id")))
     if passkey is None or (asked_for.person, asked_for.escalation_id) != (person, id):
         raise PasskeyRefusedError(f"this is no passkey of {person} for escalation {id}", id=id)
@@ -299,11 +344,11 @@ def answer(
     facts = {"statement": statement, "statement_hash": digest(statement), "passkey": evidence}
     if problem := passkey_answers.problem_of(facts):
         raise PasskeyRefusedError(problem, id=id)
-    _advance(tx, passkey, assertion)
+    advance(tx, passkey, assertion)
     return escalations.answer(tx, id, response, by=by, passkey=evidence, ns=ns)
 
 
-def _advance(tx: Tx, passkey: Passkey, assertion: Mapping[str, Any]) -> None:
+def advance(tx: Tx, passkey: Passkey, assertion: Mapping[str, Any]) -> None:
     """Write the authenticator's counter; one that does not grow is that of a copied key."""
     # Bytes 33 to 36 of the authenticator data, as WebAuthn has them; 0 where an authenticator does not count.
     count = int.from_bytes(to_bytes(assertion["response"]["authenticatorData"])[33:37])

@@ -14,9 +14,9 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Final
 
-from holdproof.adapters.shared_store import SharedStore, Where, shield_until_done
+from holdproof.adapters.shared_store import SharedStore, StoreAdapter, Where, shield_until_done
 from holdproof.errors import ConflictError, InvalidInputError
-from holdproof.kernel import MAIN, Refused, Tx, autocreate, escalations, flows
+from holdproof.kernel import Refused, Tx, autocreate, escalations, flows
 from holdproof.model.coordination import Escalation
 
 LEASE_S: Final = 900.0
@@ -64,7 +64,7 @@ class RequestOptions:
     on_deadline: str = "reject"
 
 
-class ApprovalAdapter(ABC):
+class ApprovalAdapter(StoreAdapter, ABC):
     """Base of the frameworks' `HoldproofApprovals`: the runs of one agent that wait for a human decision."""
 
     framework: ClassVar[str]
@@ -110,7 +110,7 @@ class ApprovalAdapter(ABC):
         terms = {"deadline_s": options.deadline_s}
         context: dict[str, Any] = {"framework": self.framework, "state": state, "terms": terms}
         # A function of a transaction needs the namespace spelled out; the store's methods fill it in.
-        within: dict[str, Any] = {"ns": self._shared.ns or MAIN}
+        within = self._within()
 
         def write(tx: Tx) -> Escalation | Refused:
             flow = self._start_flow(tx, within["ns"]) if flow_id is None else flow_id
@@ -170,10 +170,6 @@ class ApprovalAdapter(ABC):
         )
         # Only the caller that ran it has the framework's own result; the others get what was stored of it.
         return ran[0] if ran else Resumed(result["output"], result["escalation"])
-
-    def close(self) -> None:
-        """Release the store; may be called twice. A store that was passed in stays open."""
-        self._shared.close()
 
 
 def options_of(escalation: Escalation) -> RequestOptions:

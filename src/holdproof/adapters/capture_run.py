@@ -3,7 +3,8 @@
 Rules:
 - A run is a flow of its own. Its events are numbered 1, 2, 3 … in the order in which they were seen, so a hole shows.
 - It begins with `recorder.started` and ends with `recorder.stopped`. A run whose process died without that is told of,
-  and its flow ended, by the next run of the same agent on the same machine.
+  and its flow ended, by the next run of the same agent on the same machine. So is the flow of a run whose person was
+  erased, of which nobody can say any more which process it was.
 - A store that is lost stops nothing by itself: `record` says False, and the caller decides. The next event that can be
   written is preceded by a `recorder.gap` with how many were not, and of which kinds.
 """
@@ -29,11 +30,14 @@ _EARLIER: Final = 50
 class CaptureRun:
     """A run of a recorder; safe to use from several threads."""
 
-    def __init__(self, store: sync.Holdproof, *, agent_id: str, kind: str, ns: str = MAIN) -> None:
-        """Record for an agent what a recorder of this kind sees; `start` opens the flow."""
+    def __init__(
+        self, store: sync.Holdproof, *, agent_id: str, kind: str, subject: str | None = None, ns: str = MAIN
+    ) -> None:
+        """Record for an agent what a recorder of this kind sees; `start` opens the flow, a person's with `subject`."""
         self.store = store
         self.agent_id = agent_id
         self.kind = kind
+        self.subject = subject
         self.ns = ns
         self.flow_id = ""
         self._lock = threading.Lock()
@@ -49,7 +53,8 @@ class CaptureRun:
 
         def write(tx: Tx) -> str:
             flow_id = f"{self.kind}.{tx.new_id()}"
-            captured.open_session(tx, self.agent_id, flow_id, flow_type=self.kind, ns=self.ns)
+            options: dict[str, Any] = {"flow_type": self.kind, "subject": self.subject, "ns": self.ns}
+            captured.open_session(tx, self.agent_id, flow_id, **options)
             captured.note(tx, flow_id, captured.STARTED, facts, ns=self.ns)
             return flow_id
 
@@ -111,6 +116,10 @@ class CaptureRun:
     def _end_if_dead(self, tx: Tx, *, flow_id: str) -> None:
         starts = audit.list(tx, flow_id=flow_id, event_type=captured.STARTED, limit=1, ns=self.ns).items
         detail = starts[0].detail if starts else {}
+        if "$erased" in detail:
+            # Which process it was went with the person. One that still runs goes on recording, as after any end.
+            captured.close_session(tx, flow_id, reason="its person was erased", ns=self.ns)
+            return
         if detail.get("host") != socket.gethostname() or _is_alive(int(detail.get("pid", 0))):
             return
         reason = "its process ended without saying so: what it saw last may be missing"

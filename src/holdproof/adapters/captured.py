@@ -7,6 +7,8 @@ Rules:
 - An event is stored whole. A text that is longer than `LONG` goes into the content store, once, and stands in the event
   as `{"$value": CID, "bytes": n}`: the CID is the hash of the text, so the event proves it too. A conversation is
   `{"$list": CID, "items": n}`.
+- The session of a person (`subject`) is sealed whole, long texts too, and goes when that person is erased. Nobody's
+  session becomes a person's later: who it belongs to is said when it begins.
 - What JSON or a record cannot hold (NaN, numbers beyond 2^53, broken Unicode, bytes) is stored as text, never dropped.
 - A recorder that starts, stops, loses its store or misses an event leaves an event of its own (`recorder.*`).
 """
@@ -37,17 +39,29 @@ class Conversation(list[Any]):
     """A list that grows from event to event: stored as a Merkle list, of which each event adds only what is new."""
 
 
-def open_session(tx: Tx, agent_id: str, flow_id: str, *, flow_type: str, ns: str = MAIN) -> bool:
-    """Open the flow of a captured session unless it is open; return whether it is new."""
+def open_session(
+    tx: Tx, agent_id: str, flow_id: str, *, flow_type: str, subject: str | None = None, ns: str = MAIN
+) -> bool:
+    """Open the flow of a captured session unless it is open; return whether it is new.
+
+    `subject` names the person whose session it is: what it records is sealed, and goes when that person is erased.
+    """
     try:
         flow = flows.lock(tx, flow_id, ns=ns)
     except NotFoundError:
-        autocreate.agent(tx, agent_id, ns=ns)
-        flows.enter(tx, agent_id, flow_id=flow_id, flow_type=flow_type, ns=ns)
+        autocreate.session(tx, agent_id, flow_id=flow_id, flow_type=flow_type, subject=subject, ns=ns)
         flows.transition(tx, flow_id, "RUNNING", ns=ns)
         return True
     # A session that is resumed after its end stays one flow: its events go on, and its end is not taken back.
     return flow.status == "CREATED"
+
+
+def is_of_a_person(tx: Tx, flow_id: str, *, ns: str = MAIN) -> bool:
+    """Whether a session is some person's; one that has not begun is nobody's."""
+    try:
+        return flows.get(tx, flow_id, ns=ns).subject is not None
+    except NotFoundError:
+        return False
 
 
 def close_session(tx: Tx, flow_id: str, *, reason: str, ns: str = MAIN) -> None:
@@ -66,8 +80,11 @@ def note(
     step_id: str = "",
     ns: str = MAIN,
 ) -> AuditEvent:
-    """Write an event of a session, with its long texts in the content store."""
-    stored = stored_texts(tx, plain(detail))
+    """Write an event of a session, with its long texts in the content store; those of a person stay in the event."""
+    stored = plain(detail)
+    # The content store is shared, and an erasure must reach every text of a person: their events are sealed whole.
+    if flows.get(tx, flow_id, ns=ns).subject is None:
+        stored = stored_texts(tx, stored)
     return audit.record(tx, flow_id, event_type, severity=severity, step_id=step_id[:200], detail=stored, ns=ns)
 
 

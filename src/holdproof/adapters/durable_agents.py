@@ -13,12 +13,11 @@ from collections.abc import Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import partial
-from types import TracebackType
 from typing import Any, ClassVar, Final, Self
 
 from holdproof.adapters.approvals import CallDecision, RequestOptions
 from holdproof.adapters.model_steps import LoopSteps, Price, durable_loop
-from holdproof.adapters.shared_store import SharedStore, Where
+from holdproof.adapters.shared_store import SharedStore, StoreAdapter, Where
 from holdproof.client import Holdproof, OpenFlow
 from holdproof.errors import InvalidInputError
 from holdproof.model.coordination import Escalation
@@ -40,7 +39,7 @@ _ENDED: Final[ContextVar["list[AgentRun] | None"]] = ContextVar("holdproof_agent
 """Where the call that is being served collects the run that it asked for."""
 
 
-class DurableAgent(ABC):
+class DurableAgent(StoreAdapter, ABC):
     """Base of the frameworks' `HoldproofAgent`: an agent whose runs survive their process.
 
     `where` is a folder, a URL, `:memory:`, an open store, or nothing: where the environment says. On a store that is
@@ -149,18 +148,9 @@ class DurableAgent(ABC):
             id, "approve", by=by, comment=comment, proposal=_proposal(escalation, by_call), **self._shared.within()
         )
 
-    def close(self) -> None:
-        """Release the store; may be called twice. A store that was passed in stays open."""
-        self._shared.close()
-
     async def __aenter__(self) -> Self:
         await self.function()
         return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
 
 def _decision(answer: Any) -> CallDecision:

@@ -8,12 +8,13 @@ import asyncio
 import threading
 from collections.abc import Awaitable
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from types import TracebackType
+from typing import Any, Final, Self, TypeVar
 
 from holdproof import sync
 from holdproof.client import Holdproof
 from holdproof.errors import ClosedError, RemoteError
-from holdproof.kernel import MEMORY, Store, open_store
+from holdproof.kernel import MAIN, MEMORY, Store, open_store
 
 T = TypeVar("T")
 Where = str | Path | Holdproof | sync.Holdproof | None
@@ -134,6 +135,44 @@ class SharedStore:
             with shared.lock:
                 if shared.core is not None:
                     shared.core.close()
+
+
+class StoreUser:
+    """What every adapter on a shared store has: the store, and the namespace in it."""
+
+    _shared: SharedStore
+
+    @property
+    def _ns(self) -> str:
+        return self._shared.ns or MAIN
+
+    def _within(self) -> dict[str, Any]:
+        """Return the namespace as keyword arguments of a function of a transaction."""
+        return {"ns": self._ns}
+
+
+class StoreAdapter(StoreUser):
+    """An adapter that is closed by hand, or as a context manager, sync or async."""
+
+    def close(self) -> None:
+        """Release the store; may be called twice. A store that was passed in stays open."""
+        self._shared.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
 
 
 async def shield_until_done(work: Awaitable[T]) -> T:

@@ -1,14 +1,16 @@
 """Access to the server: tokens, the logins of people, and the access log."""
 
-from typing import TYPE_CHECKING, Any, Generic
+from typing import TYPE_CHECKING, Any, Final, Generic
 
 from holdproof.executors import AwaitsUngated, Executor, Reads, Resource, Writes, WritesWith
 from holdproof.lazy import lazy_functions
 
 if TYPE_CHECKING:
-    from holdproof.access import access_log, logins, tokens
+    from holdproof.access import access_log, logins, passkey_logins, tokens
 else:
-    globals().update(lazy_functions("holdproof.access", "access_log logins tokens"))
+    globals().update(lazy_functions("holdproof.access", "access_log logins passkey_logins tokens"))
+
+_ORIGIN: Final = "Where the page is: scheme, host and port."
 
 
 class Tokens(Resource[Executor]):
@@ -60,6 +62,14 @@ class Logins(Resource[Executor]):
         creates=True,
     )
     exchange = AwaitsUngated(logins.exchange, secret=True, internal=True)
+    # For the login page only: whoever asks is not authenticated yet.
+    passkey_options = AwaitsUngated(passkey_logins.options, parameters={"origin": _ORIGIN}, internal=True)
+    exchange_passkey = AwaitsUngated(
+        passkey_logins.exchange,
+        secret=True,
+        parameters={"origin": _ORIGIN, "assertion": "What the browser answered to these options."},
+        internal=True,
+    )
     authenticate = Reads(logins.authenticate, internal=True)
     get = Reads(logins.get)
     list = Reads(

@@ -29,6 +29,7 @@ class Activity(Resource[Executor]):
             "answers",
             "expired",
         ),
+        words={"by": ("hour", "day", "all")},
         parameters={
             "by": "What is counted together: hour, day, or all of the range.",
             "by_agent": "Count each agent by itself.",

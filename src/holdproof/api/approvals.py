@@ -41,7 +41,7 @@ class Escalations(Resource[Executor]):
         **_OUTCOME,
     )
     expire = Writes(escalations.expire, **_OUTCOME)
-    get = Reads(inbox.get, agent=OWN_ESCALATION, tool="ask", example="17", **_OUTCOME)
+    get = Reads(inbox.get, agent=OWN_ESCALATION, tool="ask", uri="escalations/{id}", example="17", **_OUTCOME)
     list = Reads(
         inbox.list,
         agent=OWN_AGENT,
@@ -52,6 +52,7 @@ class Escalations(Resource[Executor]):
             "flow_type": "Only of flows of this type.",
             "impact": "Only of this impact: HIGH_IMPACT or LOW_IMPACT.",
             "approvers": "Only where one of these lines says who has to answer; the empty one is for anybody.",
+            "answered_by": "Only what this person answered, alone or with others.",
             "due_before": "Only what has a deadline up to this time.",
         },
         words={"status": (*ESCALATION_STATUSES, "RESOLVED"), "order": ("newest", "due"), "impact": IMPACTS},
@@ -65,7 +66,7 @@ class Escalations(Resource[Executor]):
     )
     budget = Reads(budgets.get, example="trader")
     # Clients of the Model Context Protocol give up after a minute; the tool answers before that.
-    wait = Runs(inbox.wait, agent=OWN_ESCALATION, tool="ask", tool_defaults={"timeout_s": 50.0}, **_OUTCOME)
+    wait = Runs(inbox.wait, agent=OWN_ESCALATION, tool="ask", tool_defaults={"timeout_s": 50.0}, task=True, **_OUTCOME)
     approvals = Reads(escalation_messages.status, agent=OWN_ESCALATION, example="17")
     ask = Writes(
         escalation_messages.question,
@@ -152,7 +153,15 @@ class Passkeys(Resource[Executor]):
         parameters={"name": "Whose passkey it is.", "origin": "Where they will sign: scheme and host of the console."},
         example="ann --origin https://holdproof.example.org",
     )
-    register = Writes(passkeys.register, parameters={"credential": "What the browser created, as JSON."})
+    register = Writes(
+        passkeys.register,
+        # Nobody registers a passkey that opens more than they may do themselves.
+        from_caller=("login",),
+        parameters={
+            "credential": "What the browser created, as JSON.",
+            "login": "As what it opens the console: role, ns, token_id; the server fills it in.",
+        },
+    )
     revoke = Writes(passkeys.revoke, parameters={"credential_id": "The passkey's id."}, example="q83vEjRW --by ann")
     list = Reads(passkeys.list, columns=("credential_id", "person", "origin", "created_at", "revoked_at"))
     challenge = Writes(passkeys.challenge, example="17 approve --by ann")

@@ -13,7 +13,7 @@ from functools import cache
 from types import UnionType
 from typing import TYPE_CHECKING, Any, Final, Literal, Union, get_args, get_origin, get_type_hints
 
-from holdproof.api.parameters import CALLED_BACK, PARAMETERS
+from holdproof.api.parameters import CALLED_BACK, PARAMETERS, SIGNED_BY_CALLER
 from holdproof.api.resources import Resources
 from holdproof.api.wire import Named, Schema, WireShape, dump, shape
 from holdproof.db import Refused
@@ -23,6 +23,7 @@ from holdproof.executors import Exposure, Method, Resource, StreamsWith
 from holdproof.lazy import lazy_module
 from holdproof.model import typed_json
 from holdproof.model.typed_json import Recordable, TaggedJson
+from holdproof.validation import MOST_PAGE
 
 if TYPE_CHECKING:
     from holdproof.api import flow_block
@@ -77,11 +78,18 @@ class Parameter:
     description: str = ""
     words: tuple[str, ...] = ()
     """The words it takes, where it takes a few only."""
+    bounds: tuple[int, int] | None = None
+    """The least and the most it takes, where that is known."""
 
     @property
     def offered(self) -> bool:
         """Whether a remote caller may pass it."""
         return not self.shape.local and (not self.shape.callback or self.name in CALLED_BACK)
+
+    @property
+    def names_caller(self) -> bool:
+        """Whether it names the caller; `by` of a few words says what is counted together."""
+        return self.name in SIGNED_BY_CALLER and not self.words
 
     def dump(self, value: Any) -> Any:
         """Return a value as it is sent."""
@@ -97,6 +105,8 @@ class Parameter:
             # Beside null, the words stand in the branch that is a text.
             texts = next((each for each in whole.get("anyOf", ()) if each.get("type") == "string"), whole)
             texts["enum"] = list(self.words)
+        if self.bounds is not None and whole.get("type") == "integer":
+            whole["minimum"], whole["maximum"] = self.bounds
         # Beside a reference, older readers of schemas ignore every other keyword.
         if self.description and "$ref" not in whole:
             whole.setdefault("description", self.description)
@@ -131,6 +141,12 @@ class MethodSpec:
         """
         offered = [each for each in self.parameters if each.offered]
         return self.reads and not self.streams and all(each.shape.scalar or not each.required for each in offered)
+
+    @property
+    def waits(self) -> bool:
+        """Whether it waits for others, for ever unless its caller says how long."""
+        timeout = self.parameter("timeout_s")
+        return timeout is not None and timeout.default is None
 
     @property
     def name(self) -> str:
@@ -266,6 +282,7 @@ def _spec(resource: str, name: str, method: Method[Any, Any], *, grantable: bool
     own = list(whole.parameters.values())[method.hidden :]
     described = {**PARAMETERS, **method.exposure.parameters}
     words = method.exposure.words
+    bounds = {"limit": (1, MOST_PAGE), **method.exposure.bounds}
     return MethodSpec(
         resource=resource,
         method=name,
@@ -273,7 +290,10 @@ def _spec(resource: str, name: str, method: Method[Any, Any], *, grantable: bool
         streams=isinstance(method, StreamsWith),
         secret=method.secret,
         parameters=tuple(
-            _parameter(each, hints.get(each.name, Any), described.get(each.name, ""), words.get(each.name, ()))
+            replace(
+                _parameter(each, hints.get(each.name, Any), described.get(each.name, ""), words.get(each.name, ())),
+                bounds=bounds.get(each.name),
+            )
             for each in own
         ),
         answer=_answer_shape(hints.get("return", Any)),

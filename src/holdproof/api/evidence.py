@@ -2,7 +2,9 @@
 
 from typing import TYPE_CHECKING, Generic
 
+from holdproof.api.limits import LimitsResource
 from holdproof.api.materials import MaterialsResource
+from holdproof.api.tenants import TenantsResource
 from holdproof.api.words import BUNDLE_KINDS
 from holdproof.executors import Executor, Reads, Resource, Runs, RunsWith, StreamsWith, Writes
 from holdproof.executors.exit_codes import exit_unsound, exit_verdict
@@ -10,12 +12,16 @@ from holdproof.lazy import lazy_functions
 
 if TYPE_CHECKING:
     from holdproof.evidence import (
+        anchors,
         audit,
         dbom,
         dbom_files,
         evaluations,
+        growth,
         import_records,
+        key_admission,
         keys,
+        known_heads,
         log,
         range_proof,
         receipts,
@@ -26,9 +32,11 @@ if TYPE_CHECKING:
     from holdproof.importers import dir, green_agent
     from holdproof.model.backup import Backup
     from holdproof.upkeep import (
+        anchoring,
         attestation,
         bundle,
         erase,
+        erasure_certificate,
         holds,
         intent_spread,
         lockdown,
@@ -39,25 +47,27 @@ if TYPE_CHECKING:
         witness_ring,
     )
     from holdproof.upkeep.backups import backup, rotation
+    from holdproof.upkeep.publishing import publish
     from holdproof.upkeep.trail import finding, reading
     from holdproof.upkeep.verification import verify
 else:
     globals().update(
         lazy_functions(
             "holdproof.evidence",
-            "audit dbom dbom_files evaluations import_records keys log range_proof receipts timestamps trust"
-            " witness_client",
+            "anchors audit dbom dbom_files evaluations growth import_records key_admission keys known_heads log"
+            " range_proof receipts timestamps trust witness_client",
         )
     )
     globals().update(lazy_functions("holdproof.importers", "dir green_agent"))
     globals().update(
         lazy_functions(
             "holdproof.upkeep",
-            "attestation bundle erase holds intent_spread lockdown person_file retention time_stamping watch "
-            "witness_ring",
+            "anchoring attestation bundle erase erasure_certificate holds intent_spread lockdown person_file retention "
+            "time_stamping watch witness_ring",
         )
     )
     globals().update(lazy_functions("holdproof.upkeep.backups", "backup rotation"))
+    globals().update(lazy_functions("holdproof.upkeep.publishing", "publish"))
     globals().update(lazy_functions("holdproof.upkeep.trail", "finding reading"))
     globals().update(lazy_functions("holdproof.upkeep.verification", "verify"))
 
@@ -109,6 +119,8 @@ class BundleResource(Resource[Executor]):
         reads=True,
         exports=True,
         tool="prove",
+        uri="bundles/{kind}/{subject}",
+        media_type="application/zip",
         alias="export bundle",
         example="evaluation-1 --out evaluation-1.zip",
         parameters={
@@ -155,7 +167,7 @@ class BackupResource(Resource[Executor]):
         rotation.rotate,
         example="/mnt/backups --keep 24",
         parameters={
-            "folder": "The folder of backups; created if it is not there.",
+            "folder": "The folder of backups, created if it is not there, or s3://bucket/folder.",
             "keep": "How many backups of this store stay.",
             "every_s": "Do nothing while the newest is younger than this.",
         },
@@ -176,11 +188,24 @@ class Erase(Resource[Executor]):
     group = "Operate"
 
     subject = RunsWith(
-        erase.subject, example="'Ada Lovelace' --who dpo --yes", confirm="Erase everything of {name!r} for good?"
+        erase.subject,
+        example="'Ada Lovelace' --dry-run --who dpo",
+        confirm="Erase everything of {name!r} for good?",
+        confirm_unless="dry_run",
+        parameters={
+            "derived": "What becomes of what used the content and carries no label.",
+            "dry_run": "Say what would go and what would be left; erase nothing.",
+        },
     )
     # The table is named as in the schema, where evaluations are `battles`.
     record = RunsWith(erase.record, example="battles 17 --yes", confirm="Erase record {id} of {table} for good?")
     list = Reads(erase.list, columns=("id", "what", "count", "who", "erased_at"))
+    certificate = RunsWith(
+        erasure_certificate.certificate,
+        exports=True,
+        document="text",
+        example="0198a7c2-9c1e-7a3b-8d4e-5f6071829304 --out certificate.json",
+    )
 
 
 class Retention(Resource[Executor]):
@@ -225,9 +250,10 @@ class Evaluations(Resource[Executor]):
         evaluations.list,
         tool="prove",
         columns=("id", "evaluation_id", "timestamp", "score"),
+        parameters={"text": "A part of the id, in any case."},
         example="--since 2026-01-01 --min-score 0.5 --json",
     )
-    get = Reads(evaluations.get, tool="prove", example="b-1")
+    get = Reads(evaluations.get, tool="prove", uri="evaluations/{evaluation_id}", example="b-1")
     # Decrypts what belongs to a person: not for auditors.
     reveal = Reads(evaluations.reveal, reveals=True)
 
@@ -243,7 +269,7 @@ class Dbom(Resource[Executor]):
     repair = RunsWith(dbom_files.repair, example="--full")
     # Calls a function of the caller's machine, so it is not offered to remote clients.
     check_intent = Runs(intent_spread.check_intent, local=True, example="my_models:embed", exit_code=exit_unsound)
-    spread = Reads(intent_spread.spread, example="--threshold 0.85")
+    spread = Reads(intent_spread.spread, bounds={"limit": (1, 2_000)}, example="--threshold 0.85")
 
 
 class KeysResource(Resource[Executor]):
@@ -253,7 +279,13 @@ class KeysResource(Resource[Executor]):
 
     list = Reads(keys.list, columns=("keyid", "role", "alg", "index", "revoked_from", "added_at"))
     get = Reads(keys.get)
-    rotate = RunsWith(keys.rotate, example="judge", creates=True)
+    create = RunsWith(key_admission.create, example="log-pq", creates=True)
+    rotate = RunsWith(
+        key_admission.rotate,
+        example="judge",
+        creates=True,
+        parameters={"algorithm": "The algorithm of the new key; without it that of the old one."},
+    )
     revoke = RunsWith(keys.revoke, example="3f1c9a02 --from-index 4711")
     revocation = Reads(keys.revocation, document="text")
     readmission = Reads(keys.readmission, document="text")
@@ -261,7 +293,11 @@ class KeysResource(Resource[Executor]):
     import_statement = Writes(keys.import_statement, files=("text",), creates=True)
     # The root key and its recovery never cross a wire: these three work on files of the store's machine.
     join = RunsWith(
-        keys.join, local=True, files=("recovery",), columns=("keyid", "role", "alg", "index", "added_at"), creates=True
+        key_admission.join,
+        local=True,
+        files=("recovery",),
+        columns=("keyid", "role", "alg", "index", "added_at"),
+        creates=True,
     )
     recover_root = RunsWith(trust.recover_root, local=True, files=("recovery",), creates=True)
     export_root = RunsWith(trust.export_root, local=True)
@@ -287,7 +323,20 @@ class LogResource(Resource[Executor]):
 
     group = "Prove"
 
-    head = Reads(log.head, tool="prove", document="file")
+    head = Reads(log.head, tool="prove", uri="log/head", media_type="text/plain", document="file")
+    heads = Reads(
+        known_heads.list,
+        columns=("at", "size", "kind", "by", "verdict", "entry"),
+        bounds={"limit": (1, 500)},
+        parameters={"limit": "At most so many of each kind."},
+    )
+    growth = Reads(
+        growth.growth,
+        columns=("at", "entries", "bytes"),
+        words={"by": ("hour", "day")},
+        parameters={"by": "Every hour that was measured, or the last measurement of each day."},
+        example="--by day --since 2026-01-01T00:00:00Z",
+    )
     verifier_keys = Reads(log.verifier_keys)
     list = Reads(
         reading.list,
@@ -309,7 +358,18 @@ class LogResource(Resource[Executor]):
     )
     get_entry = Reads(log.get_entry)
     prove = Reads(
-        log.prove, tool="prove", document="file", example="0198a7c2-9c1e-7a3b-8f00-5d2c6e1b4a97 --out b-1.proof"
+        log.prove,
+        tool="prove",
+        uri="log/proofs/{leaf_id}",
+        media_type="text/plain",
+        document="file",
+        example="0198a7c2-9c1e-7a3b-8f00-5d2c6e1b4a97 --out b-1.proof",
+    )
+    publish = RunsWith(
+        publish.publish,
+        grantable=False,
+        parameters={"target": "A folder of its own, or s3://bucket/prefix."},
+        example="/srv/www/log",
     )
     # Signs, and writes nothing.
     receipt = RunsWith(
@@ -388,6 +448,24 @@ class TimestampsResource(Resource[Executor]):
     get = Reads(timestamps.get, example="0198a7c2-9c1e-7a3b-8f00-5d2c6e1b4a97 --json")
 
 
+class AnchorsResource(Resource[Executor]):
+    """Anchors: heads that stand as entries in a log of others (Rekor v2, any C2SP log), whose watchers see them."""
+
+    group = "Prove"
+
+    create = RunsWith(anchoring.create, columns=("size", "log", "log_index"))
+    beat = RunsWith(anchoring.beat)
+    put = RunsWith(
+        anchoring.put,
+        files=("head", "proof"),
+        parameters={"head": "A head, as `log head` writes it", "proof": "The tlog-proof of its entry in the other log"},
+        example="head.note head.tlog-proof",
+        columns=("size", "log", "log_index"),
+    )
+    list = Reads(anchors.list, columns=("id", "size", "log", "log_index", "created_at", "url"))
+    get = Reads(anchors.get, example="0198a7c2-9c1e-7a3b-8f00-5d2c6e1b4a97 --json")
+
+
 class EvidenceResources(Generic[Executor]):
     """The resources of evidence and upkeep, bound to an executor."""
 
@@ -399,6 +477,7 @@ class EvidenceResources(Generic[Executor]):
         self.log = LogResource(executor)
         self.witness = WitnessResource(executor)
         self.timestamps = TimestampsResource(executor)
+        self.anchors = AnchorsResource(executor)
         self.verify = Verify(executor)
         self.watch = Watch(executor)
         self.bundle = BundleResource(executor)
@@ -406,4 +485,6 @@ class EvidenceResources(Generic[Executor]):
         self.backup = BackupResource(executor)
         self.erase = Erase(executor)
         self.retention = Retention(executor)
+        self.limits = LimitsResource(executor)
+        self.tenants = TenantsResource(executor)
         self.imports = Imports(executor)

@@ -2,15 +2,20 @@
 
 from typing import Any, Final
 
+from holdproof.api.words import FLOW_STATUSES, FLOW_TROUBLES
+
 SEARCHING: Final = {
     "text": "Part of the id, the agent or the type.",
     "error": "Part of the error of flows that failed, or of the reason of another change of status.",
     "inputs": "Part of the inputs, as JSON text; large inputs and those of a subject are not searched.",
+    "trouble": "ORPHANED: the worker is gone; DIRTY: failed half way, with steps that wait to be undone.",
     "until": "Opened before this time.",
     "since": "Opened from this time on.",
 }
 BULK: Final[dict[str, Any]] = {
     "parameters": {**SEARCHING, "dry_run": "Only name the flows; change nothing."},
+    "words": {"status": FLOW_STATUSES, "trouble": FLOW_TROUBLES},
+    "bounds": {"limit": (1, 2**31 - 1)},
 }
 FORKING: Final = {
     "at": "The first step that is not shared: its name, or its name and number; without it nothing is shared.",

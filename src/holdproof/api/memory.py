@@ -13,26 +13,26 @@ if TYPE_CHECKING:
     from holdproof.memory.archive import archive
     from holdproof.memory.images import image, memory_tools
     from holdproof.memory.notes import notes
-    from holdproof.memory.objects import commits, graph, objects, snapshots
+    from holdproof.memory.objects import commits, family, graph, objects, snapshots
     from holdproof.memory.search import nearest, text_search
     from holdproof.memory.skills import skills
     from holdproof.memory.threads import line_writers, removal, thread_index, thread_writes, threads
     from holdproof.memory.transcripts import transcripts
-    from holdproof.upkeep import housekeeping, skill_watch, thread_pruning
+    from holdproof.upkeep import housekeeping, object_uses, skill_watch, thread_pruning
 else:
     globals().update(lazy_functions("holdproof.content", "values"))
     globals().update(lazy_functions("holdproof.importers.lisp", "files"))
     globals().update(lazy_functions("holdproof.memory.archive", "archive"))
     globals().update(lazy_functions("holdproof.memory.images", "image memory_tools"))
     globals().update(lazy_functions("holdproof.memory.notes", "notes"))
-    globals().update(lazy_functions("holdproof.memory.objects", "commits graph objects snapshots"))
+    globals().update(lazy_functions("holdproof.memory.objects", "commits family graph objects snapshots"))
     globals().update(lazy_functions("holdproof.memory.search", "nearest text_search"))
     globals().update(lazy_functions("holdproof.memory.skills", "skills"))
     globals().update(
         lazy_functions("holdproof.memory.threads", "line_writers removal thread_index thread_writes threads")
     )
     globals().update(lazy_functions("holdproof.memory.transcripts", "transcripts"))
-    globals().update(lazy_functions("holdproof.upkeep", "housekeeping skill_watch thread_pruning"))
+    globals().update(lazy_functions("holdproof.upkeep", "housekeeping object_uses skill_watch thread_pruning"))
 
 _PASSPHRASE: Final = "HOLDPROOF_ARCHIVE_PASSPHRASE"  # noqa: S105 (the variable's name)
 
@@ -61,12 +61,33 @@ class Objects(Resource[Executor]):
     annotate = Writes(objects.annotate)
     delete = NotedWrites(objects.delete, tool="remember", example="note-1")
     apply = NotedWrites(objects.apply, creates=True)
-    get = NotedReads(objects.get, tool="remember", example="note-1 --at head")
+    get = NotedReads(objects.get, tool="remember", uri="objects/{id}{?at}", example="note-1 --at head")
     list = NotedReads(
-        objects.list, tool="remember", columns=("id", "type", "parent", "version", "cid"), example="--limit 20"
+        objects.list,
+        tool="remember",
+        columns=("id", "type", "parent", "version", "cid"),
+        parameters={"prefix": "Only objects whose ids begin with this."},
+        example="--limit 20",
     )
-    children = NotedReads(objects.children, columns=("id", "type", "parent", "version", "cid"))
-    history = Reads(objects.history, tool="remember", columns=("n", "version", "at", "cid"), example="note-1")
+    folders = Reads(
+        objects.folders,
+        bounds={"limit": (1, 500)},
+        parameters={"prefix": "Where to look: empty, or a folder such as `market/`.", "limit": "At most so many."},
+        example="--prefix market/",
+    )
+    children = NotedReads(family.children, columns=("id", "type", "parent", "version", "cid"), example="inbox")
+    history = Reads(
+        object_uses.history,
+        tool="remember",
+        uri="objects/{id}/history{?cursor,limit}",
+        columns=("n", "version", "at", "agent_id", "flow_id", "cid"),
+        example="note-1",
+    )
+    uses = Reads(
+        object_uses.uses,
+        columns=("at", "agent_id", "flow_type", "flow_id", "version"),
+        example="note-1",
+    )
     reindex = Runs(text_search.reindex)
     search = NotedReads(
         text_search.search,
@@ -84,9 +105,9 @@ class Graph(Resource[Executor]):
     group = "Inspect"
     grantable = True
 
-    roots = Reads(graph.roots)
-    subtree = Reads(graph.subtree, draw="tree", example="inbox --depth 3")
-    walk = Reads(graph.walk)
+    roots = Reads(graph.roots, columns=("id", "type", "version", "cid"), example="--limit 20")
+    subtree = Reads(graph.subtree, draw="tree", bounds={"limit": (1, 10_000)}, example="inbox --depth 3")
+    walk = Reads(graph.walk, bounds={"limit": (1, 10_000)})
 
 
 class Snapshots(Resource[Executor]):

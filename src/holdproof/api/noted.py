@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
-from holdproof.db import Tx, Work, Write, ask
+from holdproof.db import Flows, Tx, Work, Write, ask
 from holdproof.errors import NotFoundError
 from holdproof.executors import Reads, RunsWith, Writes
 from holdproof.lazy import lazy_module
@@ -96,7 +96,7 @@ class NotedRuns(RunsWith[P, T]):
         return self.checked(resource, call)
 
 
-def _noting(work: Work[Any], flows: "material_notes.Flows", ns: str) -> Work[Any]:
+def _noting(work: Work[Any], flows: Flows, ns: str) -> Work[Any]:
     value = yield from work
     if isinstance(value, skills.LoadedSkill):
         yield from ask(Write(partial(material_notes.note_loaded, flows=flows, skill=value)))

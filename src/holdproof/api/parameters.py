@@ -183,6 +183,7 @@ PARAMETERS: Final[Mapping[str, str]] = {
     "document": "A DBOM: a file, or its text.",
     "format": "The format.",
     "full": "Recompute everything.",
+    "since_last": "Only what was written since the newest verification on record that found nothing.",
     "lock": "Whether to lock what is found tampered with.",
     "kind": "The kind.",
     "threshold": "The cosine that makes two neighbours.",

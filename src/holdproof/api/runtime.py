@@ -9,7 +9,7 @@ from holdproof.api.flow_parameters import BULK, FORKING, SEARCHING, STARTING, TR
 from holdproof.api.guards import Idempotency, Locks, Retries, Sagas
 from holdproof.api.policies import Policies
 from holdproof.api.queues import Queues, Schedules, Workers
-from holdproof.api.words import AGENT_STATUSES, FEEDBACK_SOURCES, FLOW_STATUSES, SEVERITIES
+from holdproof.api.words import AGENT_STATUSES, FEEDBACK_SOURCES, FLOW_STATUSES, FLOW_TROUBLES, SEVERITIES
 from holdproof.executors import (
     OWN_AGENT,
     OWN_FLOW,
@@ -140,7 +140,9 @@ class Flows(Resource[Executor]):
         words={"to": FLOW_STATUSES, "expected_status": FLOW_STATUSES},
     )
     cancel = Writes(flows.cancel, example="0198a7c2-9c1e-7a3b-8d4e-5f6071829304 --reason 'no longer needed'")
-    get = Reads(flows.get, agent=OWN_FLOW, tool="decide", example="0198a7c2-9c1e-7a3b-8d4e-5f6071829304")
+    get = Reads(
+        flows.get, agent=OWN_FLOW, tool="decide", uri="flows/{flow_id}", example="0198a7c2-9c1e-7a3b-8d4e-5f6071829304"
+    )
     tree = Reads(flow_queries.tree, agent=OWN_FLOW, example="0198a7c2-9c1e-7a3b-8d4e-5f6071829304")
     list = Reads(
         flow_search.list,
@@ -149,20 +151,21 @@ class Flows(Resource[Executor]):
         columns=("flow_id", "status", "flow_type", "agent_id", "created_at", "updated_at"),
         example="--status RUNNING --agent-id trader",
         parameters=SEARCHING,
-        words={"status": FLOW_STATUSES},
+        words={"status": FLOW_STATUSES, "trouble": FLOW_TROUBLES},
     )
     transitions = Reads(flow_queries.transitions, agent=OWN_FLOW)
     attributes = Reads(flows.attributes, agent=OWN_FLOW, example="0198a7c2-9c1e-7a3b-8d4e-5f6071829304")
     stats = Reads(
         flow_search.stats,
         example="--by hour --since 2026-01-01T00:00:00Z",
+        words={"by": ("hour", "day", "status", "flow_type", "agent_id")},
         parameters={"by": "What is counted together: hour, day, status, flow_type or agent_id.", **SEARCHING},
     )
     facets = Reads(
         flow_facets.facets,
         example="--since 2026-01-01T00:00:00Z --agent-id trader",
         parameters=SEARCHING,
-        words={"status": FLOW_STATUSES},
+        words={"status": FLOW_STATUSES, "trouble": FLOW_TROUBLES},
     )
     execution = Reads(executions.get, agent=OWN_FLOW, example="0198a7c2-9c1e-7a3b-8d4e-5f6071829304")
     cancel_many = Runs(bulk.cancel_many, example="--agent-id trader --reason 'no longer needed' --dry-run", **BULK)
@@ -176,6 +179,7 @@ class Flows(Resource[Executor]):
         timelines.timeline,
         agent=OWN_FLOW,
         tool="prove",
+        uri="flows/{flow_id}/timeline{?cursor,limit}",
         draw="timeline",
         example="0198a7c2-9c1e-7a3b-8d4e-5f6071829304",
     )
@@ -293,7 +297,13 @@ class Contexts(Resource[Executor]):
         parameters={"data": "What the flow decides with, as a JSON object."},
     )
     update = Writes(contexts.update, agent=OWN_FLOW_UNASKED)
-    get = Reads(contexts.get, agent=OWN_FLOW, tool="decide", example="0198a7c2-9c1e-7a3b-8d4e-5f6071829304")
+    get = Reads(
+        contexts.get,
+        agent=OWN_FLOW,
+        tool="decide",
+        uri="flows/{flow_id}/context",
+        example="0198a7c2-9c1e-7a3b-8d4e-5f6071829304",
+    )
     versions = Reads(
         contexts.versions, columns=("ver", "at", "index", "commitment"), example="0198a7c2-9c1e-7a3b-8d4e-5f6071829304"
     )
@@ -339,6 +349,7 @@ class Audit(Resource[Executor]):
     trail = Reads(
         reading.trail,
         tool="prove",
+        uri="trail{?flow_id,agent_id,since,until,cursor,limit}",
         columns=("at", "kind", "what", "agent_id", "flow_id", "person", "note"),
         parameters=TRAIL,
         example="--since 1h --agent-id trader",

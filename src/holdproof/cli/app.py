@@ -28,7 +28,7 @@ from holdproof.errors import HoldproofError, InvalidInputError
 _DEFECT: Final = 70
 _INTERRUPTED: Final = 130
 # Shared options that take a value.
-_VALUED: Final = ("--home", "--url", "--server", "--token")
+_VALUED: Final = ("--home", "--url", "--tenant", "--server", "--token")
 
 
 class LazyGroup(click.Group):
@@ -190,7 +190,8 @@ def _command(entry: dict[str, Any], words: str) -> click.Command:
 
 
 def _short(summary: str) -> str:
-    return summary.partition(";")[0].partition(". ")[0].rstrip(".") + "."
+    # The first paragraph only: a list of commands has a line or two for each.
+    return summary.partition("\n\n")[0].partition(";")[0].partition(". ")[0].rstrip(".") + "."
 
 
 def _render() -> Any:

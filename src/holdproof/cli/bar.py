@@ -18,20 +18,25 @@ else:
 
 @contextmanager
 def bar() -> Iterator[Callable[[str, int, int], None] | None]:
-    """Yield a function that draws one line for each step, or None where stderr is no terminal."""
+    """Yield a function that draws the step under way in one line, or None where stderr is no terminal."""
     if sys.stderr is None or not sys.stderr.isatty():
         yield None
         return
     # Transient, and on stderr: nothing of it stays on the screen or gets into a pipe.
     text = progress.TextColumn("{task.description}")
-    columns = (text, progress.BarColumn(), progress.MofNCompleteColumn(), progress.TimeElapsedColumn())
-    tasks: dict[str, progress.TaskID] = {}
+    columns = (text, progress.BarColumn(), progress.TextColumn("{task.fields[amount]}"), progress.TimeElapsedColumn())
     with progress.Progress(*columns, console=Console(stderr=True), transient=True) as display:
+        # Nothing is drawn for work that tells nothing.
+        display.add_task("", total=None, visible=False, amount="")
+        [line] = display.tasks
 
         def tell(step: str, done: int, total: int) -> None:
-            if step not in tasks:
-                tasks[step] = display.add_task(step, total=None)
-            display.update(tasks[step], completed=done, total=total or None)  # without a total the bar moves to and fro
+            line.visible = True
+            line.description = step
+            line.completed = done
+            # Without a total the bar moves to and fro; `Progress.update` cannot take one away again.
+            line.total = total or None
+            line.fields["amount"] = f"{done:,} of {total:,}" if total else f"{done:,}" if done else ""
 
         yield tell
 

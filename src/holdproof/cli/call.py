@@ -15,19 +15,24 @@ import os
 import sys
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from ipaddress import ip_address
 from types import NoneType
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, get_args, get_origin
+from urllib.parse import urlsplit
 
 import click
 
-from holdproof.errors import InvalidInputError, RemoteError
+from holdproof.errors import ConfigError, InvalidInputError, RemoteError
+from holdproof.model.namespaces import tenant_address
 
 if TYPE_CHECKING:
     from holdproof.sync import Holdproof
 
 SETTINGS: Final[dict[str, Any]] = {"help_option_names": ["-h", "--help"], "max_content_width": 110}
-_SHARED: Final = ("shared_home", "shared_url", "shared_server", "shared_token", "shared_json")
+_SHARED: Final = ("shared_home", "shared_url", "shared_tenant", "shared_server", "shared_token", "shared_json")
+_URL: Final = "HOLDPROOF_DATABASE_URL"
+_DIRECT: Final = "HOLDPROOF_DIRECT_URL"
 _SERVER: Final = "HOLDPROOF_SERVER"
 _TOKEN: Final = "HOLDPROOF_TOKEN"  # noqa: S105 (the variable's name)
 
@@ -44,6 +49,31 @@ class CommandContext:
     server: str | None = None
     token: str | None = field(default=None, repr=False)
     as_json: bool = False
+    tenant: str | None = None
+    parent: tuple[str | None, str | None] | None = None
+    """Home and URL of the store that knows the tenant, once `home` and `url` are the tenant's own."""
+
+    def at_tenant(self) -> "CommandContext":
+        """Return the call with home and URL of its tenant, if it names one; a server finds its tenants itself."""
+        if self.tenant is None or self.remote is not None:
+            return self
+        opening = importlib.import_module("holdproof.store.opening")
+        places = importlib.import_module("holdproof.store.tenants.places")
+        location = opening.locate(self.home, self.url)
+        # Also one that is not to be used: its log can be looked at, verified and restored.
+        place = places.resolve(places.Parent(location.paths, location.settings), self.tenant, usable=False)
+        # They name the parent's database; this process works on the tenant only.
+        os.environ.pop(_URL, None)
+        os.environ.pop(_DIRECT, None)
+        if place.direct_url is not None:
+            os.environ[_DIRECT] = place.direct_url
+        if opening.locate(str(place.home), place.url).target != place.target:
+            raise ConfigError(
+                f"settings of a project name another database than that of the tenant {self.tenant}: run this outside"
+                " the project's folder"
+            )
+        parent = (self.home, location.settings.database_url)
+        return replace(self, home=str(place.home), url=place.url, parent=parent)
 
     @property
     def remote(self) -> str | None:
@@ -52,7 +82,7 @@ class CommandContext:
         An option counts before the environment, so `--home` and `--url` mean a store here also where HOLDPROOF_SERVER
         is set.
         """
-        here = self.home is not None or self.url is not None
+        here = self.parent is not None or self.home is not None or self.url is not None
         if self.server is not None and here:
             message = "--server excludes --home and --url: the server knows where its store is"
             raise InvalidInputError(message, parameter="server")
@@ -62,7 +92,7 @@ class CommandContext:
         if address is not None and not address.startswith(("http://", "https://")):
             message = "a server's address begins with http:// or https://, as `holdproof up` prints it"
             raise InvalidInputError(message, parameter="server")
-        return address
+        return address if address is None else tenant_address(address, self.tenant)
 
     @property
     def secret(self) -> str | None:
@@ -88,6 +118,12 @@ class CommandContext:
         if (address := self.remote) is not None:
             # Imported late: its HTTP client is only for those who connect.
             remote = importlib.import_module("holdproof.remote")
+            if self.secret is not None and sends_in_clear(address):
+                click.echo(
+                    f"warning: {urlsplit(address).hostname} is another machine, and http:// sends the token to it for"
+                    " all on the way to read: use https://",
+                    err=True,
+                )
             with remote.connect_sync(address, self.secret) as connected:
                 yield connected
             return
@@ -95,10 +131,27 @@ class CommandContext:
         sync = importlib.import_module("holdproof.sync")
         render = importlib.import_module("holdproof.cli.render")
         with told_once():
-            opened = sync.open(self.home, self.url, create=create)
+            if self.parent is None:
+                opened = sync.open(self.home, self.url, create=create)
+            else:
+                opened = sync.open(*self.parent, tenant=self.tenant, create=False)
         with opened as store:
             render.greet(store.status())
             yield store
+
+
+def sends_in_clear(address: str) -> bool:
+    """Whether what is sent to an address leaves this machine without encryption."""
+    try:
+        parts = urlsplit(address)
+    except ValueError:  # refused with words of its own, before anything is sent
+        return False
+    host = parts.hostname or ""
+    try:
+        is_here = host == "localhost" or ip_address(host).is_loopback
+    except ValueError:  # a name
+        is_here = False
+    return parts.scheme == "http" and not is_here
 
 
 def ask_or_refuse(question: str) -> None:
@@ -136,6 +189,9 @@ def _all_shared() -> list[click.Parameter]:
         ),
         click.Option(["--url", "shared_url"], metavar="URL", help="Use this database (or HOLDPROOF_DATABASE_URL)."),
         click.Option(
+            ["--tenant", "shared_tenant"], metavar="NAME", help="Use the store of this tenant (`holdproof tenants`)."
+        ),
+        click.Option(
             ["--server", "shared_server"], metavar="URL", help=f"Use the store of this server (or {_SERVER})."
         ),
         click.Option(
@@ -150,10 +206,11 @@ def _all_shared() -> list[click.Parameter]:
 def merge_options(ctx: click.Context, values: dict[str, Any]) -> CommandContext:
     """Take the shared options out of `values` and merge them into those of the commands around this one."""
     outer = ctx.obj if isinstance(ctx.obj, CommandContext) else CommandContext()
-    home, url, server, token, as_json = (values.pop(name, None) for name in _SHARED)
+    home, url, tenant, server, token, as_json = (values.pop(name, None) for name in _SHARED)
     call = CommandContext(
         home=outer.home if home is None else home,
         url=outer.url if url is None else url,
+        tenant=outer.tenant if tenant is None else tenant,
         server=outer.server if server is None else server,
         token=outer.token if token is None else token,
         as_json=outer.as_json or bool(as_json),
@@ -180,6 +237,14 @@ class Option:
 
 
 Namespace = Annotated[str, Option("--ns", help="The namespace.")]
+Subject = Annotated[
+    str | None,
+    Option(
+        "--subject",
+        envvar="HOLDPROOF_SUBJECT",
+        help="The person whose session it is: sealed, and erased with them.",
+    ),
+]
 Limit = Annotated[int, Option("--limit", help="How many, at most.")]
 Since = Annotated[str | None, Option("--since", help="From this time on.")]
 
@@ -230,7 +295,7 @@ def command(
 
     def register(handler: Handler) -> Handler:
         def run(**values: Any) -> None:
-            call = merge_options(click.get_current_context(), values)
+            call = merge_options(click.get_current_context(), values).at_tenant()
             if reach == "store":
                 call.require_local(words, instead)
             finish(handler(call, **values), call, exit_code, draw)

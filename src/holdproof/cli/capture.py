@@ -16,7 +16,7 @@ from holdproof.adapters.mcp_proxy.http import HttpProxy
 from holdproof.adapters.mcp_proxy.relay import Relay
 from holdproof.adapters.mcp_proxy.stdio import StdioProxy
 from holdproof.cli import render
-from holdproof.cli.call import Argument, CommandContext, Namespace, Option, command
+from holdproof.cli.call import Argument, CommandContext, Namespace, Option, Subject, command
 from holdproof.errors import InvalidInputError
 
 COMMANDS: dict[str, click.Command] = {}
@@ -33,6 +33,7 @@ def mcp_proxy(
     ] = 0,
     gate: Annotated[bool, Option("--gate", help="Let the store's policies decide about tool calls.")] = False,
     agent: Annotated[str, Option("--agent", help="The agent that calls, as policies and the log name it.")] = "mcp",
+    subject: Subject = None,
     ns: Namespace = "main",
 ) -> None:
     """Stand between an MCP client and a server, and record every message; with --gate, decide about tool calls."""
@@ -40,7 +41,7 @@ def mcp_proxy(
     if (to is None) == (not words):
         raise InvalidInputError("name one server: its command after --, or its address with --to")
     with call.open(create=True) as store:
-        run = CaptureRun(store, agent_id=agent, kind="mcp-proxy", ns=ns)
+        run = CaptureRun(store, agent_id=agent, kind="mcp-proxy", subject=subject, ns=ns)
         # Of the arguments only the program: others may hold passwords.
         run.start({"server": to.partition("?")[0] if to is not None else words[0], "gate": gate})
         relay = Relay(run, gate=gate)
@@ -73,6 +74,7 @@ def run(
     words: Annotated[list[str] | None, Argument("Arguments of the script, after --.", "[-- ARGUMENTS…]")] = None,
     *,
     agent: Annotated[str, Option("--agent", help="The agent's name in the log.")] = "script",
+    subject: Subject = None,
     ns: Namespace = "main",
 ) -> None:
     """Run a Python script, and record the calls that it makes to models: `holdproof.instrument()` without code."""
@@ -84,7 +86,7 @@ def run(
     code = 0
     with call.open(create=True) as store:
         try:
-            with instrument(store, agent_id=agent, ns=ns):
+            with instrument(store, agent_id=agent, subject=subject, ns=ns):
                 runpy.run_path(str(script), run_name="__main__")
         except Exception as error:
             # It is the script's, and no defect of the command: shown as Python shows it.

@@ -7,15 +7,14 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated
 
 import click
 from rich.text import Text
 
 from holdproof.cli import render
-from holdproof.cli.call import CommandContext, Option, command
+from holdproof.cli.call import CommandContext, command
 from holdproof.cli.draw import Facts
-from holdproof.demo import ACTS, Played, StoryEvent, play
+from holdproof.demo import ACTS, Played, StoryEvent, play, require_own_store
 from holdproof.model.visible_text import visible
 
 COMMANDS: dict[str, click.Command] = {}
@@ -29,15 +28,14 @@ def _checks(value: Facts) -> Text:
     return lines
 
 
-@command(COMMANDS, "demo", example="holdproof demo --keep ./demo", group="Run", reach="anywhere", draw=_checks)
-def demo(
-    call: CommandContext,
-    keep: Annotated[
-        Path | None, Option("--keep", metavar="DIR", help="Where its store goes; else a new temporary folder.")
-    ] = None,
-) -> Played:
-    """Tell in a few seconds what a store does: decide, ask, survive kill -9, sign, remember, find a forgery, prove."""
-    home = Path(tempfile.mkdtemp(prefix="holdproof-demo-")) if keep is None else keep
+@command(COMMANDS, "demo", example="holdproof --home ./demo demo", group="Run", reach="anywhere", draw=_checks)
+def demo(call: CommandContext) -> Played:
+    """Tell in a few seconds what a store does: decide, ask, survive kill -9, sign, remember, find a forgery, prove.
+
+    Its store goes to --home, which has to be empty; without it to a new temporary folder.
+    """
+    home = tempfile.mkdtemp(prefix="holdproof-demo-") if call.home is None else call.home
+    require_own_store(home, call.url)
     with quiet():
         return play(home, None if call.as_json else Teller(), program=_program())
 

@@ -241,7 +241,7 @@ def _from_file(parameter: Parameter, word: str) -> Any:
 
 
 def _run(spec: MethodSpec, **words: Any) -> None:
-    call = merge_options(click.get_current_context(), words)
+    call = merge_options(click.get_current_context(), words).at_tenant()
     out = words.pop(_OUT, None)
     _confirm(spec, words)
     values = {}

@@ -2,6 +2,7 @@
 
 import difflib
 import os
+import shlex
 import shutil
 import sys
 from pathlib import Path
@@ -12,7 +13,7 @@ import click
 from holdproof import config
 from holdproof.adapters.hooks import client, install, provenance, service
 from holdproof.cli import render
-from holdproof.cli.call import Argument, CommandContext, Namespace, Option, ask_or_refuse, command
+from holdproof.cli.call import Argument, CommandContext, Namespace, Option, Subject, ask_or_refuse, command
 from holdproof.errors import InvalidInputError
 
 COMMANDS: dict[str, click.Command] = {}
@@ -42,6 +43,7 @@ def hook(
     *,
     gate: Annotated[bool, Option("--gate", help="Let the store's policies decide about tool calls.")] = False,
     agent: Annotated[str | None, Option("--agent", help="The agent's name in the log; that of the tool.")] = None,
+    subject: Subject = None,
     state: Annotated[Path | None, Option("--state", help="The folder that hooks and recorder share.")] = None,
     ns: Namespace = "main",
 ) -> None:
@@ -53,6 +55,7 @@ def hook(
     words = [tool, "--state", str(state or _state(call)), "--ns", ns]
     words += ["--gate"] if gate else []
     words += ["--agent", agent] if agent else []
+    words += ["--subject", subject] if subject else []
     words += ["--home", os.path.abspath(call.home)] if call.home else []
     raise click.exceptions.Exit(client.main(words))
 
@@ -65,6 +68,7 @@ def install_(
     user: User = False,
     gate: Annotated[bool, Option("--gate", help="Let the store's policies decide about tool calls.")] = False,
     agent: Annotated[str | None, Option("--agent", help="The agent's name in the log; that of the tool.")] = None,
+    subject: Subject = None,
     dry_run: DryRun = False,
     yes: Yes = False,
 ) -> dict[str, Any]:
@@ -78,7 +82,9 @@ def install_(
     if home is None and os.environ.get("HOLDPROOF_HOME"):
         # The agent may be started from elsewhere, without this variable.
         home = str(config.Paths.find().data)
-    text = install.command_of(_program(), tool, state=_state(call), home=home, agent=agent, gate=gate)
+    text = install.command_of(
+        hook_program(), tool, state=_state(call), home=home, agent=agent, gate=gate, subject=subject
+    )
     path = install.path_of(tool, user=user, project=Path.cwd())
     return _apply(install.installed(tool, path, text, gate=gate), tool, dry_run=dry_run, yes=yes)
 
@@ -175,8 +181,13 @@ def _state(call: CommandContext) -> Path:
     return config.Paths.find(call.home).state / "hooks"
 
 
-def _program() -> str:
-    """Return the program that hooks call: the one that runs now, by its full name."""
+def hook_program() -> str:
+    """Return the program that hooks call: this Python and the hook alone, or else the program that runs now."""
+    package = Path(client.__file__).parent
+    if sys.executable and package.is_dir():
+        # With the whole program around it a hook costs three times as much. A script that is gone would end with the
+        # code by which agents refuse a call; this ends with another.
+        return shlex.join([sys.executable, "-I", "-S", "-c", client.LAUNCH, str(package)])
     beside = Path(sys.executable).with_name("holdproof")
     if beside.is_file():
         return str(beside)

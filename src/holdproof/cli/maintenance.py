@@ -1,5 +1,7 @@
 """Commands about the store as a whole: making it, checking it, moving it."""
 
+from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -16,7 +18,7 @@ from holdproof.cli.files import read_bytes
 from holdproof.cli.render import warn_outside, words
 from holdproof.crypto import keys
 from holdproof.db.backends import is_url
-from holdproof.errors import MissingPrivilegeError, NotFoundError
+from holdproof.errors import InvalidInputError, MissingPrivilegeError, NotFoundError
 from holdproof.lazy import lazy_module
 from holdproof.model.backup import Drill, Restored, StartedOver
 from holdproof.model.doctor import HealthReport
@@ -28,8 +30,9 @@ from holdproof.store.opening import locate
 from holdproof.urls import redact
 
 if TYPE_CHECKING:
-    from holdproof.upkeep.verification import offline, person_check
+    from holdproof.upkeep.verification import certificate_check, offline, person_check
 else:
+    certificate_check = lazy_module("holdproof.upkeep.verification.certificate_check")
     offline = lazy_module("holdproof.upkeep.verification.offline")
     person_check = lazy_module("holdproof.upkeep.verification.person_check")
 
@@ -39,6 +42,8 @@ _UNSOUND: Final = 8
 """The exit code of a check that found something."""
 _HEALTH_STYLES: Final = {"ok": "green", "warning": "yellow", "error": "bold red"}
 _OUTCOME_STYLES: Final = {"moved": "green", "would move": "cyan", "moved before": "dim"}
+_SQLITE: Final = b"SQLite format 3\0"
+_KERNEL: Final = "kernel.db"
 _DATABASE: Final = "Check and migrate the database."
 
 
@@ -104,6 +109,32 @@ def doctor(call: CommandContext) -> HealthReport:
         return sync.doctor(call.home, call.url)
 
 
+def _check_of(data: bytes) -> Callable[..., BundleReport]:
+    """Return what checks a document: the certificate of an erasure, a person's file, or a bundle."""
+    if certificate_check.is_certificate(data):
+        return certificate_check.check
+    return person_check.check if person_check.is_person_file(data) else offline.check
+
+
+def _refuse_attested(attested: list[str] | None) -> None:
+    """Raise for `--attested` with what is no bundle."""
+    if attested:
+        raise InvalidInputError("--attested is about a bundle: name the file of one", field="attested")
+
+
+def _store_of(path: Path) -> str:
+    """Return the folder of a store whose database was named; any other path as it is."""
+    with suppress(OSError), path.open("rb") as file:
+        if file.read(len(_SQLITE)) == _SQLITE:
+            if path.name != _KERNEL:
+                raise InvalidInputError(
+                    f"{path} is a database, but a store is a folder with its database as {_KERNEL}: verify that folder",
+                    path=str(path),
+                )
+            return str(path.parent)
+    return str(path)
+
+
 @command(
     COMMANDS,
     "verify",
@@ -116,30 +147,47 @@ def doctor(call: CommandContext) -> HealthReport:
 def verify(
     call: CommandContext,
     target: Annotated[
-        str | None, Argument(help="A bundle, a store's folder or a database's URL; else the store in use.")
+        str | None,
+        Argument(help="A bundle, a certificate, a store's folder or a database's URL; else the store."),
     ] = None,
     *,
     full: Annotated[bool, Option("--full", help="Recompute the whole tree from its leaves.")] = False,
+    since_last: Annotated[
+        bool, Option("--since-last", help="Only what was written since the last report that found nothing; else all.")
+    ] = False,
     lock: Annotated[
         bool, Option("--lock", help="Lock the store on tampering; write deleted DBOM files again; leave a report.")
     ] = False,
     root: Annotated[Path | None, Option("--root", help="The root's public key (PEM) you trust.")] = None,
+    attested: Annotated[
+        list[str] | None, Option("--attested", help="What a bundle must bring: `time` or `anchor`; may be repeated.")
+    ] = None,
 ) -> Report | BundleReport:
     """Verify a store or a bundle, read-only; exits with 0, 10 unsigned, 11 unlogged, 12 revoked, 20 tampered."""
     url = target if target is not None and "://" in target else None
+    if url is not None and url.startswith(("http://", "https://")):
+        raise InvalidInputError("that is the address of a server: `holdproof verify --server URL`", field="target")
+    if target is not None and url is None:
+        target = _store_of(Path(target))
     # A path that leads nowhere is looked for as a store, which says that there is none.
     if target is not None and url is None and not Path(target).is_dir():
         # No store is opened: a bundle must be checkable by somebody who has none.
         trusted = None if root is None else keys.load_public_pem(read_bytes(root, 1 << 16))
         data = read_bytes(Path(target), offline.MOST_BYTES + 1)
-        check = person_check.check if person_check.is_person_file(data) else offline.check
+        check = _check_of(data)
+        if attested and check is offline.check:
+            return offline.check(data, root=trusted, attested=attested)
+        _refuse_attested(attested)
         return check(data, root=trusted)
+    _refuse_attested(attested)
     home = call.home if target is None or url is not None else target
     with bar() as progress:
         if target is None and call.remote is not None:
             with call.open(create=False) as store:
-                return store.verify.run(full=full, lock=lock, progress=progress)
-        verify_store = partial(sync.verify, home, url or call.url, full=full, lock=lock, progress=progress)
+                return store.verify.run(full=full, since_last=since_last, lock=lock, progress=progress)
+        verify_store = partial(
+            sync.verify, home, url or call.url, full=full, since_last=since_last, lock=lock, progress=progress
+        )
         if lock or not is_url(locate(home, url or call.url).target):
             return verify_store(readonly=not lock)
         try:
@@ -152,11 +200,14 @@ def verify(
 @command(COMMANDS, "restore", example="holdproof restore /mnt/backups --to-index 500 --dry-run", group="Operate")
 def restore(
     call: CommandContext,
-    src: Annotated[Path, Argument(help="A backup, a folder of backups, or a closed store's kernel.db.")],
+    src: Annotated[Path, Argument(help="A backup, a folder of them (s3://bucket/folder too), or a closed kernel.db.")],
     *,
     to_index: Annotated[int | None, Option("--to-index", help="Not after this log index.")] = None,
     to_time: Annotated[str | None, Option("--to-time", help="Not after this moment (ISO-8601).")] = None,
-    key: Annotated[str | None, Option("--key", help="The id of the log key that must have signed it.")] = None,
+    key: Annotated[
+        list[str] | None,
+        Option("--key", help="The id of the log key that must have signed it; also of an ML-DSA-44 one."),
+    ] = None,
     erasures: Annotated[Path | None, Option("--erasures", help="More erasures to make again (JSON lines).")] = None,
     root_recovery: Annotated[
         Path | None,

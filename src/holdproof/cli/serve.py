@@ -5,7 +5,7 @@ import signal
 import tempfile
 import threading
 import webbrowser
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -18,13 +18,13 @@ import holdproof
 from holdproof import config, sync
 from holdproof.api.worker import SyncWorker
 from holdproof.cli import render
+from holdproof.cli.application import Application, find_application
 from holdproof.cli.call import CommandContext, Option, command, told_once
 from holdproof.cli.demo import Teller, quiet
-from holdproof.cli.worker import registering, worker_of
 from holdproof.crypto.keys import Signer
 from holdproof.crypto.vkey import COSIGNATURE_V1, VerifierKey
 from holdproof.db.clock import system_clock
-from holdproof.demo import live
+from holdproof.demo import live, require_own_store
 from holdproof.errors import InvalidInputError, MissingExtraError, UnavailableError
 from holdproof.evidence.key_files import KeyFolder
 from holdproof.evidence.witness_server import Cosigner, WitnessServer, WitnessState
@@ -83,9 +83,13 @@ def up(
         list[str] | None,
         Option("--cosign", metavar="KEY", help="With --witness: a log to cosign, by its verifier key; repeat it."),
     ] = None,
+    open_tenants: Annotated[
+        int,
+        Option("--open-tenants", type=click.IntRange(1), help="Have so many tenants open at once, at most."),
+    ] = 16,
     app: Annotated[
         str | None,
-        Option("--app", metavar="MODULE[:FUNCTION]", help="Run a worker inside, for the flows that it registers."),
+        Option("--app", metavar="MODULE[:NAME]", help="Run a worker inside, for the flows of this program."),
     ] = None,
     open_: Annotated[bool, Option("--open", help="Open the console in a browser.")] = False,
     demo: Annotated[bool, Option("--demo", help="Play a story on it; without --home on a store of its own.")] = False,
@@ -98,11 +102,14 @@ def up(
     try:
         from holdproof.server import ServerSettings, logs, serve  # noqa: PLC0415 (an optional extra)
         from holdproof.server.settings import ProxyLogin  # noqa: PLC0415 (an optional extra)
+        from holdproof.server.tenants import TenantPool  # noqa: PLC0415 (an optional extra)
     except ImportError as error:
         raise MissingExtraError("the server needs more: pip install 'holdproof[server]'") from error
 
     if cosign and witness is None:
         raise InvalidInputError("--cosign needs --witness NAME: logs know a witness by its name")
+    # Before the server's loop runs: a program may open a store of its own.
+    application = None if app is None else find_application(app)
     home = _home(call, demo)
     served = None if witness is None else _witness_of(home, witness, cosign or [])
 
@@ -121,9 +128,13 @@ def up(
             opened = await holdproof.open(home, call.url)
         async with opened as store:
             render.greet(await store.status())
-            beside = [partial(_played, once=once, pace_s=pace)] if demo else []
-            beside += [] if app is None else [partial(_worked, register=registering(app))]
-            parts = serve.parts(console=console)
+            pool = TenantPool(store, settings, most=open_tenants)
+            beside: list[Callable[[ServerState], Coroutine[Any, Any, None]]] = [pool.run]
+            if demo:
+                beside.append(partial(_played, once=once, pace_s=pace))
+            if application is not None:
+                beside.append(partial(_worked, application=application))
+            parts = (*serve.parts(console=console), pool.part)
             await serve.serve(store, place, settings, ready=ready, parts=parts, beside=beside)
 
     logs.configure(log_level, as_json=log_json)
@@ -134,13 +145,15 @@ def up(
 def _home(call: CommandContext, demo: bool) -> str | None:
     """Return where the store is; a demonstration does not touch one that was not named."""
     if demo and call.home is None and call.url is None:
-        return tempfile.mkdtemp(prefix="holdproof-demo-")
+        folder = tempfile.mkdtemp(prefix="holdproof-demo-")
+        require_own_store(folder)
+        return folder
     return call.home
 
 
-async def _worked(state: "ServerState", *, register: Callable[[Any], Any]) -> None:
+async def _worked(state: "ServerState", *, application: Application) -> None:
     """Run a worker beside the server, until that ends."""
-    worker = worker_of(state.store.core, register, MAIN)
+    worker = application.worker_on(sync.Holdproof(state.store.core), ns=MAIN)
     if isinstance(worker, SyncWorker):
         await asyncio.to_thread(worker.start)
     else:
@@ -203,7 +216,7 @@ def mcp(
         raise MissingExtraError("this needs the extra mcp: pip install 'holdproof[mcp]'") from error
     if tools and resource:
         raise InvalidInputError("--tools and --resource exclude each other: name sets of tools, or whole resources")
-    offer = server.Offer(server.resources(resource or ()), read_only, server.tool_sets(tools or ()))
+    offer = server.Offer(server.named_resources(resource or ()), read_only, server.tool_sets(tools or ()))
 
     async def serve() -> None:
         async with holdproof.open(call.home, call.url) as store:

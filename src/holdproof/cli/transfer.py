@@ -10,8 +10,9 @@ import click
 
 from holdproof import sync
 from holdproof.cli import draw, storage
+from holdproof.cli.application import find_application
 from holdproof.cli.bar import bar
-from holdproof.cli.call import Argument, CommandContext, Namespace, Option, command, find_function
+from holdproof.cli.call import Argument, CommandContext, Namespace, Option, command
 from holdproof.cli.files import STDIO, opened_file, pieces
 from holdproof.cli.index import ALIAS_GROUPS
 from holdproof.errors import HoldproofError, InvalidInputError, NonDeterminismError, NotFoundError
@@ -175,17 +176,13 @@ def _present(blob: Blob | None, key: str) -> Blob:
 )
 def recover(
     call: CommandContext,
-    register: Annotated[
-        str, Option("--register", metavar="MODULE:FUNCTION", help="Gets the store, registers functions on it.")
-    ],
+    register: Annotated[str, Option("--register", metavar="MODULE[:NAME]", help="A program of flows.")],
     worker: Annotated[str | None, Option("--worker", help="The name to lease flows under.")] = None,
     limit: Annotated[int, Option("--limit", help="How many, at most.")] = 100,
     ns: Namespace = "main",
 ) -> Recovery:
     """Run flows again whose worker is gone and whose function is registered; names those that are left."""
-    registering = find_function(register)
-    with call.open(create=False) as store:
-        registering(store)
+    with find_application(register).open(call, create=False) as store:
         return store.flows.recover(worker, limit=limit, ns=ns)
 
 
@@ -205,7 +202,7 @@ def replay(
     call: CommandContext,
     register: Annotated[
         str,
-        Argument(metavar="MODULE[:FUNCTION]", help="Gets the store, registers functions on it; `register` by default."),
+        Argument(metavar="MODULE[:NAME]", help="The program: a function that registers flows, or an open store."),
     ],
     flow_ids: Annotated[list[str], Argument(metavar="FLOW_ID", help="The flows to replay.")] = [],  # noqa: B006 (click)
     *,
@@ -220,9 +217,7 @@ def replay(
     """
     if every == bool(flow_ids):
         raise InvalidInputError("name flows, or pass --all", field="flow_ids")
-    registering = find_function(register if ":" in register else f"{register}:register")
-    with call.open(create=False) as store:
-        registering(store)
+    with find_application(register).open(call, create=False) as store:
         if every:
             replays = [*store.flows.replay_all(status=status, limit=limit, ns=ns)]
         else:

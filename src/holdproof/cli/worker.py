@@ -4,53 +4,21 @@ import asyncio
 import logging
 import os
 import signal
-import sys
 import threading
-from collections.abc import Callable
 from types import FrameType
 from typing import Annotated, Any, Final
 
 import click
 
-from holdproof import client, sync
 from holdproof.api.worker import DRAIN_S, AsyncWorker, SyncWorker
 from holdproof.cli import render
-from holdproof.cli.call import Argument, CommandContext, Namespace, Option, command, find_function
-from holdproof.errors import InvalidInputError, WrongClientError
+from holdproof.cli.application import find_application
+from holdproof.cli.call import Argument, CommandContext, Namespace, Option, command
 from holdproof.model.defaults import CONCURRENCY
-from holdproof.store.opening import Store
 
 COMMANDS: dict[str, click.Command] = {}
 
 _INTERRUPTED: Final = 130
-_REGISTER: Final = "register"
-
-
-def registering(app: str) -> Callable[[Any], Any]:
-    """Return the function that registers an application's flows on a store, given `module` or `module:function`."""
-    # For good, unlike `find_function`: flows import modules of the project while they run.
-    if os.getcwd() not in sys.path:
-        sys.path.insert(0, os.getcwd())
-    return find_function(app if ":" in app else f"{app}:{_REGISTER}")
-
-
-def worker_of(core: Store, register: Callable[[Any], Any], ns: str, **options: Any) -> SyncWorker | AsyncWorker:
-    """Return a worker of the client that the application's functions are written for: `def`, or `async def`."""
-    store = sync.Holdproof(core)
-    try:
-        register(store)
-    except WrongClientError:
-        soft = client.Holdproof(core)
-        register(soft)
-        _require_functions(soft)
-        return soft.worker(ns=ns, **options)
-    _require_functions(store)
-    return store.worker(ns=ns, **options)
-
-
-def _require_functions(store: Any) -> None:
-    if not store.flows.held:
-        raise InvalidInputError("no flow was registered: the function gets a store, and uses `@store.flow(…)` on it")
 
 
 class _Signals:
@@ -73,7 +41,11 @@ def worker(
     call: CommandContext,
     app: Annotated[
         str,
-        Argument("The function that gets the store and registers flows on it; `register`.", "MODULE[:FUNCTION]"),
+        Argument(
+            "The program of flows: a function that gets the store and registers them, `register` by default, or the"
+            " store that the module opened.",
+            "MODULE[:NAME]",
+        ),
     ],
     *,
     queue: Annotated[
@@ -90,10 +62,10 @@ def worker(
     ns: Namespace = "main",
 ) -> dict[str, Any]:
     """Run queued, sleeping and recovered flows, schedules and deadlines, until SIGTERM or Ctrl-C drains it."""
-    register = registering(app)
+    application = find_application(app)
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
-    with call.open(create=True) as store:
-        working = worker_of(store.core, register, ns, queues=queue or None, concurrency=concurrency, name=name or None)
+    options = {"ns": ns, "queues": queue or None, "concurrency": concurrency, "name": name or None}
+    with application.open_worker(call, **options) as working:
         signals = _Signals()
         functions = ", ".join(sorted(working.functions))
         render.aside(f"worker {working.spec.name} runs {functions}; stop it with Ctrl-C\n")

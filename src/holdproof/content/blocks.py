@@ -44,6 +44,8 @@ def check_form(cid: CID, data: bytes) -> None:
 def put_verified(tx: Tx, blocks: Mapping[CID, bytes]) -> None:
     """Store blocks that the caller has hashed and given to `check_form`."""
     # In one order everywhere: two transactions with the same blocks could otherwise deadlock.
+    if tx.limiter is not None:
+        tx.stored_bytes += sum(map(len, blocks.values()))
     rows = sorted(({"h": cid.raw, "data": data} for cid, data in blocks.items()), key=_key)
     tx.many(_PUT, rows)
 

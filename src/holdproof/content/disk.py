@@ -63,10 +63,13 @@ def read(path: Path, most: int, *, regular: bool = False) -> bytes:
 def write(path: Path, data: bytes, *, mode: int = 0o600) -> None:
     """Write a file durably; an existing one is replaced atomically, and a failure leaves no temporary file.
 
-    Only for one writer at a time: the temporary name is fixed, so that a crash leaves one such file at most.
+    Only for one writer at a time: the temporary name is fixed, so that a crash leaves one such file at most. The file
+    has this mode whatever the umask, and nothing is written through a link in the place of the temporary file.
     """
     aside = path.with_name(f".{path.name}.new")
-    _fill_and_rename(os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode), str(aside), path, data)
+    handle = os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, mode)
+    os.fchmod(handle, mode)
+    _fill_and_rename(handle, str(aside), path, data)
 
 
 def exchange(path: Path, data: bytes) -> None:

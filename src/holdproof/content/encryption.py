@@ -40,6 +40,7 @@ class SubjectRecord(NamedTuple):
     handle: str
     created_at: str
     erased_at: str | None
+    ns: str
 
 
 def seal(tx: Tx, subject: str, plaintext: bytes, *, ns: str = "main") -> bytes:
@@ -143,7 +144,22 @@ def _key(tx: Tx, handle: str) -> bytes:
 _DESTROY = sql(
     "UPDATE subjects SET key = NULL, name_hash = NULL, erased_at = :now WHERE handle = :handle AND erased_at IS NULL"
 )
-_GET = sql("SELECT handle, created_at, erased_at FROM subjects WHERE handle = :handle")
+_GET = sql("SELECT handle, created_at, erased_at, ns FROM subjects WHERE handle = :handle")
+
+
+_LOCK = sql(
+    "SELECT erased_at FROM subjects WHERE handle = :handle",
+    postgres="SELECT erased_at FROM subjects WHERE handle = :handle FOR UPDATE",
+)
+
+
+def lock(tx: Tx, handle: str) -> bool:
+    """Let nobody label or encrypt for a subject before this transaction ends; return whether it was not erased."""
+    row = tx.one(_LOCK, handle=handle)
+    if row is None:
+        return False
+    (erased_at,) = row
+    return erased_at is None
 
 
 def destroy(tx: Tx, handle: str) -> bool:

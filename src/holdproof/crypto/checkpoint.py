@@ -93,10 +93,12 @@ def verify(
     log_keys: Iterable[VerifierKey],
     witnesses: Iterable[VerifierKey] = (),
     quorum: int = 0,
+    each_type: bool = True,
 ) -> tuple[VerifiedSignature, ...]:
     """Verify a checkpoint and return the witnesses' valid cosignatures.
 
-    Raises ProofError for another origin, without a valid signature of a log key, or with fewer than `quorum` witnesses.
+    Raises ProofError for another origin, without a valid signature of a log key of each type that is among `log_keys`
+    (without `each_type` of any), or with fewer than `quorum` witnesses.
     """
     if signed.checkpoint.origin != origin:
         raise ProofError("a checkpoint of another log", found=signed.checkpoint.origin, expected=origin)
@@ -106,8 +108,12 @@ def verify(
     own_keys = set(log_keys)
     witness_keys = set(witnesses)
     signatures = note.verify(signed.note, own_keys | witness_keys)
-    if not any(signature.key in own_keys for signature in signatures):
+    signed_kinds = {signature.key.kind for signature in signatures if signature.key in own_keys}
+    if not signed_kinds:
         raise ProofError("the log has not signed this checkpoint", origin=origin)
+    # A log that signs with two algorithms: whoever breaks one of them must not get by without the other.
+    if each_type and signed_kinds != {key.kind for key in own_keys}:
+        raise ProofError("the log has not signed this checkpoint with each of its algorithms", origin=origin)
     # A key that is both the log's and a witness's does not count: a log cannot witness itself.
     cosignatures = tuple(each for each in signatures if each.key in witness_keys and each.key not in own_keys)
     # By public key, not by name: one witness under two names is one.

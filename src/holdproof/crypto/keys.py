@@ -1,9 +1,10 @@
-"""Keys and signatures: ECDSA P-256 (RFC 6979), Ed25519, RSA-PSS; SHA-256 throughout.
+"""Keys and signatures: ECDSA P-256 (RFC 6979), Ed25519, RSA-PSS, with SHA-256; ML-DSA-44 (FIPS 204).
 
 - A key is loaded strictly or not at all: one accepted encoding (DER in, the same DER out), nothing after
   its end, no other curve, no point off the curve or of low order, no RSA below 2,048 bits.
 - keyid = hex SHA-256 of the DER SubjectPublicKeyInfo.
-- The same key and message always give the same signature, except RSA-PSS, whose salt is random.
+- The same key and message always give the same signature, except RSA-PSS and ML-DSA, which use random numbers.
+- ML-DSA needs a `cryptography` that has it; without one such a key is refused with that reason.
 - A private key never shows its secret in `repr`; only `to_pem` and `seed` return it.
 """
 
@@ -15,15 +16,18 @@ from cryptography.exceptions import InternalError, InvalidSignature, Unsupported
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519, padding, rsa
 
-from holdproof.crypto import b64
+from holdproof.crypto import b64, ml_dsa
 from holdproof.crypto.canonical import sha256_hex
+from holdproof.crypto.ml_dsa import MLDSA44PrivateKey, MLDSA44PublicKey
 from holdproof.errors import BadKeyError, FormatError, InvalidInputError, ProofError
 
-Alg: TypeAlias = Literal["ecdsa-p256-sha256", "ed25519", "rsa-pss-sha256"]
+Alg: TypeAlias = Literal["ecdsa-p256-sha256", "ed25519", "rsa-pss-sha256", "ml-dsa-44"]
 ALGS: tuple[Alg, ...] = get_args(Alg)
 
-_PublicHandle: TypeAlias = ec.EllipticCurvePublicKey | ed25519.Ed25519PublicKey | rsa.RSAPublicKey
-_PrivateHandle: TypeAlias = ec.EllipticCurvePrivateKey | ed25519.Ed25519PrivateKey | rsa.RSAPrivateKey
+_PublicHandle: TypeAlias = ec.EllipticCurvePublicKey | ed25519.Ed25519PublicKey | rsa.RSAPublicKey | MLDSA44PublicKey
+_PrivateHandle: TypeAlias = (
+    ec.EllipticCurvePrivateKey | ed25519.Ed25519PrivateKey | rsa.RSAPrivateKey | MLDSA44PrivateKey
+)
 
 _MIN_RSA = 2048
 _MAX_RSA = 8192
@@ -56,7 +60,7 @@ class PublicKey:
         """Return if the signature over the message is valid, else raise ProofError."""
         handle = self._handle
         try:
-            if isinstance(handle, ed25519.Ed25519PublicKey):
+            if isinstance(handle, ed25519.Ed25519PublicKey | MLDSA44PublicKey):
                 handle.verify(signature, message)
             elif isinstance(handle, ec.EllipticCurvePublicKey):
                 handle.verify(signature, message, _ECDSA)
@@ -71,8 +75,8 @@ class PublicKey:
 
     @property
     def raw(self) -> bytes:
-        """Ed25519: the 32 bytes; P-256: the compressed point, 33 bytes; RSA has none."""
-        if isinstance(self._handle, ed25519.Ed25519PublicKey):
+        """Ed25519: the 32 bytes; ML-DSA-44: the 1,312 bytes; P-256: the compressed point, 33 bytes; RSA has none."""
+        if isinstance(self._handle, ed25519.Ed25519PublicKey | MLDSA44PublicKey):
             return self._handle.public_bytes_raw()
         if isinstance(self._handle, ec.EllipticCurvePublicKey):
             return self._handle.public_bytes(serialization.Encoding.X962, serialization.PublicFormat.CompressedPoint)
@@ -118,7 +122,7 @@ class PrivateKey:
     def sign(self, message: bytes) -> bytes:
         """Sign the message; DER for ECDSA."""
         handle = self._handle
-        if isinstance(handle, ed25519.Ed25519PrivateKey):
+        if isinstance(handle, ed25519.Ed25519PrivateKey | MLDSA44PrivateKey):
             return handle.sign(message)
         if isinstance(handle, ec.EllipticCurvePrivateKey):
             # Deterministic: no random number whose reuse or bias would give the key away.
@@ -155,6 +159,8 @@ def generate(alg: Alg = "ecdsa-p256-sha256", *, rsa_bits: int = 3072) -> Private
         if not _MIN_RSA <= rsa_bits <= _MAX_RSA:
             raise InvalidInputError(f"RSA keys have {_MIN_RSA} to {_MAX_RSA} bits", rsa_bits=rsa_bits)
         return _private(rsa.generate_private_key(65537, rsa_bits))
+    if alg == "ml-dsa-44":
+        return _private(ml_dsa.generate())
     raise InvalidInputError(f"no such algorithm: {alg}", alg=alg, known=list(ALGS))
 
 
@@ -209,10 +215,12 @@ def load_public_der(der: bytes) -> PublicKey:
 
 
 def load_public_raw(alg: Alg, raw: bytes) -> PublicKey:
-    """Load a public key from its raw form: 32 bytes (Ed25519) or the compressed point (P-256)."""
+    """Load a public key from its raw form: 32 bytes (Ed25519), 1,312 bytes (ML-DSA-44) or the point (P-256)."""
     if alg == "ed25519":
         check_ed25519(raw)
         return _public(ed25519.Ed25519PublicKey.from_public_bytes(raw))
+    if alg == "ml-dsa-44":
+        return _public(ml_dsa.load_public(raw))
     if alg != "ecdsa-p256-sha256":
         raise BadKeyError("this kind of key has no raw form", alg=alg)
     if len(raw) != 33:
@@ -259,6 +267,8 @@ def _public(handle: _PublicHandle) -> PublicKey:
         alg = "ecdsa-p256-sha256"
         if not isinstance(handle.curve, ec.SECP256R1):
             raise BadKeyError("an EC key of another curve than P-256", curve=handle.curve.name)
+    elif isinstance(handle, MLDSA44PublicKey):
+        alg = "ml-dsa-44"
     else:
         alg = "rsa-pss-sha256"
         _check_rsa(handle)

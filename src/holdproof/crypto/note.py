@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from holdproof.crypto import b64, vkey
 from holdproof.crypto.keys import Signer
 from holdproof.crypto.lines import MAX_SIZE, decode_text
-from holdproof.crypto.vkey import COSIGNATURE_V1, ED25519, VerifierKey
+from holdproof.crypto.vkey import ED25519, VerifierKey
 from holdproof.errors import FormatError, InvalidInputError, ProofError
 
 MAX_SIGNATURES = 100
@@ -64,11 +64,11 @@ def sign(text: str, name: str, signer: Signer) -> NoteSignature:
 
 
 def cosign(text: str, name: str, signer: Signer, *, seconds: int) -> NoteSignature:
-    """Make a cosignature/v1 over a text, at a time in POSIX seconds."""
+    """Make a cosignature over a text, at a time in POSIX seconds: cosignature/v1, or of type 6 with ML-DSA-44."""
     if not 0 <= seconds <= MAX_SIZE:
         raise InvalidInputError("the time of a cosignature is out of range", seconds=seconds)
-    key = VerifierKey(name, COSIGNATURE_V1, signer.public)
-    signature = signer.sign(vkey.cosignature_message(_check_text(text), seconds))
+    key = VerifierKey(name, vkey.cosigning_kind(signer.alg), signer.public)
+    signature = signer.sign(key.cosigned_message(_check_text(text), seconds))
     return NoteSignature(name, key.key_id, seconds.to_bytes(8, "big") + signature)
 
 

@@ -6,18 +6,20 @@ from holdproof.db.database import Database
 from holdproof.db.effects import Call, Effect, Give, Read, Stream, Together, Wait, Work, WorkOutcome, Write, ask, call
 from holdproof.db.group_commit import Access, AccessRecorder, Hooks
 from holdproof.db.migrate import Migration
-from holdproof.db.sql import Query, sql
-from holdproof.db.tx import OPENED, Notes, Refused, Row, SqlResult, Tx
+from holdproof.db.sql import Query, sql, sql_by_key
+from holdproof.db.tx import OPENED, USED, Flows, Notes, Refused, Row, SqlResult, Tx, Use
 
 __all__ = [
     "MEMORY",
     "OPENED",
+    "USED",
     "Access",
     "AccessRecorder",
     "SqlResult",
     "Call",
     "Database",
     "Effect",
+    "Flows",
     "Give",
     "Hooks",
     "Migration",
@@ -30,6 +32,7 @@ __all__ = [
     "Stream",
     "Together",
     "Tx",
+    "Use",
     "Wait",
     "Work",
     "Write",
@@ -39,5 +42,6 @@ __all__ = [
     "lock_shared",
     "open_database",
     "sql",
+    "sql_by_key",
     "try_lock_exclusive",
 ]

@@ -17,7 +17,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
 
-from holdproof.db.tx import Notes, Refused, Tx
+from holdproof.db.tx import Flows, Notes, Refused, Tx, Use
 from holdproof.db.worker_pool import ONCE, SERIALIZABLE, UNGATED, Job, deliver
 from holdproof.errors import HistoryLostError, HoldproofError, OutcomeUnknownError
 
@@ -41,6 +41,14 @@ class Access(NamedTuple):
     target: str
     """Of a read the subject, by handle; of an export what was exported."""
     ns: str
+
+
+class UseRecorder(Protocol):
+    """What notes, in a transaction, what the steps of some flows used."""
+
+    def __call__(self, tx: Tx, flows: Flows, used: frozenset[Use]) -> None:
+        """Note it."""
+        ...
 
 
 class AccessRecorder(Protocol):
@@ -74,6 +82,8 @@ class Hooks:
     """Called once, on any thread, when the database turns out to have lost acknowledged commits; must not raise."""
     accesses: "AccessRecorder | None" = None
     """Records that somebody was given content; None where no log is kept."""
+    uses: "UseRecorder | None" = None
+    """Notes what the steps of flows use of memory; None where no flows run."""
     on_borrowed: list[Callable[[Tx], None]] = field(default_factory=list)
     """Called in place of `after_commit` inside a transaction that its caller commits: to notify others by it."""
 

@@ -41,13 +41,23 @@ _POLICIES: Final = {
     ),
 }
 """How each policy is created, in a quoted text, and how verification reads it from the catalogue."""
+_ALL_COMMANDS: Final = "p.polcmd = '*' AND p.polwithcheck IS NULL"
+_AS_CREATED: Final = {
+    _WHOLE: f"{_ALL_COMMANDS} AND p.polpermissive AND p.polroles = '{{0}}'"
+    " AND pg_catalog.pg_get_expr(p.polqual, p.polrelid) = 'true'",
+    _ROLE: f"{_ALL_COMMANDS} AND NOT p.polpermissive AND p.polroles = ARRAY['{_ROLE}'::regrole::oid]"
+    f" AND pg_catalog.pg_get_expr(p.polqual, p.polrelid) = '(ns = current_setting(''{_SETTING}''::text))'",
+}
+"""Whether a row of the catalogue is the policy as it is created."""
 
 
 def setup(application: str) -> str:
     """Return the statement that creates the role and the policies of every table with a namespace."""
+    # One that is as it was created stays, without a lock on its table; one that was altered is created anew.
     policies = " ".join(
         f"IF NOT EXISTS (SELECT 1 FROM pg_catalog.pg_policy p WHERE p.polrelid = name"  # noqa: S608 (constants)
-        f" AND p.polname = '{policy}') THEN"
+        f" AND p.polname = '{policy}' AND {_AS_CREATED[policy]}) THEN"
+        f" EXECUTE format('DROP POLICY IF EXISTS {policy} ON %s', name);"
         f" EXECUTE format('CREATE POLICY {policy} ON %s {definition}', name); END IF;"
         for policy, (definition, _) in _POLICIES.items()
     )

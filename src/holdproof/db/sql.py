@@ -88,11 +88,20 @@ def binder(names: tuple[str, ...]) -> Callable[[Mapping[str, Any]], tuple[Any, .
 
 
 QUERIES: Final[list[Query]] = []
+_NAMESPACE: Final = re.compile(r"(?<![\w.+])ns = :ns\b")
 
 
 def sql(text: str, /, *, postgres: str | None = None) -> Query:
     """Register a query; `postgres` is the text for PostgreSQL where the dialects truly differ."""
     return _register(text, text if postgres is None else postgres)
+
+
+def sql_by_key(text: str, /) -> Query:
+    """Register a query that finds the rows of a namespace by their key, or in the order of it.
+
+    SQLite keeps no statistics: with an index that begins with `ns` it would read and sort the whole namespace.
+    """
+    return _register(_NAMESPACE.sub("+ns = :ns", text), text)
 
 
 def sql_postgres(text: str, /) -> Query:

@@ -130,7 +130,7 @@ def open_marked(target: str | Path, space: str) -> Database:
 def server(module: str) -> ModuleType:
     """Return a module of `db.postgres`, which is an optional extra; MissingExtraError without its driver."""
     try:
-        from holdproof.db.postgres import roles, snapshot, transfer  # noqa: PLC0415 (an optional extra)
+        from holdproof.db.postgres import databases, roles, snapshot, transfer  # noqa: PLC0415 (an optional extra)
     except ImportError as error:
         raise MissingExtraError("PostgreSQL needs its driver: pip install 'holdproof[postgres]'") from error
-    return {"roles": roles, "snapshot": snapshot, "transfer": transfer}[module]
+    return {"databases": databases, "roles": roles, "snapshot": snapshot, "transfer": transfer}[module]

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import Enum
 from itertools import islice
-from typing import Any, ClassVar, Final, NamedTuple
+from typing import Any, ClassVar, Final, NamedTuple, Protocol
 
 from holdproof.db.clock import Clock, Ids, Random
 from holdproof.db.sql import Dialect, Query, refusal
@@ -27,6 +27,8 @@ Refusal = Callable[[str], HoldproofError]
 WAKE = "wake"
 OPENED: Final = "opened"
 """The topic under which a transaction notes whose encrypted content it opened: subjects, by handle."""
+USED: Final = "used"
+"""The topic under which a transaction notes what it read and wrote of memory (`Use`)."""
 RESERVED_TABLES: Final = frozenset({"schema_migrations"})
 """Tables that SQL of applications may read, but never change."""
 SECRET_TABLES: Final = frozenset({"subject_facts"})
@@ -70,6 +72,42 @@ def bounded_rows(rows: Iterable[Row]) -> list[Row]:
     return result
 
 
+class Use(NamedTuple):
+    """Something of memory that a transaction read or wrote."""
+
+    action: str
+    """`read` or `written`."""
+    kind: str
+    """`notes`, `threads` or `transcripts`."""
+    ns: str
+    key: int | str
+    """The number of its row, or of a transcript its name."""
+
+
+Flows = frozenset[tuple[str, str]]
+"""Flows, by namespace and id."""
+
+
+class Limiter(Protocol):
+    """What holds namespaces to their limits, inside the transaction that would pass them (TenantLimitError)."""
+
+    def spend(self, tx: "Tx", ns: str, size: int, *, must: bool) -> None:
+        """Count an entry, its bytes and the content stored for it; `must` counts without refusing."""
+        ...
+
+    def store(self, tx: "Tx", ns: str, size: int, *, must: bool = False) -> None:
+        """Count bytes that have no entry; `must` counts without refusing."""
+        ...
+
+    def admit(self, tx: "Tx", ns: str, size: int) -> None:
+        """Refuse a change of so many bytes whose entry is counted without refusing."""
+        ...
+
+    def require(self, tx: "Tx", ns: str, name: str, adding: int = 1) -> None:
+        """Refuse so many more of what is counted by its rows."""
+        ...
+
+
 class NotRun(Enum):
     """The absence of a result, where None is a possible one."""
 
@@ -103,7 +141,7 @@ class Tx(ABC):
 
     __slots__ = (
         *("_clock", "_ids", "_micros", "_new_notes", "_now", "_pool", "_pool_used", "_random"),
-        *("broken", "lock_seed", "notes"),
+        *("broken", "limiter", "lock_seed", "notes", "stored_bytes"),
     )
 
     def __init__(self, clock: Clock, random: Random, ids: Ids | None = None) -> None:
@@ -120,6 +158,10 @@ class Tx(ABC):
         self.notes: Notes = {}
         self.broken: HoldproofError | None = None
         self.lock_seed = 0
+        self.limiter: Limiter | None = None
+        """None while no namespace has limits: then nothing is counted."""
+        self.stored_bytes = 0
+        """Bytes of content that the running operation stored and that no entry was counted for yet."""
 
     @abstractmethod
     def execute(self, query: Query, /, *, expect: int | None = None, **params: Any) -> None:
@@ -227,6 +269,8 @@ class Tx(ABC):
         self.notes = {}
         self._new_notes.clear()
         self.broken = None
+        self.limiter = None
+        self.stored_bytes = 0
 
     def noted(self, topic: str) -> Iterator[Any]:
         """Yield what this transaction noted under a topic so far: operations before this one, and this one."""
@@ -235,7 +279,11 @@ class Tx(ABC):
 
     def take(self, topic: str) -> frozenset[Any]:
         """Remove what the running operation noted under a topic, and return it."""
-        if not self._new_notes:
+        # Most operations note no such thing: then nothing is built anew.
+        for each, _ in self._new_notes:
+            if each == topic:
+                break
+        else:
             return frozenset()
         values = frozenset(value for each, value in self._new_notes if each == topic)
         self._new_notes = [note for note in self._new_notes if note[0] != topic]
@@ -243,6 +291,7 @@ class Tx(ABC):
 
     def accept_notes(self) -> None:
         """Keep the notes of an operation that succeeded."""
+        self.stored_bytes = 0
         if self._new_notes:
             for topic, value in self._new_notes:
                 self.notes.setdefault(topic, []).append(value)
@@ -250,5 +299,6 @@ class Tx(ABC):
 
     def discard_notes(self) -> None:
         """Drop the notes of an operation that failed."""
+        self.stored_bytes = 0
         self._new_notes.clear()
         self.broken = None

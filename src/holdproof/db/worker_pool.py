@@ -233,6 +233,8 @@ class WorkerPool:
             self._stop_after(jobs, error)
         finally:
             worker.close()
+            # The system may give the number to another thread, which would be taken for this one.
+            self.thread_ids.discard(threading.get_ident())
 
     def _next_batch(self, worker: Worker) -> list[Job[Any]]:
         """Wait for jobs and return a batch of them; empty when the pool is closed and drained."""

@@ -15,7 +15,7 @@ Rules:
 
 from holdproof.demo.acts import ACTS
 from holdproof.demo.live import live
-from holdproof.demo.play import play
+from holdproof.demo.play import play, require_own_store
 from holdproof.demo.scene import Played, Scene, StoryEvent, Tell
 
-__all__ = ["ACTS", "Played", "Scene", "Tell", "StoryEvent", "live", "play"]
+__all__ = ["ACTS", "Played", "Scene", "Tell", "StoryEvent", "live", "play", "require_own_store"]

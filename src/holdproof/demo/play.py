@@ -7,13 +7,14 @@ from pathlib import Path
 from holdproof import sync
 from holdproof.demo.acts import ACTS
 from holdproof.demo.scene import Played, Scene, StoryEvent, Tell
-from holdproof.errors import AlreadyExistsError
+from holdproof.errors import AlreadyExistsError, ConfigError
+from holdproof.store import opening
 
 
 def play(home: str | Path, tell: Tell | None = None, *, program: str = "holdproof") -> Played:
     """Play every act on a new store at `home`, which stays: the reader is to check it, with that program."""
     home = Path(os.path.abspath(Path(home).expanduser()))
-    # The story needs a store of its own; somebody's data is never touched.
+    require_own_store(home)
     if home.exists() and any(home.iterdir()):
         raise AlreadyExistsError(f"{home} is not empty", path=str(home))
     events: list[StoryEvent] = []
@@ -30,6 +31,19 @@ def play(home: str | Path, tell: Tell | None = None, *, program: str = "holdproo
     return Played(
         str(home), scene.facts.get("forged"), scene.facts["bundle"], events, checks(str(home), scene, program)
     )
+
+
+def require_own_store(home: str | Path, url: str | None = None) -> None:
+    """Raise ConfigError where a store at `home` would be in a database that somebody else's data is in.
+
+    The story is not removed from a log again, so it needs a store of its own.
+    """
+    if isinstance(opening.locate(home, url).target, str):
+        raise ConfigError(
+            "the story needs a store of its own, and --url, the environment or a configuration file names a database",
+            remedy="Tell it without --url: `env -u HOLDPROOF_DATABASE_URL holdproof demo`, in a folder without a"
+            " project.",
+        )
 
 
 def checks(home: str, scene: Scene, program: str) -> dict[str, str]:

@@ -53,6 +53,14 @@ class MethodError(RequestError):
     status = 405
 
 
+class StoppingError(HoldproofError):
+    """The server is stopping and waits no longer: call again, once it or the one in its place answers."""
+
+    code = "request.stopping"
+    status = 503
+    exit_code = 6
+
+
 class SlowRequestError(RequestError):
     """The body arrived too slowly and the request timed out; send it again over a faster connection."""
 

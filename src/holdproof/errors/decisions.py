@@ -1,6 +1,6 @@
 """Errors of the runtime: agents, flows, locks, idempotency, escalations, sagas, schedules."""
 
-from holdproof.errors.root import ConflictError, HoldproofError, InvalidInputError
+from holdproof.errors.root import ConflictError, HoldproofError, InvalidInputError, NotFoundError
 
 # --- agents and flows --------------------------------------------------------------------------------------------
 
@@ -162,8 +162,32 @@ class BudgetExhaustedError(HoldproofError):
     exit_code = 5
 
 
+class TenantNotFoundError(NotFoundError):
+    """`holdproof tenants list` names those that there are, `holdproof tenants create NAME` makes one."""
+
+    code = "tenant.absent"
+
+
+class TenantFindingError(ConflictError):
+    """Look with `holdproof --tenant NAME verify`; restore a backup, or accept its log (`holdproof tenants accept`)."""
+
+    code = "tenant.finding"
+    exit_code = 20
+
+
+class TenantLimitError(HoldproofError):
+    """The namespace has reached a limit: end or remove something, wait, or let root raise it (`limits set`)."""
+
+    code = "limits.reached"
+    status = 429
+    exit_code = 5
+
+
 class WrongAnswerError(InvalidInputError):
-    """That is no answer to this escalation; a step in doubt takes `happened`, `did_not_happen` or `undo`."""
+    """That is no answer to this escalation; a step in doubt takes `happened`, `did_not_happen` or `undo`.
+
+    An act that a policy asks about is approved as it is, without a proposal.
+    """
 
     code = "escalations.answer"
 

@@ -69,7 +69,7 @@ class ForeignTransactionError(InvalidInputError):
 
 
 class ReadOnlyError(UnavailableError):
-    """It cannot be written to: use a write transaction, correct the permissions, or choose another home."""
+    """Correct the permissions or choose another home; in code, use a transaction that writes."""
 
     code = "database.read_only"
 
@@ -189,3 +189,15 @@ class UnreachableError(HoldproofError):
     code = "network.unreachable"
     status = 502
     exit_code = 6
+
+
+class BucketMissingError(UnreachableError):
+    """Create the bucket, or correct its name or the endpoint (AWS_ENDPOINT_URL); nothing was stored."""
+
+    code = "network.bucket_missing"
+
+
+class BucketDeniedError(UnreachableError):
+    """Correct AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or let this key list, read, write and delete there."""
+
+    code = "network.bucket_denied"

@@ -3,6 +3,8 @@
 Rules:
 - A full audit believes no stored hash: leaf hashes, tiles, stems, frontier, root and signature all have to come out.
 - No leaf lies outside the tree, and each is filed under the record and version it names.
+- An audit since a verification recomputes what was added to the tree that was verified then: its root at that size has
+  to come out, and kept heads from before are compared with the stored tiles, as without `full`.
 - It walks only over leaves that exist: a forged size cannot make it walk for ever.
 - It walks in pages; no snapshot is held longer than one page takes, memory is bounded, writers are not blocked.
 - Leaves appended during the walk are audited too: the last page and the state are read in one snapshot.
@@ -18,12 +20,14 @@ from typing import NamedTuple
 from holdproof.crypto import checkpoint, frontier
 from holdproof.crypto.checkpoint import SignedCheckpoint
 from holdproof.crypto.lines import MAX_SIZE
+from holdproof.crypto.tiles import WIDTH
 from holdproof.crypto.vkey import VerifierKey
 from holdproof.db import Call, Database, Tx, Work, ask, sql
 from holdproof.db.sql import sql_postgres
 from holdproof.errors import FormatError, ProofError
 from holdproof.evidence import log, tree
 from holdproof.evidence.replay import Replay
+from holdproof.evidence.verifications import Verified
 from holdproof.evidence.walk import Flaws, Walk
 from holdproof.model.log import Audited
 from holdproof.model.verdicts import Verdict
@@ -33,10 +37,15 @@ Progress = Callable[[int, int], None]
 """Called with how many leaves are done, of how many."""
 
 
-def audit(context: Context, *, full: bool = False, progress: Progress | None = None) -> Work[Audited]:
-    """Check the log against itself and the heads kept elsewhere; `full` recomputes all of it from the leaves."""
-    # Both take the same arguments, so that callers differ only in cost.
-    run = walk if full else glance
+def audit(
+    context: Context, *, full: bool = False, since: Verified | None = None, progress: Progress | None = None
+) -> Work[Audited]:
+    """Check the log against itself and the heads kept elsewhere.
+
+    `full` recomputes all of it from the leaves, `since` what a verification did not see.
+    """
+    # All take the same arguments, so that callers differ only in cost.
+    run = walk if full else glance if since is None else partial(walk_since, verified=since)
     from_file: tuple[list[SignedCheckpoint], frozenset[str]] = yield from ask(Call(partial(_kept_heads, context)))
     heads, restored_here = from_file
     return (yield from ask(Call(partial(run, context.database, heads, progress, restored_here=restored_here))))
@@ -84,6 +93,13 @@ def _read(tx: Tx, heads: Sequence[SignedCheckpoint], restored_here: Collection[s
     return _LogSnapshot(state, head, log.verifiers(tx, **names), counted, log.pending(tx), stuck, stray)  # type: ignore[arg-type]
 
 
+def _read_continued(
+    tx: Tx, heads: Sequence[SignedCheckpoint], restored_here: Collection[str]
+) -> tuple[_LogSnapshot, list[Verdict]]:
+    """Read the same, and whether the stored tiles continue each kept head."""
+    return _read(tx, heads, restored_here), log.continuities(tx, heads, restored_here)
+
+
 def glance(
     database: Database,
     heads: Sequence[SignedCheckpoint],
@@ -96,17 +112,11 @@ def glance(
     Reads a few rows for each head: a leaf that was edited together with its tile is found by `walk`.
     """
     del progress  # the signature is that of `walk`
-
-    def look(tx: Tx) -> tuple[_LogSnapshot, list[Verdict]]:
-        return _read(tx, heads, restored_here), log.continuities(tx, heads, restored_here)
-
-    state, verdicts = database.read(look).result()
+    now, verdicts = database.read(partial(_read_continued, heads=heads, restored_here=restored_here)).result()
     flaws = Flaws()
-    _check_state(state, flaws)
-    for head, verdict in zip(heads, verdicts, strict=True):
-        if not verdict.sound:
-            flaws.add(None, f"the log does not continue the head of size {head.checkpoint.size} kept here", verdict)
-    return flaws.outcome(full=False, size=state.state.size, pending=state.pending, heads=len(heads))
+    _check_state(now, flaws)
+    _check_continuity(heads, verdicts, flaws)
+    return _outcome(flaws, now, heads, full=False)
 
 
 def walk(
@@ -118,18 +128,56 @@ def walk(
 ) -> Audited:
     """Recompute the whole tree from its leaves and compare it with everything that is stored or kept."""
     flaws = Flaws()
-    walked = Walk(database, flaws, [head.checkpoint.size for head in heads], most=_most(database))
+    walked = Walk(database, flaws, Replay(head.checkpoint.size for head in heads), most=_most(database))
     now = walked.run(partial(_read, heads=heads, restored_here=restored_here), progress)
-    state = now.state
-    tree_now = walked.replay.frontier()
-    whole = state.frontier == tree_now.to_bytes()
+    whole = _check_recomputed(now, walked.replay, flaws)
+    _check_kept(heads, now, walked.replay, flaws, whole=whole)
+    return _outcome(flaws, now, heads, full=True)
+
+
+def walk_since(
+    database: Database,
+    heads: Sequence[SignedCheckpoint],
+    progress: Progress | None = None,
+    *,
+    restored_here: Collection[str] = (),
+    verified: Verified,
+) -> Audited:
+    """Recompute what was added to the tree that a verification saw, and compare it with everything stored or kept."""
+    flaws = Flaws()
+    begin = verified.size // WIDTH * WIDTH
+    open_tiles = database.read(lambda tx: tree.open_tiles(tx, begin)).result()
+    walked = Walk(database, flaws, Replay([verified.size], open_tiles), most=_most(database))
+    now, verdicts = walked.run(partial(_read_continued, heads=heads, restored_here=restored_here), progress)
+    whole = _check_recomputed(now, walked.replay, flaws)
+    if walked.replay.roots.get(verified.size) != verified.root:
+        what = f"the first {verified.size} entries are not those that were verified at {verified.at}"
+        flaws.add(None, what, Verdict.FORKED if whole else Verdict.TAMPERED)
+    _check_continuity(heads, verdicts, flaws)
+    return _outcome(flaws, now, heads, full=False)
+
+
+def _outcome(flaws: Flaws, now: _LogSnapshot, heads: Sequence[SignedCheckpoint], *, full: bool) -> Audited:
+    root = now.head.checkpoint.root.hex() if now.head else ""
+    return flaws.outcome(full=full, size=now.state.size, root=root, pending=now.pending, heads=len(heads))
+
+
+def _check_recomputed(now: _LogSnapshot, replay: Replay, flaws: Flaws) -> bool:
+    """Compare frontier and head with the tree that came out; whether it has the stored frontier."""
+    tree_now = replay.frontier()
+    whole = now.state.frontier == tree_now.to_bytes()
     if not whole:
         flaws.add(None, f"the frontier is not that of these {tree_now.size} leaves")
     if now.head and (now.head.checkpoint.size, now.head.checkpoint.root) != (tree_now.size, tree_now.root()):
         flaws.add(None, f"the signed head of size {now.head.checkpoint.size} is not that of these leaves")
     _check_state(now, flaws)
-    _check_kept(heads, now, walked.replay, flaws, whole=whole)
-    return flaws.outcome(full=True, size=state.size, pending=now.pending, heads=len(heads))
+    return whole
+
+
+def _check_continuity(heads: Sequence[SignedCheckpoint], verdicts: Sequence[Verdict], flaws: Flaws) -> None:
+    for head, verdict in zip(heads, verdicts, strict=True):
+        if not verdict.sound:
+            flaws.add(None, f"the log does not continue the head of size {head.checkpoint.size} kept here", verdict)
 
 
 def _check_state(now: _LogSnapshot, flaws: Flaws) -> None:

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 
 from holdproof.db import Call, Read, Wait, Work, Write
 from holdproof.errors import HoldproofError
-from holdproof.evidence import dbom_files, keys
+from holdproof.evidence import dbom_files, key_admission
 from holdproof.store.context import Context
 
 T = TypeVar("T")
@@ -22,7 +22,7 @@ _log = logging.getLogger("holdproof")
 
 def at_opening(context: Context) -> None:
     """Finish rotations and write missing DBOM files; failures are logged, not raised."""
-    _try(context, keys.finish_rotations(context), "a key rotation could not be finished")
+    _try(context, key_admission.finish_rotations(context), "a key rotation could not be finished")
     if not context.log.familiar:
         _log.warning("nothing in this home vouches for the store's log: run `holdproof verify`")
     _try(context, dbom_files.repair(context), "DBOM files could not be repaired")

@@ -4,13 +4,16 @@ Rules:
 - An erased record's newest leaf is of type `erasure`, under the record's own handle; its row and salt are gone.
 - The erasure itself is a row with a leaf of its own, which names the handles of everything that went.
 - A subject's leaf commits to handle and times only: no name, no hash, no key; its tombstone is the next version.
+- Of a subject, the row says what its certificate says (upkeep/erasure_certificate.py): what went, what was derived from
+  it, what is left and why, by handles, ids of objects and numbers of rows.
 - Files are removed after the commit, so an edited list would have the store destroy its own files: the list is under
   the leaf, and before anything is removed the row is proven against the signed head. Once they are gone, the next
   version of the leaf says so, and their names go, which may identify the subject.
 """
 
 import json
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from dataclasses import replace
 from pathlib import PurePosixPath
 from typing import Final, NamedTuple
 
@@ -24,7 +27,10 @@ from holdproof.model.coverage import Cover, columns
 from holdproof.model.erasure import Erasure
 
 SUBJECTS: Final = Projection("subjects", 1, ("handle", "ns", "created_at", "erased_at"))
-ERASURES: Final = Projection("erasures", 1, ("id", "kind", "target", "who", "count", "leaf_ids", "erased_at", "files"))
+_BEFORE_CERTIFICATES: Final = Projection(
+    "erasures", 1, ("id", "kind", "target", "who", "count", "leaf_ids", "erased_at", "files")
+)
+ERASURES: Final = Projection("erasures", 2, (*_BEFORE_CERTIFICATES.columns, "certificate"))
 LOGGED: Final = (
     logged_tables.describe(
         SUBJECTS,
@@ -37,9 +43,12 @@ LOGGED: Final = (
             " was edited is not found; of an erased subject both must be gone, which verify checks",
         ),
     ),
-    logged_tables.describe(ERASURES, kinds=("erasure",), key="id"),
+    logged_tables.describe(ERASURES, kinds=("erasure",), key="id", older=(_BEFORE_CERTIFICATES,)),
 )
 
+_PROJECTIONS: Final = {each.name: each for each in (_BEFORE_CERTIFICATES, ERASURES)}
+GARBAGE: Final = "memory/garbage"
+"""What is due once objects were erased: their blocks, which garbage collection finds."""
 _FOLDERS: Final = ("dboms", "blobs", "images")
 _PAGE: Final = 100
 _SUBJECT = sql("SELECT handle, ns, created_at, erased_at, leaf_id, leaf_ver FROM subjects WHERE handle = :handle")
@@ -66,17 +75,27 @@ def log_subject(tx: Tx, handle: str) -> None:
 
 
 _ADD = sql(
-    "INSERT INTO erasures (id, kind, target, who, count, leaf_ids, erased_at, files, leaf_id, leaf_ver, leaf_salt)"
-    " VALUES (:id, :kind, :target, :who, :count, :leaf_ids, :erased_at, :files, :leaf_id, :leaf_ver, :leaf_salt)"
+    "INSERT INTO erasures (id, kind, target, who, count, leaf_ids, erased_at, files, certificate, leaf_id, leaf_ver,"
+    " leaf_salt) VALUES (:id, :kind, :target, :who, :count, :leaf_ids, :erased_at, :files, :certificate, :leaf_id,"
+    " :leaf_ver, :leaf_salt)"
 )
 
 
 def record(
-    tx: Tx, kind: str, target: str, *, who: str, removed: list[Removed], outside: int = 0, due: Iterable[str] = ()
+    tx: Tx,
+    kind: str,
+    target: str,
+    *,
+    who: str,
+    removed: list[Removed],
+    outside: int = 0,
+    due: Iterable[str] = (),
+    certify: Callable[[Erasure], str] | None = None,
 ) -> Erasure:
     """Log an erasure: a leaf for each record under its own handle, and one for the erasure itself.
 
-    `outside` counts what goes though no leaf covers it, `due` names what is to be removed beside files.
+    `outside` counts what goes though no leaf covers it, `due` names what is to be removed beside files. `certify` makes
+    what the certificate says.
     """
     handles = sorted(each.leaf_id for each in removed)
     # Sorted, so that the same erasure gives the same text on every database.
@@ -91,28 +110,37 @@ def record(
         "erased_at": tx.now,
         "files": files,
     }
+    row["certificate"] = None if certify is None else certify(_erasure(tuple(row.values())))
     # A leaf of type `erasure` under each record's handle: whoever proves the record later learns that it was erased.
     for each in removed:
         leaves.stamp(tx, "erasure", ERASURES, row, leaf_id=each.leaf_id, leaf_ver=each.leaf_ver + 1)
     mark = leaves.stamp(tx, "erasure", ERASURES, row)
     tx.execute(_ADD, **row, **mark._asdict(), expect=1)
-    return _erasure((row["id"], kind, target, who, row["count"], row["leaf_ids"], tx.now, files))
+    return _erasure(tuple(row.values()))
 
 
-_ERASED = sql("SELECT id, leaf_ids FROM erasures WHERE id > :after ORDER BY id LIMIT :limit")
+# One without an index waits for the sequencer.
+_ERASED = sql(
+    "SELECT e.id, e.leaf_ids FROM erasures e LEFT JOIN log_leaves l ON l.id = e.leaf_id AND l.ver = e.leaf_ver"
+    " WHERE e.id > :after AND (l.idx IS NULL OR l.idx >= :since) ORDER BY e.id LIMIT :limit"
+)
 
 
-def among(tx: Tx, handles: set[str]) -> set[str]:
-    """Return those of these records that an erasure names; a tombstone leaf alone could have been forged."""
+def among(tx: Tx, handles: set[str], *, since: int = 0) -> set[str]:
+    """Return those of these records that an erasure names, one whose entry stands at `since` in the log or behind it.
+
+    A tombstone leaf alone could have been forged.
+    """
     named: set[str] = set()
     after = ""
-    while page := tx.all(_ERASED, after=after, limit=_PAGE):
+    while page := tx.all(_ERASED, after=after, since=since, limit=_PAGE):
         named.update(handle for _, text in page for handle in json.loads(text) if handle in handles)
         after = page[-1][0]
     return named
 
 
-_ALL = sql("SELECT id, kind, target, who, count, leaf_ids, erased_at, files FROM erasures ORDER BY id")
+_COLUMNS: Final = "id, kind, target, who, count, leaf_ids, erased_at, files, certificate"
+_ALL = sql(f"SELECT {_COLUMNS} FROM erasures ORDER BY id")  # noqa: S608 (a constant of this file)
 
 
 def history(tx: Tx) -> list[Erasure]:
@@ -123,8 +151,7 @@ def history(tx: Tx) -> list[Erasure]:
 LAST: Final = "\U0010ffff"
 """Sorts after every id."""
 _BEFORE = sql(
-    "SELECT id, kind, target, who, count, leaf_ids, erased_at, files FROM erasures WHERE id < :before"
-    " ORDER BY id DESC LIMIT :limit"
+    f"SELECT {_COLUMNS} FROM erasures WHERE id < :before ORDER BY id DESC LIMIT :limit"  # noqa: S608
 )
 
 
@@ -134,11 +161,13 @@ def before(tx: Tx, id: str, *, limit: int) -> list[Erasure]:
 
 
 def _erasure(row: tuple[object, ...]) -> Erasure:
-    key, kind, target, who, count, handles, moment, files = row
+    key, kind, target, who, count, handles, moment, files, *certificate = row
     try:
-        listed = tuple(json.loads(str(handles))), tuple(json.loads(str(files)))
-        return Erasure(str(key), str(kind), str(target), str(who), int(str(count)), listed[0], str(moment), listed[1])
-    except (ValueError, TypeError) as error:
+        leaf_ids, names = tuple(json.loads(str(handles))), tuple(json.loads(str(files)))
+        erasure = Erasure(str(key), str(kind), str(target), str(who), int(str(count)), leaf_ids, str(moment), names)
+        text = next(iter(certificate), None)
+        return erasure if text is None else replace(erasure, mode=json.loads(str(text))["derived"]["mode"])
+    except (KeyError, ValueError, TypeError) as error:
         raise FormatError(f"the erasure {key} is not what Holdproof writes", id=str(key)) from error
 
 
@@ -181,12 +210,13 @@ def _is_proven(tx: Tx, row: Row) -> bool:
     try:
         text = log.prove_entry(tx, str(leaf_id), leaf_ver)
         entry = canonical.loads(text.encode())
-        commitment = ERASURES.commit(bytes(salt), dict(zip(ERASURES.columns, columns, strict=True)))
-    except (HoldproofError, TypeError, ValueError):  # SQLite stores a value of any type in any column
+        projection = _PROJECTIONS[str(entry["p"])]  # type: ignore[index,call-overload]
+        commitment = projection.commit(bytes(salt), dict(zip(ERASURES.columns, columns, strict=True)))
+    except (HoldproofError, KeyError, TypeError, ValueError):  # SQLite stores a value of any type in any column
         return False
     if not isinstance(entry, dict) or not leaves.is_filed(text, leaf_id, leaf_ver):
         return False
-    return (entry.get("t"), entry.get("p"), entry.get("h")) == ("erasure", ERASURES.name, commitment)
+    return (entry.get("t"), entry.get("h")) == ("erasure", commitment)
 
 
 _KNOWN = sql("SELECT 1 FROM erasures WHERE kind = 'subject' AND target = :target LIMIT 1")
@@ -212,10 +242,17 @@ def _names(row: Row) -> tuple[str, ...] | None:
 def _is_ours(target: object, name: object) -> bool:
     if not isinstance(name, str) or "\0" in name:
         return False
+    if name == GARBAGE:
+        return True
     path = PurePosixPath(name)
     if path.parts[:1] == ("membrane",):  # a label, and only the one whose erasure this is
         return name == target
     return len(path.parts) > 1 and path.parts[0] in _FOLDERS and ".." not in path.parts
+
+
+def is_file(name: str) -> bool:
+    """Whether what is due is a file: not a label of services, nor garbage."""
+    return PurePosixPath(name).parts[0] in _FOLDERS
 
 
 def mark_done(tx: Tx, erasure_id: str) -> None:

@@ -20,6 +20,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
+from holdproof import validation
 from holdproof.content import encryption
 from holdproof.crypto import attest, dbom
 from holdproof.crypto.dbom import Fields
@@ -184,24 +185,25 @@ def _check_free(tx: Tx, ns: str, evaluation_id: str) -> None:
 
 # --- reading -----------------------------------------------------------------------------------------------------
 
-_LIST = sql(
-    EVALUATIONS.select(
-        "WHERE id < :before AND (CAST(:ns AS TEXT) IS NULL OR ns = :ns)"
-        " AND (CAST(:battle_id AS TEXT) IS NULL OR battle_id = :battle_id)"
-        " AND (CAST(:since AS TEXT) IS NULL OR timestamp >= :since)"
-        " AND (CAST(:until AS TEXT) IS NULL OR timestamp < :until)"
-        " AND (CAST(:low AS DOUBLE PRECISION) IS NULL OR score >= :low)"
-        " AND (CAST(:high AS DOUBLE PRECISION) IS NULL OR score <= :high)"
-        " AND (:imported = -1 OR (legacy IS NOT NULL) = (:imported = 1))"
-        " ORDER BY id DESC LIMIT :limit"
-    )
+_MATCHES: Final = (
+    "WHERE id < :before AND (CAST(:ns AS TEXT) IS NULL OR ns = :ns)"
+    " AND (CAST(:battle_id AS TEXT) IS NULL OR battle_id = :battle_id)"
+    " AND (CAST(:text AS TEXT) = '' OR instr(lower(battle_id), lower(:text)) > 0)"
+    " AND (CAST(:since AS TEXT) IS NULL OR timestamp >= :since)"
+    " AND (CAST(:until AS TEXT) IS NULL OR timestamp < :until)"
+    " AND (CAST(:low AS DOUBLE PRECISION) IS NULL OR score >= :low)"
+    " AND (CAST(:high AS DOUBLE PRECISION) IS NULL OR score <= :high)"
+    " AND (:imported = -1 OR (legacy IS NOT NULL) = (:imported = 1))"
+    " ORDER BY id DESC LIMIT :limit"
 )
+_LIST = sql(EVALUATIONS.select(_MATCHES), postgres=EVALUATIONS.select(_MATCHES.replace("instr(", "strpos(")))
 
 
 def list(
     tx: Tx,
     *,
     evaluation_id: str | None = None,
+    text: str = "",
     since: str | None = None,
     until: str | None = None,
     min_score: float | None = None,
@@ -213,7 +215,8 @@ def list(
 ) -> Page[Evaluation]:
     """List evaluations, the newest first; `ns=None` lists those of every namespace.
 
-    `since` and `until` compare with the evaluation's own timestamp: a date or a time, `until` excluded.
+    `text` is a part of an evaluation's id, in any case. `since` and `until` compare with the evaluation's own
+    timestamp: a date or a time, `until` excluded.
     """
     return EVALUATIONS.page(
         tx,
@@ -222,6 +225,7 @@ def list(
         limit,
         ns=ns,
         battle_id=evaluation_id,
+        text=validation.words("text", text),
         since=_moment("since", since),
         until=_moment("until", until),
         low=min_score,

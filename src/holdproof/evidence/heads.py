@@ -11,7 +11,9 @@ Rules:
 - A line `restored` names an origin that this home restored the log to. It is written before the restored database goes
   live: only such a restore gives up heads that were kept here, one that was made elsewhere does not.
 - The heads of a store that another one replaced on purpose go to a folder beside the file (`set_aside`).
-- The largest head of every log stays; of the others, once the file has grown, a thinned selection.
+- The largest head of every log stays, and each that is the first with more or fewer signatures than the one before,
+  which is also written at once: from where on heads were signed twice is known without the database. Of the others,
+  once the file has grown, a thinned selection.
 - Any number of processes may append to it, and thin it, at once.
 """
 
@@ -38,7 +40,10 @@ _EVERY_S = 1.0
 _MOST_BYTES = 512 << 10
 _RECENT = 256
 _OLDER = 256
+_USUAL_BYTES = 512
 _RESTORED = "restored"
+_SIGNATURE = "\n\u2014 "
+_ESCAPED_SIGNATURE = json.dumps(_SIGNATURE)[1:-1]
 
 
 def name_of(target: str | Path) -> str:
@@ -56,12 +61,15 @@ class HeadFile:
         self._lock = threading.Lock()
         self._written = -1e9
         self._waiting = ""
+        self._signatures = 0
+        """How many signatures the head had that was written last."""
 
     def publish(self, head: str) -> None:
         """Keep a durable head: written now, or with the next one if the last write is less than a second ago."""
         with self._lock:
             self._waiting = max(self._waiting, head, key=partial(_size, newest=head))
-            if time.monotonic() - self._written >= _EVERY_S:
+            is_first = self._waiting.count(_SIGNATURE) != self._signatures
+            if is_first or time.monotonic() - self._written >= _EVERY_S:
                 self._flush()
 
     def flush(self) -> None:
@@ -73,10 +81,13 @@ class HeadFile:
         if not self._waiting:
             return
         with self._opened() as file:
-            end = self._append(file, "head", self._waiting)
+            head = self._waiting
+            end = self._append(file, "head", head)
             self._waiting = ""
             self._written = time.monotonic()
-            if end > _MOST_BYTES:
+            self._signatures = head.count(_SIGNATURE)
+            # By the length of this head, since an ML-DSA-44 signature makes it eight times as long.
+            if end > _MOST_BYTES * max(1, len(head) // _USUAL_BYTES):
                 self._thin()
 
     def _append(self, file: int, kind: str, text: str) -> int:
@@ -156,14 +167,15 @@ class HeadFile:
 
     def _thin(self) -> None:
         """Rewrite the file without most of its older heads; called with the file locked."""
-        # Kept: the largest head of each origin, restores, the newest lines, and an even selection of the older ones.
+        # Kept: the largest head of each origin, the first with more or fewer signatures, restores, the newest lines,
+        # and an even selection of the older ones.
         lines = self._lines()
-        largest = {line for _, line in _largest(lines).values()}
+        protected = {line for _, line in _largest(lines).values()}.union(_first_signed_so(lines))
         older = lines[:-_RECENT]
         recent = lines[-_RECENT:]
         step = max(1, -(-len(older) // _OLDER))
         selection = [
-            line for number, line in enumerate(older) if number % step == 0 or line in largest or _restored(line)
+            line for number, line in enumerate(older) if number % step == 0 or line in protected or _restored(line)
         ]
         _replace(self.path, [*selection, *recent])
 
@@ -237,6 +249,17 @@ def _largest(lines: list[str]) -> dict[str, tuple[int, str]]:
         except (ValueError, KeyError, TypeError, AttributeError):
             continue
     return largest
+
+
+def _first_signed_so(lines: list[str]) -> Iterator[str]:
+    """Yield the lines whose head has another number of signatures than the head before."""
+    before = 0
+    for line in lines:
+        # Counted in the JSON text, which escapes the dash: a head need not be parsed for that.
+        signatures = line.count(_ESCAPED_SIGNATURE)
+        if signatures and signatures != before:
+            before = signatures
+            yield line
 
 
 def _at(line: str) -> str:

@@ -14,7 +14,7 @@ import os
 import stat
 import tempfile
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final, Protocol
@@ -22,7 +22,7 @@ from typing import Final, Protocol
 from holdproof import folders
 from holdproof.content import disk
 from holdproof.crypto import keys
-from holdproof.crypto.keys import ALGS, Alg, PrivateKey, PublicKey, Signer
+from holdproof.crypto.keys import Alg, PrivateKey, PublicKey, Signer
 from holdproof.errors import BadKeyError, DiskFullError, HoldproofError, NotFoundError, ReadOnlyError, UnavailableError
 from holdproof.model.keys import Role
 
@@ -31,7 +31,9 @@ ROLES: Final[Mapping[Role, Alg]] = {
     "memory": "ecdsa-p256-sha256",
     "log": "ed25519",
     "root": "ed25519",
+    "log-pq": "ml-dsa-44",
 }
+_JUDGE_ALGS: Final[Collection[Alg]] = ("ecdsa-p256-sha256", "ed25519", "rsa-pss-sha256")
 _PASSPHRASE = "HOLDPROOF_KEY_PASSPHRASE"  # noqa: S105 (the variable's name)
 _KEYID_DIGITS = 16
 
@@ -47,8 +49,11 @@ class Keys(Protocol):
         """Return the current key of a role, generated at its first use; durable when it returns."""
         ...
 
-    def prepare(self, role: Role) -> Signer:
-        """Return the successor, generated if there is none; durable when it returns, the same until promoted."""
+    def prepare(self, role: Role, alg: Alg) -> Signer:
+        """Return the successor, generated if there is none; durable when it returns, the same until promoted.
+
+        One that waits already is returned whatever its algorithm.
+        """
         ...
 
     def prepared(self, role: Role) -> Signer | None:
@@ -61,11 +66,17 @@ class Keys(Protocol):
 
 
 def check_role(role: Role, key: Signer) -> None:
-    """Refuse a key whose algorithm is not its role's; a judge key may have any."""
+    """Refuse a key whose algorithm is not its role's; a judge key may have any but ML-DSA."""
+    check_alg(role, key.alg)
+
+
+def check_alg(role: Role, alg: Alg) -> None:
+    """Refuse an algorithm that is not the role's."""
     if role not in ROLES:
         raise BadKeyError(f"there is no role {role}; roles are {', '.join(ROLES)}", role=role)
-    if key.alg not in (ALGS if role == "judge" else (ROLES[role],)):
-        raise BadKeyError(f"a {role} key is {ROLES[role]}, not {key.alg}", role=role, alg=key.alg)
+    allowed = _JUDGE_ALGS if role == "judge" else (ROLES[role],)
+    if alg not in allowed:
+        raise BadKeyError(f"a {role} key is {' or '.join(allowed)}, not {alg}", role=role, alg=alg)
 
 
 class MemoryKeys:
@@ -89,11 +100,11 @@ class MemoryKeys:
                 self._current[role] = keys.generate(ROLES[role])
             return self._current[role]
 
-    def prepare(self, role: Role) -> Signer:
+    def prepare(self, role: Role, alg: Alg) -> Signer:
         """See Keys."""
         with self._lock:
             if role not in self._next:
-                self._next[role] = keys.generate(ROLES[role])
+                self._next[role] = keys.generate(alg)
             return self._next[role]
 
     def prepared(self, role: Role) -> Signer | None:
@@ -180,11 +191,11 @@ class KeyFolder:
 
     def ensure(self, role: Role) -> PrivateKey:
         """See Keys."""
-        return self._ensure(role, self.path(role))
+        return self._ensure(role, self.path(role), ROLES[role])
 
-    def _ensure(self, role: Role, path: Path) -> PrivateKey:
+    def _ensure(self, role: Role, path: Path, alg: Alg) -> PrivateKey:
         if not path.exists():
-            self._put(keys.generate(ROLES[role]), path)
+            self._put(keys.generate(alg), path)
         return self._load(role, path)
 
     def adopt(self, role: Role, key: PrivateKey) -> None:
@@ -198,9 +209,9 @@ class KeyFolder:
             self.path(role).unlink(missing_ok=True)
             self._sync()
 
-    def prepare(self, role: Role) -> PrivateKey:
+    def prepare(self, role: Role, alg: Alg) -> PrivateKey:
         """See Keys."""
-        return self._ensure(role, self._next(role))
+        return self._ensure(role, self._next(role), alg)
 
     def prepared(self, role: Role) -> PrivateKey | None:
         """See Keys."""

@@ -11,6 +11,7 @@ Rules:
   leaf: root first re-admits it, or revokes it from its own leaf on.
 - Only the first key of a role comes in at its first use (`key_use`); `rotate` or `join` bring in further ones.
 - A lost log key is replaced by one that root admits, and that signs the head above its own leaf: nothing else could.
+  The same holds for the key of the second signature under heads (`log-pq`).
 - A key belongs to one role.
 - A revoked key signs nothing new.
 """
@@ -48,6 +49,8 @@ from holdproof.store.context import Context
 _PREFIX_DIGITS: Final = 8
 DAILY_ROLES: Final[tuple[Role, ...]] = ("log", "judge", "memory")
 """The roles that sign in daily work."""
+HEAD_ROLES: Final[tuple[Role, ...]] = ("log", "log-pq")
+"""The roles that sign heads: the log key always, an ML-DSA-44 key from its own entry on."""
 
 _ALL = sql(
     "SELECT k.keyid, k.role, k.alg, k.public, k.statement, k.revoked_from, k.added_at, k.leaf_id, k.leaf_ver, l.idx"
@@ -117,6 +120,14 @@ def origins(tx: Tx) -> builtins.list[str]:
     return [*(previous for (previous,) in tx.all(_ORIGINS)), tree.state(tx).origin]
 
 
+_PQ = sql("SELECT 1 FROM keyring WHERE role = 'log-pq' AND revoked_from IS NULL LIMIT 1")
+
+
+def head_roles(tx: Tx) -> tuple[Role, ...]:
+    """Return the roles whose keys sign the heads of this store now."""
+    return HEAD_ROLES if tx.one(_PQ) else HEAD_ROLES[:1]
+
+
 def flaws(tx: Tx) -> dict[str, str]:
     """Return the keys that were not admitted or revoked by a valid statement, by id, with the reason."""
     return key_audit.flaws(keyring(tx), origins(tx), _places(tx))
@@ -154,8 +165,8 @@ def introduce(context: Context, role: Role, signer: Signer) -> Work[Key]:
     """Admit a key to the keyring: it introduces itself, or root admits it where there is a root key."""
     rooted: bool = yield from ask(Read(lambda tx: bool(keyring(tx, role="root"))))
     action: Action = "admit" if rooted else "introduce"
-    by = (yield from _root(context, signer.keyid)) if rooted else signer
-    stated: KeyStatement = yield from ask(Read(partial(_say, action=action, role=role, key=signer.public)))
+    by = (yield from root_signer(context, signer.keyid)) if rooted else signer
+    stated: KeyStatement = yield from ask(Read(partial(draft, action=action, role=role, key=signer.public)))
     text: str = yield from ask(Call(lambda: statements.sign(stated.encode(), by)))
     try:
         return (yield from ask(Write(partial(import_statement, text=text))))
@@ -164,106 +175,6 @@ def introduce(context: Context, role: Role, signer: Signer) -> Work[Key]:
         if known_key is None:
             raise
         return known_key
-
-
-def join(context: Context, *, recovery: str | None = None) -> Work[Page[Key]]:
-    """Admit this machine's own keys to the store, signed by root; returns them, also those that were admitted before.
-
-    For a further machine on the same server, whose home has keys of its own. Root is the key in this home, or that of
-    the recovery code, which is not stored here; in a store without a root key, keys introduce themselves. Reading needs
-    no key, and never admits one.
-    """
-    root = None if recovery is None else statements.from_recovery(recovery)
-    has_root: bool = yield from ask(Read(lambda tx: bool(keyring(tx, role="root"))))
-    admitted = []
-    for role in DAILY_ROLES:
-        signer: Signer = yield from ask(Call(partial(context.keys.ensure, role)))
-        is_admitted = yield from ask(Read(partial(is_registered, keyid=signer.keyid, role=role)))
-        if not is_admitted and has_root:
-            yield from _admit_by_root(context, role, signer, root)
-        elif not is_admitted:
-            yield from introduce(context, role, signer)
-        admitted.append((yield from ask(Read(partial(get, keyid=signer.keyid)))))
-    return Page(admitted, None)
-
-
-def _admit_by_root(
-    context: Context, role: Role, signer: Signer, root: Signer | None, *, previous: str | None = None
-) -> Work[Key]:
-    """Admit a key by root's statement; a log key signs the head above its own leaf where this home has no other."""
-    by = root or (yield from _root(context, signer.keyid))
-    is_lost = role == "log" and not context.log.signs
-    # A key that introduced itself could do the same: only root's word replaces a lost key.
-    if not (yield from ask(Read(lambda tx: bool(keyring(tx, role="root"))))):
-        raise UnknownKeyError(
-            "the store has no root key, so nothing can admit this one: put back the key that is lost, or restore a"
-            " backup made with --keys",
-            keyid=signer.keyid,
-        )
-    if is_lost:
-        context.log.sign_own_admission(signer.keyid)
-    stated = yield from ask(Read(partial(_say, action="admit", role=role, key=signer.public, previous=previous)))
-    text: str = yield from ask(Call(lambda: statements.sign(stated.encode(), by)))
-    key = yield from ask(Write(partial(import_statement, text=text)))
-    # On PostgreSQL the leaf waits for a sequencer, which may be this process.
-    if is_lost:
-        context.log.use(signer)
-    return key
-
-
-def _replace_lost(context: Context, role: Role, signer: Signer, ring: builtins.list[Key]) -> Work[Key]:
-    """Let root admit a new key in place of the one that this home has lost; the statement names that one."""
-    keyids = [each.keyid for each in ring if each.revoked_from is None]
-    previous = keyids[-1] if keyids else None
-    has_root: bool = yield from ask(Read(lambda tx: bool(keyring(tx, role="root"))))
-    if has_root or role == "log":
-        yield from _admit_by_root(context, role, signer, None, previous=previous)
-    else:
-        yield from introduce(context, role, signer)
-    return (yield from ask(Read(partial(get, keyid=signer.keyid))))
-
-
-def rotate(context: Context, role: Role) -> Work[Key]:
-    """Replace the key of a role: the old one admits the new one and is kept aside; if it is revoked, root admits.
-
-    Where the key of this home is lost, root admits a new one in its place.
-    """
-    _check_role(role)
-    # A role that has signed nothing yet has no key: it gets its first one, and that is replaced.
-    first_use = context.keys.load if role == "root" else context.keys.ensure
-    old: Signer = yield from ask(Call(partial(first_use, role)))
-    row = yield from ask(Read(partial(find, keyid=old.keyid)))
-    if row is None:
-        ring = yield from ask(Read(partial(keyring, role=role)))
-        if ring:
-            return (yield from _replace_lost(context, role, old, ring))
-        row = yield from introduce(context, role, old)
-    new: Signer = yield from ask(Call(partial(context.keys.prepare, role)))
-    successor = yield from ask(Read(partial(find, keyid=new.keyid)))
-    if successor is None:  # else a crash came between the leaf and the file
-        action: Action = "rotate" if row.revoked_from is None else "admit"
-        # A revoked key cannot admit its successor.
-        by = old if action == "rotate" else (yield from _root(context, new.keyid))
-        stated = yield from ask(Read(partial(_say, action=action, role=role, key=new.public, previous=old.keyid)))
-        text: str = yield from ask(Call(lambda: statements.sign(stated.encode(), by)))
-        yield from ask(Write(partial(import_statement, text=text)))
-    yield from finish_rotations(context)
-    return (yield from ask(Read(partial(get, keyid=new.keyid))))  # with the index of its leaf, if it is logged by now
-
-
-def finish_rotations(context: Context) -> Work[builtins.list[str]]:
-    """Promote successors whose leaf is in the log: the last step of a rotation, also after a crash."""
-    done = []
-    for role in ROLES:
-        waiting: Signer | None = yield from ask(Call(partial(context.keys.prepared, role)))
-        if waiting is None or (yield from ask(Read(partial(find, keyid=waiting.keyid)))) is None:
-            continue
-        yield from ask(Call(partial(context.keys.promote, role)))
-        # The next head is signed by the new key without reopening the store.
-        if role == "log":
-            context.log.use(waiting)
-        done.append(f"{role} {waiting.keyid}")
-    return done
 
 
 # --- going out ---------------------------------------------------------------------------------------------------
@@ -278,7 +189,7 @@ def revoke(
     them in the same transaction: "readmit" them, or "revoke" them as well, from their own leaf on.
     """
     planned = yield from ask(Read(partial(_plan, keyid=keyid, from_index=from_index, successors=successors)))
-    root = yield from _root(context, keyid)
+    root = yield from root_signer(context, keyid)
     texts: builtins.list[str] = yield from ask(Call(lambda: [statements.sign(each.encode(), root) for each in planned]))
     return (yield from ask(Write(lambda tx: [import_statement(tx, text) for text in texts][-1])))
 
@@ -292,7 +203,7 @@ def revocation(tx: Tx, keyid: str, *, from_index: int | None = None) -> Signed:
 def readmission(tx: Tx, keyid: str) -> Signed:
     """Return the statement that re-admits a key, not signed yet: for a root key kept on another machine."""
     key = get(tx, keyid)
-    return Signed(_say(tx, "readmit", key.role, public(key)).encode().decode(), "statement", "")
+    return Signed(draft(tx, "readmit", key.role, public(key)).encode().decode(), "statement", "")
 
 
 def _plan(tx: Tx, keyid: str, from_index: int | None, successors: Successors | None) -> builtins.list[KeyStatement]:
@@ -307,11 +218,11 @@ def _plan(tx: Tx, keyid: str, from_index: int | None, successors: Successors | N
     orphans = [each for each in _orphans(tx, replace(key, revoked_from=since)) if each.keyid != key.keyid]
     if successors is None:
         _refuse(key, orphans)
-    stated = [_say(tx, "revoke", key.role, public(key), revoked_from=since)]
+    stated = [draft(tx, "revoke", key.role, public(key), revoked_from=since)]
     places = _places(tx)
     for each in sorted(orphans, key=lambda each: places[each.leaf_id, 1]):
         from_leaf = places[each.leaf_id, 1] if successors == "revoke" else None
-        stated.insert(0, _say(tx, successors or "revoke", each.role, public(each), revoked_from=from_leaf))
+        stated.insert(0, draft(tx, successors or "revoke", each.role, public(each), revoked_from=from_leaf))
     return stated
 
 
@@ -335,11 +246,11 @@ def _refuse(key: Key, orphans: builtins.list[Key]) -> None:
 
 def statement(context: Context, role: Role) -> Work[Signed]:
     """Return the statement that admits this machine's key of a role, not signed yet: for a root key kept elsewhere."""
-    _check_role(role)
+    check_role(role)
     if role == "root":
         raise InvalidInputError("a root key follows another by rotation only: `holdproof keys rotate root`", role=role)
     signer: Signer = yield from ask(Call(partial(context.keys.ensure, role)))
-    stated = yield from ask(Read(partial(_say, action="admit", role=role, key=signer.public)))
+    stated = yield from ask(Read(partial(draft, action="admit", role=role, key=signer.public)))
     return Signed(stated.encode().decode(), "statement", "")
 
 
@@ -449,13 +360,15 @@ def _other(each: Key, key: Key) -> bool:
     return each.keyid != key.keyid and each.revoked_from is None
 
 
-def _say(
+def draft(
     tx: Tx, action: Action, role: Role, key: PublicKey, *, previous: str | None = None, revoked_from: int | None = None
 ) -> KeyStatement:
+    """Return a statement about a key for this log, at the time of the transaction; not signed yet."""
     return KeyStatement(action, role, key, tree.state(tx).origin, tx.now, previous, revoked_from)
 
 
-def _root(context: Context, keyid: str) -> Work[Signer]:
+def root_signer(context: Context, keyid: str) -> Work[Signer]:
+    """Return the root key of this home; UnknownKeyError, naming the key that needs it, where it is elsewhere."""
     try:
         root: Signer = yield from ask(Call(partial(context.keys.load, "root")))
     except NotFoundError as error:
@@ -467,6 +380,7 @@ def _root(context: Context, keyid: str) -> Work[Signer]:
     return root
 
 
-def _check_role(role: str) -> None:
+def check_role(role: str) -> None:
+    """Raise InvalidInputError where there is no such role."""
     if role not in ROLES:
         raise InvalidInputError(f"there is no role {role!r}; roles are {', '.join(ROLES)}", role=role)

@@ -11,7 +11,8 @@ Rules:
 - A row and its leaf are written in one transaction (`stamp`), so state and evidence commit together or not at all.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import lru_cache
 from hashlib import sha256
@@ -21,6 +22,7 @@ from typing import Any, Final, NamedTuple
 from holdproof.crypto import canonical
 from holdproof.db import Tx
 from holdproof.db.sql import binder, sql_postgres
+from holdproof.db.tx import Limiter
 from holdproof.errors import InvalidInputError
 
 TOPIC: Final = "leaf"
@@ -99,6 +101,11 @@ Without an agent (an empty text) it is that of the agent of its flow; without a 
 StampedLeaf = tuple[str, int, str, Source | None]
 """A leaf on its way into the log, with whose entry it is; without that it gets no number."""
 
+CONSEQUENCES: Final = frozenset(
+    {"access", "answer", "delegation", "erasure", "key", "lockdown", "notification", "restore", "schema", "transition"}
+    | {"verification"}
+)
+"""The types of entries that no limit of a namespace refuses: they record what happened, and end or undo things."""
 UNNUMBERED: Final = frozenset({"schema", "restore"})
 """The types of entries that have no number: a migration writes the first before there is a stream."""
 
@@ -111,23 +118,63 @@ def stamp(
     *,
     leaf_id: str | None = None,
     leaf_ver: int = 1,
-    ns: str = "main",
+    ns: str | None = None,
 ) -> Stamp:
     """Log a row that is about to be written; a later version gets its record's handle and the next number.
 
-    Returns the columns to store with the row.
+    Without `ns` it is an entry of the store itself: it stands under `main`, and counts for no tenant. Returns the
+    columns to store with the row.
     """
     handle = leaf_id or tx.new_id()
     salt = tx.random(_SALT_BYTES)
+    content = projection.content(row)
+    if tx.limiter is not None and ns is not None:
+        # A later version is what follows from what was admitted: a step's result, an answer, an end.
+        tx.limiter.spend(tx, ns, len(content), must=leaf_ver > 1 or kind in CONSEQUENCES)
     # Projection.commit, without the call: this runs for every row that is written.
-    digest = sha256(salt + projection.content(row)).hexdigest()
-    text = f'{{"h":"{digest}","id":"{handle}{_middle(ns, projection.name, kind)}{tx.now}","v":1,"ver":{leaf_ver}}}'
-    leaf = (handle, leaf_ver, text, source_of(kind, ns, row))
+    digest = sha256(salt + content).hexdigest()
+    space = "main" if ns is None else ns
+    text = f'{{"h":"{digest}","id":"{handle}{_middle(space, projection.name, kind)}{tx.now}","v":1,"ver":{leaf_ver}}}'
+    leaf = (handle, leaf_ver, text, source_of(kind, space, row))
     if tx.dialect == "sqlite" and text.isascii() and len(text) <= _MOST_BYTES:
         tx.note(TOPIC, leaf)  # `_add`, without the call
     else:
         _add(tx, leaf)
     return Stamp(handle, leaf_ver, salt)
+
+
+class _Consequences:
+    """A limiter that counts and refuses nothing; see db.tx.Limiter."""
+
+    def __init__(self, limiter: Limiter) -> None:
+        self._limiter = limiter
+
+    def spend(self, tx: Tx, ns: str, size: int, *, must: bool) -> None:
+        """See db.tx.Limiter."""
+        del must
+        self._limiter.spend(tx, ns, size, must=True)
+
+    def store(self, tx: Tx, ns: str, size: int, *, must: bool = False) -> None:
+        """See db.tx.Limiter."""
+        del must
+        self._limiter.store(tx, ns, size, must=True)
+
+    def admit(self, tx: Tx, ns: str, size: int) -> None:
+        """See db.tx.Limiter."""
+
+    def require(self, tx: Tx, ns: str, name: str, adding: int = 1) -> None:
+        """See db.tx.Limiter."""
+
+
+@contextmanager
+def consequences(tx: Tx) -> Iterator[None]:
+    """Count what is written within, and refuse none of it: it follows from what was admitted, or undoes it."""
+    limiter = tx.limiter
+    tx.limiter = None if limiter is None else _Consequences(limiter)
+    try:
+        yield
+    finally:
+        tx.limiter = limiter
 
 
 def source_of(kind: str, ns: str, row: Mapping[str, Any]) -> Source | None:

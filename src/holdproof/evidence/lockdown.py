@@ -11,6 +11,7 @@ Rules:
 import json
 import os
 import time
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -19,6 +20,7 @@ from typing import Any, Final, NamedTuple
 from holdproof import folders
 from holdproof.content import disk
 from holdproof.db import Database, Tx, sql
+from holdproof.db.tx import Limiter
 from holdproof.errors import ConfigError, LockedError
 from holdproof.evidence import leaves, logged_tables
 from holdproof.evidence.leaves import Projection
@@ -28,6 +30,7 @@ LOCKDOWNS = Projection("lockdowns", 1, ("id", "verdict", "reason", "findings", "
 LOGGED: Final = (logged_tables.describe(LOCKDOWNS, kinds=("lockdown",), key="id"),)
 
 _LOOK_S: Final = 1.0
+_HURRY_S: Final = 5.0
 _FLAG_BYTES: Final = 1 << 16
 
 
@@ -39,6 +42,10 @@ class Gate:
         self._held: Locked | None = None
         self._looked = -1e9
         self._passed: object = None
+        self._hurries_until = -1e9
+        self.limits: Callable[[Tx], Limiter | None] = no_limits
+        """Looks up what holds namespaces to their limits; here, so that it costs no call of its own."""
+        self._limiter: Limiter | None = None
 
     def __call__(self, tx: Tx) -> None:
         """Raise LockedError while a lockdown is in force; checked once a transaction for all its operations."""
@@ -48,11 +55,17 @@ class Gate:
         if (locked := self.flag()) is not None:
             raise refusal(locked)
         now = time.monotonic()
-        if now - self._looked >= _LOOK_S:
+        if now - self._looked >= _LOOK_S or now < self._hurries_until:
             if (locked := current(tx)) is not None:
                 raise refusal(locked)
+            self._limiter = self.limits(tx)
             self._looked = now
+        tx.limiter = self._limiter
         self._passed = tx.notes  # a new one for each transaction
+
+    def hurry(self) -> None:
+        """Look in every transaction for a while: something that is looked up is about to be committed."""
+        self._hurries_until = time.monotonic() + _HURRY_S
 
     def flag(self) -> Locked | None:
         """Return the lockdown that the flag records; None if there is no flag."""
@@ -74,6 +87,12 @@ class Gate:
         if self.path is not None:
             with suppress(FileNotFoundError):
                 self.path.unlink()
+
+
+def no_limits(tx: Tx) -> Limiter | None:
+    """Limit nothing."""
+    del tx
+    return None
 
 
 def start(database: Database, path: Path | None) -> Gate:

@@ -5,6 +5,8 @@ Rules:
 - A head is shown to anybody only once it is durable (`Log.publish`).
 - On PostgreSQL leaves wait in `log_pending`; the elected sequencer integrates every committed one (sequencer.py).
 - Without a log key of the store's keyring no head is signed: SQLite refuses to log, PostgreSQL leaves it to others.
+- From the entry of the first ML-DSA-44 key (role `log-pq`) on, every head has a second signature by such a key; without
+  one no head is signed either.
 - Every process notices at its next head that the keyring has changed (`Log.look`): a successor signs from there on, a
   revoked key signs nothing.
 - A log that does not contain a head kept outside the database is never continued as the same log (`continuity`).
@@ -12,11 +14,11 @@ Rules:
   was promoted without the end of the log, or a tail that was cut, would otherwise become a second history.
 """
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
-from typing import Final
+from typing import Final, NamedTuple
 
-from holdproof.crypto import checkpoint, frontier, merkle, tiles, tlog_proof
+from holdproof.crypto import checkpoint, frontier, merkle, note, tiles, tlog_proof
 from holdproof.crypto.checkpoint import LogCheckpoint, SignedCheckpoint
 from holdproof.crypto.keys import Signer
 from holdproof.crypto.note import NoteSignature
@@ -31,25 +33,36 @@ from holdproof.evidence import tree as trees
 from holdproof.evidence.key_files import Keys
 from holdproof.evidence.restores import Reach
 from holdproof.evidence.tree import LogState, TreeWriter
+from holdproof.model import times
+from holdproof.model.keys import Role
 from holdproof.model.verdicts import Verdict
 
 HEAD: Final = "head"
 verifiers = trees.verifiers
 generation = restores.generation
 
-_HELD = sql("SELECT keyid, revoked_from, leaf_id FROM keyring WHERE role = 'log'")
+
+class RingKey(NamedTuple):
+    """What the keyring says of a key that signs heads: from which leaf on it is revoked, and its own leaf's handle."""
+
+    role: Role
+    revoked_from: int | None
+    leaf_id: str
 
 
-def log_keys_in_ring(tx: Tx) -> dict[str, tuple[int | None, str]]:
-    """Return the log keys of the keyring: from which leaf on each is revoked, and the handle of its own leaf."""
-    return {keyid: (revoked_from, leaf_id) for keyid, revoked_from, leaf_id in tx.all(_HELD)}
+_HELD = sql("SELECT keyid, role, revoked_from, leaf_id FROM keyring WHERE role IN ('log', 'log-pq')")
+
+
+def head_keys_in_ring(tx: Tx) -> dict[str, RingKey]:
+    """Return the keys of the keyring that sign heads, of both roles, by key id."""
+    return {keyid: RingKey(role, revoked_from, leaf_id) for keyid, role, revoked_from, leaf_id in tx.all(_HELD)}
 
 
 # State and keyring in one statement, because every commit reads both.
 _BEFORE = sql_sqlite(
     "SELECT origin, size, frontier, head,"
     " (SELECT group_concat(keyid || ' ' || coalesce(revoked_from, '') || ' ' || leaf_id)"
-    " FROM keyring WHERE role = 'log')"
+    " FROM keyring WHERE role IN ('log', 'log-pq'))"
     " FROM log_state WHERE id = 1"
 )
 
@@ -64,12 +77,15 @@ class Log:
         keys: Keys | None = None,
         *,
         tree_writer: TreeWriter | None = None,
+        pq_signer: Signer | None = None,
     ) -> None:
         self._signer = signer
+        self._pq_signer = pq_signer
+        self._needs_pq = pq_signer is not None
         self.listeners = [*listeners]
         """Called with each durable head, in this order."""
         self._keys = keys
-        self._keyring: dict[str, tuple[int | None, str]] = {}
+        self._keyring: dict[str, RingKey] = {}
         # The same as `_BEFORE` returns it; empty while the keyring must be looked at again.
         self._keyring_text: str | None = ""
         self._name: VerifierKey | None = None
@@ -89,36 +105,56 @@ class Log:
 
     @property
     def signs(self) -> bool:
-        """Whether this process holds a log key of the store."""
-        return self._signer is not None
+        """Whether this process holds the keys of the store that sign heads."""
+        return self._signer is not None and (self._pq_signer is not None or not self._needs_pq)
 
     def use(self, signer: Signer | None) -> None:
-        """Sign with this key from the next head on."""
-        self._signer = signer
+        """Sign with this log key, or this ML-DSA-44 key, from the next head on."""
+        if signer is not None and signer.alg == "ml-dsa-44":
+            self._pq_signer = signer
+        else:
+            self._signer = signer
 
     def look(self, tx: Tx) -> None:
-        """If the keyring has changed, choose this home's newest key that counts there as the signer, or none.
+        """If the keyring has changed, choose this home's newest keys that count there as the signers, or none.
 
-        A key admitted by a leaf under this very head does not sign it, unless it is the first key of the log or root
-        admits it in place of keys that are lost: a head must be signed by a key that was trusted before it.
+        A log key admitted by a leaf under this very head does not sign it, unless it is the first key of the log or
+        root admits it in place of keys that are lost: a head must be signed by a key that was trusted before it.
         """
-        if self._keys is None or (now := log_keys_in_ring(tx)) == self._keyring:
+        if self._keys is None or (now := head_keys_in_ring(tx)) == self._keyring:
             return
         fresh = {handle for handle, ver, *_ in tx.notes.get(leaves.TOPIC, ()) if ver == 1}
-        older = {keyid: key for keyid, key in now.items() if key[1] not in fresh or keyid == self._self_signed} or now
-        signers = [*_newest(self._keys), *([self._signer] if self._signer else [])]
-        self._signer = next((key for key in signers if older.get(key.keyid, (0,))[0] is None), None)
-        self._keyring = now if older == now else {}  # else they are looked at again
+        self._signer = self._choose("log", now, fresh, self._signer)
+        self._pq_signer = self._choose("log-pq", now, fresh, self._pq_signer)
+        self._needs_pq = any(key.role == "log-pq" and key.revoked_from is None for key in now.values())
+        # One that was passed over is looked at again at the next head.
+        self._keyring = {} if any(key.leaf_id in fresh for key in now.values()) else now
+
+    def _choose(
+        self, role: Role, now: Mapping[str, RingKey], fresh: Collection[str], current: Signer | None
+    ) -> Signer | None:
+        """Return this home's newest key of a role that counts, of log keys only those that counted before this head."""
+        assert self._keys is not None, "asked by `look` only"
+        ring = {keyid: key for keyid, key in now.items() if key.role == role}
+        if role == "log":
+            older = {each for each, key in ring.items() if key.leaf_id not in fresh or each == self._self_signed}
+            ring = {keyid: ring[keyid] for keyid in older or ring}
+        able = {keyid for keyid, key in ring.items() if key.revoked_from is None}
+        candidates = [*_newest(self._keys, role), *([current] if current else [])]
+        return next((key for key in candidates if key.keyid in able), None)
 
     def sign_own_admission(self, keyid: str) -> None:
-        """Let a key sign the head above its own leaf, where this home holds no other: root's statement vouches for it.
+        """Let a log key sign the head above its own leaf, where this home holds no other: root vouches for it.
 
         To be called before root admits the key; one that is not in the keyring still signs nothing.
         """
         self._self_signed = keyid
 
-    def sign(self, head: LogCheckpoint) -> str:
-        """Return a head as a signed note: equal to `checkpoint.sign`, with the key's id computed once."""
+    def sign(self, head: LogCheckpoint, at: str) -> str:
+        """Return a head as a signed note: equal to `checkpoint.sign`, with the key's id computed once.
+
+        Where the keyring has an ML-DSA-44 key that counts, that signs too, and says the time `at`.
+        """
         signer = self._signer
         name = self._name
         if signer is None:
@@ -131,7 +167,20 @@ class Log:
         if name is None or name.name != head.origin or name.public != signer.public:
             name = self._name = VerifierKey(head.origin, ED25519, signer.public)
         text = head.text()
-        return f"{text}\n{NoteSignature(name.name, name.key_id, signer.sign(text.encode())).line()}"
+        line = NoteSignature(name.name, name.key_id, signer.sign(text.encode())).line()
+        second = self._sign_pq(text, head.origin, at) if self._needs_pq else ""
+        return f"{text}\n{line}{second}"
+
+    def _sign_pq(self, text: str, origin: str, at: str) -> str:
+        """Return the line of the ML-DSA-44 signature."""
+        if self._pq_signer is None:
+            raise BadKeyError(
+                "heads of this store are signed with ML-DSA-44 too, and this home holds no such key of it",
+                remedy="Put config/keys/log-pq.pem back; where it is lost, root admits a new one: `holdproof keys"
+                " rotate log-pq`; on a further machine `holdproof keys join`. To end the second signature,"
+                " `holdproof keys revoke` every key of this role, the oldest first.",
+            )
+        return note.cosign(text, origin, self._pq_signer, seconds=times.to_micros(at) // 1_000_000).line()
 
     def integrate(self, tx: Tx) -> None:
         """Before commit: append the group's leaves to the tree, under one signed head."""
@@ -199,11 +248,11 @@ def verifier_keys(tx: Tx) -> list[str]:
     return [key.encode() for key in verifiers(tx)]
 
 
-def _newest(keys: Keys) -> Iterator[Signer]:
-    """Yield the log keys of this home: a waiting successor first, since it may be promoted meanwhile."""
+def _newest(keys: Keys, role: Role) -> Iterator[Signer]:
+    """Yield the keys of a role of this home: a waiting successor first, since it may be promoted meanwhile."""
     for find in (keys.prepared, keys.load):
         with suppress(NotFoundError):
-            if (key := find("log")) is not None:
+            if (key := find(role)) is not None:
                 yield key
 
 

@@ -105,12 +105,18 @@ class LoggedTable:
     """How many bytes each row of such a page has, without reading them."""
     one: Query
     """The same for the row with that key."""
+    current: Query
+    """The same, also where the leaf it names waits for the sequencer."""
     strays: Query
     """Keys of rows that no walk from `first` on would meet."""
     missing: Query
     """Records in the log, within a range of leaves, that have no row."""
     key_of: Query
     """The key of the row with that handle."""
+    written: Query
+    """The places of the rows whose record has a leaf within a range of the log."""
+    unlogged: Query
+    """The first keys of rows that name no leaf, or one that the log does not have, each with what it names."""
     coverage: Columns
     """How every column of the table is covered."""
     per_namespace: bool = False
@@ -126,7 +132,11 @@ class LoggedTable:
     def place(self, row: Row) -> Place:
         """Return the place of a row of `rows`; the walk goes on behind it."""
         key = logged_row(row).key
-        return Place(key, row[COLUMNS + self.columns.index("ns")]) if self.per_namespace else Place(key)
+        return Place(key, row[self.column("ns")]) if self.per_namespace else Place(key)
+
+    def column(self, name: str) -> int:
+        """Return where a column of the projections stands in a row of `rows`."""
+        return COLUMNS + self.columns.index(name)
 
     def page(self, after: Place, limit: int) -> dict[str, Any]:
         """Return the parameters of `rows` and `sizes` for the page behind a place."""
@@ -154,29 +164,35 @@ def describe(
     projections = {each.name: each for each in (*older, projection)}
     columns = tuple(dict.fromkeys(column for each in projections.values() for column in each.columns))
     walk = _walk(key, per_namespace)
+    one = f"WHERE t.{key} = :key{' AND t.ns = :ns' if per_namespace else ''}"
+    selected = _select(projection.table, key, columns)
+    with_pending = _select_pending(projection.table, key, columns)
     return LoggedTable(
         projection.table,
         frozenset(kinds),
         projections,
         columns,
         first,
-        sql(
-            f"{_select(projection.table, key, columns)} {walk}",
-            postgres=f"{_select_pending(projection.table, key, columns)} {walk}",
-        ),
+        sql(f"{selected} {walk}", postgres=f"{with_pending} {walk}"),
         sql(
             _sizes(projection.table, [f"octet_length({each})" for each in columns], walk),
             postgres=_sizes(projection.table, [f"octet_length(CAST({each} AS TEXT))" for each in columns], walk),
         ),
-        sql(
-            f"{_select(projection.table, key, columns)} WHERE t.{key} = :key"
-            f"{' AND t.ns = :ns' if per_namespace else ''}"
-        ),
+        sql(f"{selected} {one}"),
+        sql(f"{selected} {one}", postgres=f"{with_pending} {one}"),
         sql(
             f"SELECT CAST({key} AS TEXT) FROM {projection.table} WHERE {key} IS NULL OR {key} <= :first LIMIT 100"  # noqa: S608
         ),
         sql(_lost(projection.table, _NEWEST), postgres=_lost(projection.table, f"coalesce({_WAITING}, {_NEWEST})")),
         sql(f"SELECT CAST({key} AS TEXT) FROM {projection.table} WHERE leaf_id = :handle LIMIT 1"),  # noqa: S608
+        sql(
+            f"SELECT {key}{', ns' if per_namespace else ''} FROM {projection.table}"  # noqa: S608
+            " WHERE leaf_id IN (SELECT id FROM log_leaves WHERE idx >= :start AND idx < :end)"
+        ),
+        sql(
+            _unlogged(projection.table, key, "log_leaves"),
+            postgres=_unlogged(projection.table, key, "log_leaves", "log_pending"),
+        ),
         _coverage(projection, kinds, columns, further or {}),
         per_namespace,
         key,
@@ -281,6 +297,14 @@ def _select_pending(table: str, key: str, columns: tuple[str, ...]) -> str:
         f" FROM {table} t LEFT JOIN log_leaves l ON l.id = t.leaf_id AND l.ver = t.leaf_ver"
         " LEFT JOIN log_pending p ON p.id = t.leaf_id AND p.ver = t.leaf_ver"
     )
+
+
+def _unlogged(table: str, key: str, *logs: str) -> str:
+    unknown = " AND ".join(
+        f"NOT EXISTS (SELECT 1 FROM {log} l WHERE l.id = t.leaf_id AND l.ver = t.leaf_ver)"  # noqa: S608
+        for log in logs
+    )
+    return f"SELECT CAST(t.{key} AS TEXT), t.leaf_id FROM {table} t WHERE {unknown} LIMIT 100"  # noqa: S608
 
 
 _NEWEST: Final = "(SELECT n.leaf FROM log_leaves n WHERE n.id = l.id ORDER BY n.ver DESC LIMIT 1)"

@@ -36,28 +36,35 @@ def record(tx: Tx, what: str, handles: Mapping[str, Sequence[str]], *, rule: str
     return str(row["id"])
 
 
-_HANDLES = sql("SELECT id, handles FROM prunings WHERE id > :after ORDER BY id LIMIT :limit")
+# One without an index waits for the sequencer.
+_HANDLES = sql(
+    "SELECT p.id, p.handles FROM prunings p LEFT JOIN log_leaves l ON l.id = p.leaf_id AND l.ver = p.leaf_ver"
+    " WHERE p.id > :after AND (l.idx IS NULL OR l.idx >= :since) ORDER BY p.id LIMIT :limit"
+)
 
 
-def pruned(tx: Tx, after: str = "") -> tuple[Mapping[str, list[str]], str | None]:
-    """Return the handles of a few prunings by table, and the id to continue after: None at the end."""
+def pruned(tx: Tx, after: str = "", *, since: int = 0) -> tuple[Mapping[str, list[str]], str | None]:
+    """Return the handles of a few prunings by table, and the id to continue after: None at the end.
+
+    Only of prunings whose entry stands at `since` in the log or behind it.
+    """
     by_table: dict[str, list[str]] = defaultdict(list)
-    page = tx.all(_HANDLES, after=after, limit=_PAGE)
+    page = tx.all(_HANDLES, after=after, since=since, limit=_PAGE)
     for _, text in page:
         for table, handles in json.loads(text).items():
             by_table[table] += handles
     return by_table, page[-1][0] if len(page) == _PAGE else None
 
 
-def among(tx: Tx, table: str, handles: set[str]) -> set[str]:
-    """Return those of these records of a table that were pruned."""
-    return {handle for by_table in _all(tx) for handle in by_table.get(table, ()) if handle in handles}
+def among(tx: Tx, table: str, handles: set[str], *, since: int = 0) -> set[str]:
+    """Return those of these records of a table that were pruned, by prunings logged at `since` or later."""
+    return {handle for by_table in _all(tx, since) for handle in by_table.get(table, ()) if handle in handles}
 
 
-def _all(tx: Tx) -> Iterator[Mapping[str, list[str]]]:
+def _all(tx: Tx, since: int) -> Iterator[Mapping[str, list[str]]]:
     after: str | None = ""
     while after is not None:
-        by_table, after = pruned(tx, after)
+        by_table, after = pruned(tx, after, since=since)
         yield by_table
 
 

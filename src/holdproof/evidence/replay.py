@@ -4,10 +4,13 @@ Rules:
 - No stored hash is trusted: stems, tiles, frontier and roots all follow from the hashes of the leaves fed in.
 - Memory is bounded: one page of hashes, and the open tile of each level.
 - The outcome does not depend on how the leaves were divided into pages.
+- It may begin at a full tile, with the open tiles above it; what was fed in before is then as true as the root that the
+  caller expects at a size behind it.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 
 from holdproof.crypto import frontier, merkle
 from holdproof.crypto.frontier import EMPTY, Frontier, Stem
@@ -24,15 +27,20 @@ class FullTile:
 
 
 class Replay:
-    """A tree being recomputed; `roots` fills with the roots at the sizes asked for."""
+    """A tree being recomputed; `roots` fills with the roots at the sizes asked for.
 
-    def __init__(self, sizes: Iterable[int] = ()) -> None:
+    `open_tiles` are the open tiles above the leaves, by level, of the tree that it continues.
+    """
+
+    def __init__(
+        self, sizes: Iterable[int] = (), open_tiles: Mapping[int, Sequence[bytes]] = MappingProxyType({})
+    ) -> None:
         self.roots: dict[int, bytes] = {}
         self._sizes = sorted(set(sizes), reverse=True)
         # Leaves come in tiles of 256, whose roots are the leaves of the tree above; only the open tile is kept whole.
-        self._above = EMPTY
+        self._above = _edge_of(open_tiles)
         self._tail = b""
-        self._open: dict[int, list[bytes]] = {}
+        self._open: dict[int, list[bytes]] = {level: [*row] for level, row in open_tiles.items()}
 
     @property
     def size(self) -> int:
@@ -96,6 +104,14 @@ class Replay:
             if len(row) == WIDTH:
                 yield FullTile(stem.level, stem.index // WIDTH, b"".join(row))
                 row.clear()
+
+
+def _edge_of(open_tiles: Mapping[int, Sequence[bytes]]) -> Frontier:
+    """Return the right edge of the tree whose open tiles these are; its leaves are the roots of the tiles below."""
+    size = sum(len(row) << 8 * (level - 1) for level, row in open_tiles.items())
+    # Every tile's part of the edge is that of its own hashes: 256 of one level are one of the next.
+    edges = (frontier.append(EMPTY, open_tiles[level]).frontier for level in sorted(open_tiles, reverse=True))
+    return Frontier(size, tuple(peak for edge in edges for peak in edge.peaks))
 
 
 def roots_of(hashes: bytes) -> bytes:

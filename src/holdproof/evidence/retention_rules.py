@@ -112,7 +112,7 @@ def apply(tx: Tx, text: str) -> RetentionRule:
     origin = tree.state(tx).origin
     if stated.origin != origin:
         raise ProofError("the statement is for another log", found=stated.origin, expected=origin)
-    dsse.verify(envelope, _roots(tx), payload_type=PAYLOAD_TYPE)
+    dsse.verify(envelope, keys.active_keys(tx, "root"), payload_type=PAYLOAD_TYPE)
     tree.lock(tx)  # serialises statements: one rule is not set or lifted twice
     line = dsse.encode(envelope).decode()
     row = tx.one(_GET, id=stated.id)
@@ -237,10 +237,22 @@ def earliest(tx: Tx, what: str, rules: InForce) -> str | None:
     return later(tx.now, -days * _DAY_S) if days else None
 
 
+# Two lookups by a key each: with OR between them SQLite reads every flow of the namespace.
+_OF_SUBJECT = sql(
+    "SELECT 1 FROM decision_flows WHERE dfid = :flow AND ns = :ns AND subject = :handle"
+    " UNION ALL SELECT 1 FROM decision_flows WHERE root_dfid = :flow AND ns = :ns AND subject = :handle LIMIT 1"
+)
+
+
 def check_subject(tx: Tx, handle: str, *, ns: str) -> None:
-    """Raise RetentionHeldError where a subject, or everything, is held."""
-    for rule in check_everything(tx, ns=ns).holds("subject"):
+    """Raise RetentionHeldError where a subject, a flow of theirs, or everything is held."""
+    rules = check_everything(tx, ns=ns)
+    for rule in rules.holds("subject"):
         if rule.target == handle:
+            raise refuse(rule)
+    for rule in rules.holds("flow"):
+        # What the flow recorded could not be read any more, although the flow itself would stay.
+        if tx.one(_OF_SUBJECT, handle=handle, ns=ns, flow=rule.target) is not None:
             raise refuse(rule)
 
 

@@ -17,7 +17,7 @@ from holdproof.errors import CorruptError, FormatError, HistoryLostError, NotFou
 from holdproof.evidence import erasures, leaves, logged_tables, statements, tree
 from holdproof.evidence.key_files import KeyFolder, Keys
 from holdproof.evidence.leaves import Projection
-from holdproof.evidence.log import HEAD, Log, continuities, generation, log_keys_in_ring
+from holdproof.evidence.log import HEAD, Log, continuities, generation, head_keys_in_ring
 from holdproof.evidence.sequencer import Sequencer
 from holdproof.evidence.statements import KeyStatement
 from holdproof.model.verdicts import Verdict, worst
@@ -163,7 +163,7 @@ def _begin(tx: Tx, log: Log, key: PublicKey, origin: str, root: RootKey | None) 
     """Create the log if it is new, choose its signer, and log migrations that have no leaf yet."""
     tree.begin(tx, origin)
     tree.lock(tx)  # two processes may open a new store at once: the second must see the first one's key
-    if not log_keys_in_ring(tx):
+    if not head_keys_in_ring(tx):
         if tree.state(tx).size:
             raise FormatError("the log has leaves, and the keyring no key that signed them", tables=(KEYRING.table,))
         add_key(tx, "log", key, statement="first")

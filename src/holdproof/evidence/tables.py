@@ -22,6 +22,7 @@ from typing import Any, Final, Generic, TypeVar
 
 from holdproof import paging
 from holdproof.db import Query, Row, Tx, sql
+from holdproof.db.sql import binder
 from holdproof.evidence import leaves, logged_tables
 from holdproof.evidence.leaves import Projection, Stamp
 from holdproof.model.coverage import Columns
@@ -84,8 +85,11 @@ class Table(Generic[T]):
         # A dataclass's fields, by the columns they are read from.
         self._shown = tuple(aliases.get(name, column_of(name)) for name in names)
         self._cells: Callable[[T], tuple[Any, ...]] = attrgetter(*names)
-        self._loads = tuple((loads or {}).get(column) for column in self._shown)
-        self._is_plain = not any(self._loads)
+        # Rows are read for every step and message: only the columns that are stored otherwise are looked at.
+        self._loads = tuple((at, loads[name]) for at, name in enumerate(self._shown) if loads and name in loads)
+        self._is_plain = not self._loads
+        self._width = len(self._shown)
+        self._pick = binder(self._shown)
         self.columns = tuple(dict.fromkeys((*self._shown, *logged)))
         # Verification walks a table by its key, from before every key: row numbers are positive, texts not empty.
         self.first: str | int = -1 if key == "id" and _is_number(value, "id") else ""
@@ -125,18 +129,18 @@ class Table(Generic[T]):
 
     def from_row(self, row: Row) -> T:
         """Return the value of a selected row; further columns at its end are ignored."""
+        cells = row[: self._width]
         if self._is_plain:  # flows, which are read most, take this way
-            return self._value(*row[: len(self._shown)])
-        return self._value(
-            *(
-                cell if load is None or cell is None else load(cell)
-                for cell, load in zip(row, self._loads, strict=False)
-            )
-        )
+            return self._value(*cells)
+        loaded = [*cells]
+        for at, load in self._loads:
+            if loaded[at] is not None:
+                loaded[at] = load(loaded[at])
+        return self._value(*loaded)
 
     def from_columns(self, columns: Mapping[str, Any]) -> T:
         """Return the value of a row that is given by column."""
-        return self.from_row(tuple(columns[column] for column in self._shown))
+        return self.from_row(self._pick(columns))
 
     def to_columns(self, value: T) -> dict[str, Any]:
         """Return a value by column; only for tables whose columns are stored as they are shown."""
@@ -187,11 +191,17 @@ class Table(Generic[T]):
 
         Exactly one row must change: the query's WHERE refuses a record that was changed meanwhile.
         """
+        return self.from_columns(self.write_next(tx, query, record, changes))
+
+    def write_next(
+        self, tx: Tx, query: Query, record: StoredRecord[T], changes: Mapping[str, Any]
+    ) -> Mapping[str, Any]:
+        """Write the next version of a record as `change` does; return its columns, where nobody reads its value."""
         row = {**record.columns, **changes}
         version = record.leaf_ver + 1
         mark = leaves.stamp(tx, self.kind, self.projection, row, leaf_id=record.leaf_id, leaf_ver=version, ns=row["ns"])
         tx.execute(query, **row, leaf_id=mark.leaf_id, leaf_ver=mark.leaf_ver, leaf_salt=mark.leaf_salt, expect=1)
-        return self.from_columns(row)
+        return row
 
 
 def _is_number(value: type, field: str) -> bool:

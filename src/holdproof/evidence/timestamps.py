@@ -18,11 +18,12 @@ from typing import Final, NamedTuple
 from cryptography import x509
 
 from holdproof import paging
-from holdproof.crypto import checkpoint, timestamp
+from holdproof.crypto import timestamp
 from holdproof.crypto.checkpoint import SignedCheckpoint
 from holdproof.db import Tx, sql
-from holdproof.errors import FormatError, HoldproofError, NotFoundError, ProofError
-from holdproof.evidence import leaves, log, logged_tables, tree
+from holdproof.errors import FormatError, HoldproofError, ProofError
+from holdproof.evidence import attested_heads, leaves, logged_tables
+from holdproof.evidence.attested_heads import AttestedHeads
 from holdproof.evidence.leaves import Projection
 from holdproof.model import times
 from holdproof.model.page import Page
@@ -96,58 +97,29 @@ def record(
 
 # --- reading -----------------------------------------------------------------------------------------------------
 
-_COLUMNS: Final = "id, origin, size, head, url, authority, certificate, token, stamped_at, created_at"
-_PAGE = sql(
-    f"SELECT {_COLUMNS} FROM time_tokens WHERE id < :before ORDER BY id DESC LIMIT :limit"  # noqa: S608 (constants)
-)
-_ONE = sql(f"SELECT {_COLUMNS} FROM time_tokens WHERE id = :id")  # noqa: S608 (as above)
-# The smallest head that covers a leaf: the earliest time by which it is proven to have existed.
-_COVERING = sql(
-    f"SELECT {_COLUMNS} FROM time_tokens WHERE origin = :origin AND size > :index AND size <= :size"  # noqa: S608
-    " ORDER BY size, stamped_at, id LIMIT 1"
-)
-_AFTER = sql(f"SELECT {_COLUMNS} FROM time_tokens WHERE id > :after ORDER BY id LIMIT :limit")  # noqa: S608 (as above)
-_FIRST: Final = ""
-_LAST: Final = "~"
-_BATCH: Final = 100
+_ROWS: Final = AttestedHeads("time_tokens", Stored._fields, "time token", "timestamps")
 
 
 def list(tx: Tx, *, cursor: str | None = None, limit: int = 30) -> Page[Timestamp]:
     """List the time tokens, newest first."""
-    (before,) = paging.decode(cursor, _LAST)
-    rows = tx.all(_PAGE, before=before, limit=paging.fetch(limit))
+    rows = _ROWS.newest_first(tx, cursor, limit)
     return paging.page([Stored(*row).value for row in rows], limit, lambda each: (each.id,))
 
 
 def get(tx: Tx, id: str) -> StampedHead:
     """Return a time token with the head and the certificate; NotFoundError if there is none."""
-    row = tx.one(_ONE, id=id)
-    if row is None:
-        raise NotFoundError(f"there is no time token {id}; `holdproof timestamps list` lists them", id=id)
-    return Stored(*row).whole
+    return Stored(*_ROWS.one(tx, id)).whole
 
 
 def covering(tx: Tx, index: int, head: SignedCheckpoint) -> StampedHead | None:
     """Return the earliest stamped head that a leaf is under and that this head continues; None if there is none."""
-    about = head.checkpoint
-    row = tx.one(_COVERING, origin=about.origin, index=index, size=about.size)
+    row = _ROWS.covering(tx, index, head)
     return None if row is None else Stored(*row).whole
-
-
-_NEWEST = sql("SELECT size, stamped_at, created_at FROM time_tokens WHERE origin = :origin ORDER BY id DESC LIMIT 1")
-_SINCE = sql("SELECT count(*) FROM time_tokens WHERE origin = :origin AND size >= :size")
 
 
 def due(tx: Tx, every_s: float) -> bool:
     """Whether a token is due: the newest is older than that, and more was logged since than tokens."""
-    now = tree.state(tx)
-    row = tx.one(_NEWEST, origin=now.origin)
-    if not now.head or row is None:
-        return bool(now.head)
-    size, _, created_at = row
-    count = tx.one(_SINCE, origin=now.origin, size=size)
-    assert count is not None, "an aggregate always has a row"
-    return tx.now >= times.later(created_at, every_s) and now.size - size > count[0]
+    return _ROWS.due(tx, every_s)
 
 
 # --- checking ----------------------------------------------------------------------------------------------------
@@ -160,6 +132,14 @@ class StampFlaw(NamedTuple):
     what: str
 
 
+class StampedSize(NamedTuple):
+    """A token that holds: the size of the head it is of, its time, and the index of its own entry (None: pending)."""
+
+    size: int
+    at: str
+    own_index: int | None
+
+
 class Checked(NamedTuple):
     """What came of a page of tokens; `after` is where the next one begins, None at the end."""
 
@@ -167,30 +147,33 @@ class Checked(NamedTuple):
     flaws: Sequence[StampFlaw]
     fingerprints: frozenset[str]
     """Of the trusted certificates that the tokens lead to."""
+    stamped: Sequence[StampedSize]
+    """The tokens that hold."""
     after: str | None
 
 
-def check(tx: Tx, after: str = _FIRST) -> Checked:
+def check(tx: Tx, after: str = attested_heads.FIRST) -> Checked:
     """Check a page of tokens: each under its certificate, over a head of this log that a log key signed."""
-    rows = [Stored(*row) for row in tx.all(_AFTER, after=after, limit=_BATCH)]
+    rows = [Stored(*row) for row in _ROWS.oldest_first(tx, after)]
     fingerprints: set[str] = set()
     flaws = [*_flaws(tx, rows, fingerprints)]
-    return Checked(len(rows), flaws, frozenset(fingerprints), rows[-1].id if len(rows) == _BATCH else None)
+    flawed = {each.id for each in flaws}
+    stamped = [
+        StampedSize(row.size, row.stamped_at, _ROWS.own_index(tx, row.id)) for row in rows if row.id not in flawed
+    ]
+    return Checked(
+        len(rows), flaws, frozenset(fingerprints), stamped, rows[-1].id if len(rows) == attested_heads.BATCH else None
+    )
 
 
 def _flaws(tx: Tx, rows: Iterable[Stored], fingerprints: set[str]) -> Iterator[StampFlaw]:
     for row in rows:
         try:
-            head = checkpoint.parse(row.head.encode())
-            about = head.checkpoint
-            checkpoint.verify(head, origin=row.origin, log_keys=log.verifiers(tx, size=about.size, origin=about.origin))
+            attested_heads.check_head(tx, row.head, row.origin, row.size)
             stamp = verify(row.whole)
             fingerprints.add(stamp.fingerprint)
-            if (about.size, text(stamp)) != (row.size, row.stamped_at):
-                raise ProofError("it says another size or another time than its token")
-            verdict = log.continuity(tx, head)
-            if not verdict.sound:
-                raise ProofError(f"its head is none of this log: {verdict}")
+            if text(stamp) != row.stamped_at:
+                raise ProofError("it says another time than its token")
         except HoldproofError as error:
             yield StampFlaw(row.id, error.message)
 

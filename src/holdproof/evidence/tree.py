@@ -15,12 +15,13 @@ from typing import NamedTuple
 from holdproof.crypto import checkpoint, frontier, keys, merkle, tiles, vkey
 from holdproof.crypto.checkpoint import LogCheckpoint
 from holdproof.crypto.tiles import WIDTH, EntryBundle, Tile
-from holdproof.crypto.vkey import ED25519, VerifierKey
+from holdproof.crypto.vkey import ED25519, ML_DSA_44, Kind, VerifierKey
 from holdproof.db import Tx, sql
 from holdproof.errors import CorruptError, FormatError, InvalidInputError, NotFoundError, ProofError
 from holdproof.evidence.leaves import Leaf
 
-Sign = Callable[[LogCheckpoint], str]
+Sign = Callable[[LogCheckpoint, str], str]
+"""Signs a head that is made at a time."""
 
 
 class LogState(NamedTuple):
@@ -122,9 +123,10 @@ class TreeWriter:
         for tile in tiles.new_tiles(before.size, grown.size) if growth.stems else ():
             if tile.level and tile.width == WIDTH:
                 _seal_stems(tx, tile)
-        head = sign(LogCheckpoint(before.origin, grown.size, grown.root()))
+        now = tx.now
+        head = sign(LogCheckpoint(before.origin, grown.size, grown.root()), now)
         right_edge = grown.to_bytes()
-        tx.execute(_ADVANCE, size=grown.size, frontier=right_edge, head=head, now=tx.now, expect=1)
+        tx.execute(_ADVANCE, size=grown.size, frontier=right_edge, head=head, now=now, expect=1)
         self._under, self._open = (b"", []) if rest is None else (right_edge, rest)
         self._own = LogState(before.origin, grown.size, right_edge, head)
         self._edge = grown
@@ -165,27 +167,63 @@ def _refuse_forged(tx: Tx, before: LogState, *, moves: bool) -> None:
         raise ProofError(
             "the log has another name than its newest head, and no restore did that: run `holdproof verify`"
         )
+    log_keys = verifiers(tx, size=newest.size, origin=newest.origin, even_revoked=True)
     try:
-        checkpoint.verify(signed, origin=newest.origin, log_keys=verifiers(tx, size=0, origin=newest.origin))
+        checkpoint.verify(signed, origin=newest.origin, log_keys=log_keys)
     except ProofError as error:
         raise ProofError(f"the log's newest head does not hold ({error.message}): run `holdproof verify`") from error
 
 
-_KEYS = sql("SELECT public, revoked_from FROM keyring WHERE role = 'log' ORDER BY keyid")
+# Versions of a key's row follow its first one, whose entry is where it came in.
+_KEYS = sql(
+    "SELECT k.role, k.public, k.revoked_from, l.idx FROM keyring k"
+    " LEFT JOIN log_leaves l ON l.id = k.leaf_id AND l.ver = 1 WHERE k.role IN ('log', 'log-pq') ORDER BY k.keyid"
+)
 
 
-def verifiers(tx: Tx, *, size: int | None = None, origin: str | None = None) -> tuple[VerifierKey, ...]:
-    """Return the keys whose signature under a head of that size counts: those not revoked before it."""
+def verifiers(
+    tx: Tx, *, size: int | None = None, origin: str | None = None, even_revoked: bool = False
+) -> tuple[VerifierKey, ...]:
+    """Return the keys whose signature under a head of that size counts: those not revoked before it.
+
+    Keys of two types where one of the second role (ML-DSA-44) counted at that size: such a head needs both. With
+    `even_revoked` also those that are revoked, of each type that is needed.
+    """
     now = state(tx)
     at = now.size if size is None else size
     name = now.origin if origin is None else origin
     if not vkey.is_name(name):
         raise CorruptError("the log has a name that no log is given", origin=name)
-    pems = [pem for pem, revoked in tx.all(_KEYS) if revoked is None or at <= revoked]
+    ring = [_HeadKey(*row) for row in tx.all(_KEYS)]
+    able = [key for key in ring if key.counts(at)]
+    roles = {key.role for key in able} | ({"log"} if even_revoked else set())
+    # A log key has always signed; the second signature never stands in for it.
+    if "log" not in roles:
+        return ()
+    chosen = [key for key in ring if key.role in roles] if even_revoked else able
     try:
-        return tuple(VerifierKey(name, ED25519, keys.load_public_pem(pem.encode())) for pem in pems)
+        return tuple(VerifierKey(name, key.kind, keys.load_public_pem(key.pem.encode())) for key in chosen)
     except FormatError as error:
         raise FormatError(f"a log key of the keyring cannot be read: {error}", tables=("keyring",)) from error
+
+
+class _HeadKey(NamedTuple):
+    """A key of the keyring that signs heads, and where its own entry stands."""
+
+    role: str
+    pem: str
+    revoked_from: int | None
+    entry: int | None
+
+    @property
+    def kind(self) -> Kind:
+        return ML_DSA_44 if self.role == "log-pq" else ED25519
+
+    def counts(self, size: int) -> bool:
+        """Whether it counts under a head of that size; one of the second role from the head above its own entry on."""
+        if self.role == "log-pq" and (self.entry is None or self.entry >= size):
+            return False
+        return self.revoked_from is None or size <= self.revoked_from
 
 
 def _seal_stems(tx: Tx, tile: Tile) -> None:
@@ -231,6 +269,17 @@ def fetch(tx: Tx, tile: Tile) -> bytes:
         return _loose(tx, tile)
     (hashes,) = row
     return bytes(hashes[: tile.width * tiles.HASH])
+
+
+def open_tiles(tx: Tx, size: int) -> dict[int, list[bytes]]:
+    """Return the open tiles above the leaves, by level, that the tree had at a size that ends with a tile."""
+    by_level: dict[int, list[bytes]] = {}
+    for level in range(1, 8):
+        index, width = divmod(size >> 8 * level, WIDTH)
+        if width:
+            hashes = fetch(tx, Tile(level, index, width))
+            by_level[level] = [hashes[at : at + tiles.HASH] for at in range(0, len(hashes), tiles.HASH)]
+    return by_level
 
 
 def _lookup(tx: Tx, size: int) -> merkle.Lookup:

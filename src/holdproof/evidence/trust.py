@@ -18,6 +18,7 @@ from holdproof.content import disk
 from holdproof.crypto import canonical, dsse, keys
 from holdproof.crypto.dsse import Envelope
 from holdproof.crypto.keys import PublicKey, Signer
+from holdproof.crypto.vkey import ED25519, ML_DSA_44, VerifierKey
 from holdproof.db import Call, Read, Tx, Work, ask
 from holdproof.errors import (
     AlreadyExistsError,
@@ -30,7 +31,7 @@ from holdproof.errors import (
 )
 from holdproof.evidence import key_use, statements, tree
 from holdproof.evidence import keys as ring
-from holdproof.evidence.key_files import KeyFolder, MemoryKeys
+from holdproof.evidence.key_files import ROLES, KeyFolder, MemoryKeys
 from holdproof.model.keys import Key, Role, Root, Signed
 from holdproof.store.context import Context
 
@@ -189,6 +190,14 @@ class Trust:
         """Every key of a role."""
         return [key.public for key in self.keys.values() if key.role == role]
 
+    def head_keys(self, origin: str, size: int) -> list[VerifierKey]:
+        """Return the keys that count under a head of that size: it needs a signature by one of each type."""
+        counted = [key for key in self.keys.values() if key.trusted_at(size - 1)]
+        log_keys = [VerifierKey(origin, ED25519, key.public) for key in counted if key.role == "log"]
+        second = [VerifierKey(origin, ML_DSA_44, key.public) for key in counted if key.role == "log-pq"]
+        # The second signature never stands in for the log key's.
+        return [*log_keys, *second] if log_keys else []
+
 
 def parse(data: bytes, *, root: PublicKey | None = None) -> Trust:
     """Parse a trust file from untrusted bytes; ProofError unless root, or a log key it names, signed it.
@@ -226,7 +235,7 @@ def _keys(value: Any) -> dict[str, TrustedKey]:
     trusted = {}
     for each in value["keys"]:
         key = keys.load_public_pem(each["public"].encode())
-        if key.keyid != each["keyid"] or each["role"] not in ("judge", "memory", "log", "root"):
+        if key.keyid != each["keyid"] or each["role"] not in ROLES:
             raise FormatError("trust file: a key is not what it is called", keyid=key.keyid)
         if any(type(each[name]) not in (int, type(None)) for name in ("from", "until")):
             raise FormatError("trust file: where a key counts is no index of a log", keyid=key.keyid)

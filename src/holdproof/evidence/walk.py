@@ -48,9 +48,9 @@ class Flaws:
         else:
             self.left_off += 1
 
-    def outcome(self, *, full: bool, size: int, pending: int, heads: int) -> Audited:
+    def outcome(self, *, full: bool, size: int, root: str, pending: int, heads: int) -> Audited:
         """Return the outcome of the audit."""
-        return Audited(worst(self._verdicts), full, size, pending, heads, self.found, self.left_off)
+        return Audited(worst(self._verdicts), full, size, pending, heads, self.found, self.left_off, root)
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,13 +104,13 @@ _ROWS = sql("SELECT idx, leaf FROM log_leaves WHERE idx >= :first AND idx < :end
 
 
 class Walk:
-    """One walk over the log of a database, over `most` leaves at the most."""
+    """One walk over the log of a database, over `most` leaves at the most; it goes on where the replay stands."""
 
-    def __init__(self, database: Database, flaws: Flaws, sizes: Sequence[int], *, most: int = MAX_SIZE) -> None:
+    def __init__(self, database: Database, flaws: Flaws, replay: Replay, *, most: int = MAX_SIZE) -> None:
         self._database = database
         self._flaws = flaws
         self._most = most
-        self.replay = Replay(sizes)
+        self.replay = replay
 
     def run(self, last: Callable[[Tx], T], progress: Callable[[int, int], None] | None) -> T:
         """Walk all of it; return what `last` reads in the snapshot of the last page."""

@@ -15,7 +15,7 @@ from holdproof.content.credentials import Credentials, split_credentials
 from holdproof.crypto import checkpoint, vkey
 from holdproof.crypto import witness as protocol
 from holdproof.crypto.checkpoint import SignedCheckpoint
-from holdproof.crypto.vkey import COSIGNATURE_V1, VerifierKey
+from holdproof.crypto.vkey import COSIGNING, VerifierKey
 from holdproof.crypto.witness import SIZE_TYPE, AddCheckpoint
 from holdproof.db import Call, Read, Tx, Work, Write, ask, sql
 from holdproof.errors import (
@@ -75,7 +75,7 @@ def offered_key(url: str, opens: Credentials | None, timeout_s: float) -> str | 
         key = vkey.parse(answer.body.decode().strip())
     except (HoldproofError, UnicodeDecodeError):
         return None
-    return key.encode() if answer.status == 200 and key.kind == COSIGNATURE_V1 else None
+    return key.encode() if answer.status == 200 and key.kind in COSIGNING else None
 
 
 _LAST = sql("SELECT size FROM log_cosignatures WHERE url = :url AND origin = :origin")

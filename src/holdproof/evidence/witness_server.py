@@ -26,7 +26,7 @@ from holdproof.crypto import b64, vkey, witness
 from holdproof.crypto.canonical import sha256_hex
 from holdproof.crypto.checkpoint import LogCheckpoint
 from holdproof.crypto.keys import Signer
-from holdproof.crypto.vkey import COSIGNATURE_V1, ED25519, VerifierKey
+from holdproof.crypto.vkey import ED25519, VerifierKey, cosigning_kind
 from holdproof.crypto.witness import AddCheckpoint, KnownLog, WitnessResponse
 from holdproof.db.clock import Clock
 from holdproof.errors import BadKeyError, CorruptError, FormatError, UnavailableError
@@ -99,7 +99,7 @@ class Cosigner:
     """One witness: its name and key, the logs it cosigns, its state."""
 
     def __init__(self, name: str, signer: Signer, logs: Iterable[str], state: WitnessState, clock: Clock) -> None:
-        self.key = VerifierKey(name, COSIGNATURE_V1, signer.public)
+        self.key = VerifierKey(name, cosigning_kind(signer.alg), signer.public)
         self._signer = signer
         self._state = state
         self._clock = clock

@@ -11,7 +11,7 @@ from typing import Any, Final, NamedTuple
 
 from holdproof import validation
 from holdproof.crypto import vkey
-from holdproof.crypto.vkey import COSIGNATURE_V1, VerifierKey
+from holdproof.crypto.vkey import COSIGNING, VerifierKey
 from holdproof.db import Tx, sql
 from holdproof.errors import ConflictError, InvalidInputError, NotFoundError
 from holdproof.evidence import leaves, logged_tables
@@ -33,7 +33,7 @@ class Peer(NamedTuple):
 def parse_key(text: str) -> VerifierKey:
     """Parse the verifier key of a witness; InvalidInputError for that of a log."""
     key = vkey.parse(text.strip())
-    if key.kind != COSIGNATURE_V1:
+    if key.kind not in COSIGNING:
         raise InvalidInputError("that is the key of a log, not the cosignature key of a witness", name=key.name)
     return key
 

@@ -14,6 +14,7 @@ from holdproof.db.sql import Query
 from holdproof.db.tx import Refused, Row, Tx
 from holdproof.db.worker_pool import SERIALIZABLE
 from holdproof.errors import HoldproofError
+from holdproof.executors import uses
 from holdproof.executors.database_performer import DatabasePerformer, confined, scan_rows
 from holdproof.executors.driver import AsyncRunner
 from holdproof.executors.loop_delivery import LoopDelivery
@@ -62,7 +63,10 @@ class AsyncExecutor(AsyncRunner):
 
     def write(self, fn: Callable[[Tx], T | Refused], *, serializable: bool = False) -> "asyncio.Future[T]":
         """Run a function of a transaction; the future is done once its work is durable."""
-        return self._delivery().write(confined(fn, self.ns), SERIALIZABLE if serializable else 0)
+        operation = confined(fn, self.ns)
+        if uses.IN_STEPS_OF.get():
+            operation = uses.noting(self.database, operation)
+        return self._delivery().write(operation, SERIALIZABLE if serializable else 0)
 
     async def write_in(self, connection: Any, fn: Callable[[Tx], T | Refused]) -> T:
         """Run a function of a transaction in the caller's own, which commits it or rolls it back.
@@ -88,7 +92,16 @@ class AsyncExecutor(AsyncRunner):
 
     def read(self, fn: Callable[[Tx], T]) -> "asyncio.Future[T]":
         """Run a reading function on a snapshot that includes everything acknowledged before this call."""
+        if uses.IN_STEPS_OF.get() and (used := uses.of_read(self.database)) is not None:
+            return asyncio.ensure_future(self._read_noted(used, fn))
         return self._delivery().read(confined(fn, self.ns))
+
+    async def _read_noted(self, used: uses.ReadUses, fn: Callable[[Tx], T]) -> T:
+        """Read inside a step, and note what was used before it is given."""
+        value = await self._delivery().read(used.collecting(confined(fn, self.ns)), inline=False)
+        if (note := used.pending()) is not None:
+            await self._delivery().write(note, 0)
+        return value
 
     def reject(self, error: HoldproofError) -> "asyncio.Future[Any]":
         """Return the outcome of a call that was refused before it reached the database: a failed future."""
@@ -142,6 +155,8 @@ class AsyncExecutor(AsyncRunner):
 
     def read_on_reader(self, fn: Callable[[Tx], T]) -> "asyncio.Future[T]":
         """Run a reading function on a reader thread, however short it is."""
+        if uses.IN_STEPS_OF.get() and (used := uses.of_read(self.database)) is not None:
+            return asyncio.ensure_future(self._read_noted(used, fn))
         return self._delivery().read(confined(fn, self.ns), inline=False)
 
     async def wait(self, topic: str, since: int, seconds: float) -> bool:

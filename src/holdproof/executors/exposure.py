@@ -84,6 +84,13 @@ class Exposure:
     """The tool's name, where it is not the resource's and the method's."""
     tool_defaults: Mapping[str, Any] = field(default_factory=dict)
     """Arguments of the tool where its defaults differ: clients of tools give up after a minute or so."""
+    task: bool = False
+    """Whether its tool waits for a person's answer: for clients that know MCP tasks a call is one. What it returns has
+    `status`, `created_at` and `resolved_at`, and it takes `timeout_s`."""
+    uri: str = ""
+    """The address of its answer as an MCP resource, `holdproof://` before it: an RFC 6570 template."""
+    media_type: str = "application/json"
+    """What its answer is, as an MCP resource."""
     command: bool = True
     """Whether there is a generated command; False where one is written by hand, or none makes sense."""
     alias: str = ""
@@ -104,6 +111,8 @@ class Exposure:
     """What parameters mean, where that differs from what the name usually means (api/parameters.py)."""
     words: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """The words that a parameter takes, where it takes a few only: schemas name them; the operation refuses others."""
+    bounds: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+    """The least and the most that a parameter takes, for schemas; without a word here `limit` takes 1 to 1,000."""
     variables: Mapping[str, str] = field(default_factory=dict)
     """Environment variables that the command reads parameters from: every user of a machine can see arguments."""
     files: tuple[str, ...] = ()

@@ -13,6 +13,7 @@ from holdproof.db.sql import Query
 from holdproof.db.tx import NOT_RUN, Refused, Row, Tx
 from holdproof.db.worker_pool import WorkerPool
 from holdproof.errors import HoldproofError, NestedCallError, WrongClientError
+from holdproof.executors import uses
 from holdproof.executors.database_performer import DatabasePerformer, confined, scan_rows
 from holdproof.executors.driver import SyncRunner
 from holdproof.lazy import lazy_module
@@ -44,7 +45,10 @@ class SyncExecutor(SyncRunner):
     def write(self, fn: Callable[[Tx], T | Refused], *, serializable: bool = False) -> T:
         """Run a function of a transaction; returns once its work is durable."""
         _refuse_nested(self.database.backend.writer)
-        future: Future[Any] = self.database.write(confined(fn, self.ns), serializable=serializable)
+        operation = confined(fn, self.ns)
+        if uses.IN_STEPS_OF.get():
+            operation = uses.noting(self.database, operation)
+        future: Future[Any] = self.database.write(operation, serializable=serializable)
         return future.result()  # type: ignore[no-any-return]
 
     def write_in(self, connection: Any, fn: Callable[[Tx], T | Refused]) -> T:
@@ -63,13 +67,25 @@ class SyncExecutor(SyncRunner):
     def read(self, fn: Callable[[Tx], T]) -> T:
         """Run a reading function on a snapshot that includes everything acknowledged before this call."""
         # Most reads are short: on this thread they cost no switch to another.
+        if uses.IN_STEPS_OF.get() and (used := uses.of_read(self.database)) is not None:
+            return self._read_noted(used, fn)
         result = self.database.peek(confined(fn, self.ns), _INLINE_READ_S)
         if result is not NOT_RUN:
             return result
         return self.read_on_reader(fn)
 
+    def _read_noted(self, used: uses.ReadUses, fn: Callable[[Tx], T]) -> T:
+        """Read inside a step, on a reader thread, and note what was used before it is given."""
+        _refuse_nested(self.database.backend.reader)
+        value = self.database.read(used.collecting(confined(fn, self.ns))).result()
+        if (note := used.pending()) is not None:
+            self.database.write(note).result()
+        return value
+
     def read_on_reader(self, fn: Callable[[Tx], T]) -> T:
         """Run a reading function on a reader thread, however short it is."""
+        if uses.IN_STEPS_OF.get() and (used := uses.of_read(self.database)) is not None:
+            return self._read_noted(used, fn)
         _refuse_nested(self.database.backend.reader)
         return self.database.read(confined(fn, self.ns)).result()
 

@@ -39,7 +39,7 @@ class NewToken(Value):
 
 @dataclass(frozen=True, slots=True)
 class Login(Value):
-    """A login link, or the session it was exchanged for; with a `token_id` it ends with that token."""
+    """A login link, or a session; with a `token_id` or a `credential_id` it ends with that token or passkey."""
 
     login_id: str
     kind: str
@@ -51,6 +51,7 @@ class Login(Value):
     expires_at: str
     ended_at: str | None
     ns: str
+    credential_id: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,7 @@ from typing import Any, Literal
 
 from holdproof.model.value import Value
 
-Role = Literal["judge", "memory", "log", "root"]
+Role = Literal["judge", "memory", "log", "root", "log-pq"]
 Action = Literal["introduce", "rotate", "admit", "readmit", "revoke"]
 Successors = Literal["readmit", "revoke"]
 """What becomes of keys that a revocation would leave without anybody's word."""

@@ -2,7 +2,7 @@
 
 import json
 from dataclasses import asdict, dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 from holdproof.model.value import Value
 from holdproof.model.verdicts import Verdict
@@ -33,6 +33,8 @@ class Audited:
     """How many heads of the state folder it was compared with."""
     findings: list[Flaw] = field(default_factory=list)
     left_off: int = 0
+    root: str = ""
+    """The root of the tree at that size, as the signed head has it; empty where there is no head to read."""
 
     @property
     def ok(self) -> bool:
@@ -79,6 +81,21 @@ class Level:
 
 
 @dataclass(frozen=True, slots=True)
+class KnownHead(Value):
+    """A head of the log that somebody vouched for, and when: `signed` is the newest of the log itself."""
+
+    at: str
+    size: int
+    kind: Literal["signed", "verified", "stamped", "anchored", "cosigned"]
+    by: str = ""
+    """Who verified, which time authority, which other log, which witness."""
+    verdict: str = ""
+    """Of a verification."""
+    entry: str = ""
+    """The handle of the entry that says so; empty where it is the head's own signature."""
+
+
+@dataclass(frozen=True, slots=True)
 class RangeProof(Value):
     """That these entries of a stream are all from one number to another (evidence/range_proof.py)."""
 
@@ -109,3 +126,14 @@ class VerifiedRange(Value):
     origin: str
     size: int
     """How many entries the log had, under whose signed head they stand."""
+
+
+@dataclass(frozen=True, slots=True)
+class StoreSize(Value):
+    """How large a store was at a moment."""
+
+    at: str
+    entries: int
+    """Entries of the log, pending ones too."""
+    bytes: int
+    """What the tables and indexes of the database take."""

@@ -67,6 +67,24 @@ class Near(Plain):
 
 
 @dataclass(frozen=True, slots=True)
+class ObjectFolder(Value):
+    """The objects whose ids begin with one prefix: how many, or that there are `more` than were counted."""
+
+    prefix: str
+    count: int
+    more: bool
+
+
+@dataclass(frozen=True, slots=True)
+class ObjectFolders(Value):
+    """The folders below a prefix; not `complete` where there are more than were looked for."""
+
+    prefix: str
+    folders: list[ObjectFolder]
+    complete: bool
+
+
+@dataclass(frozen=True, slots=True)
 class ObjectVersion(Value):
     """One write of an object; `cid` is None where it was deleted."""
 
@@ -76,6 +94,25 @@ class ObjectVersion(Value):
     at: str
     pruned_at: str | None = None
     """When retention let its content go; None where it is there."""
+    flow_id: str | None = None
+    """The flow whose step wrote it; None where no step did."""
+    agent_id: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ObjectUse(Value):
+    """A step of a flow that read an object: when, and which version."""
+
+    id: int
+    """The number of the flow's event that says so."""
+    at: str
+    flow_id: str
+    agent_id: str
+    flow_type: str
+    version: int | None
+    cid: str | None
+    snapshot: str | None
+    """The snapshot that was read; None where it was the object as it stood."""
 
 
 @dataclass(frozen=True, slots=True)

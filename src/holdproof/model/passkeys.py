@@ -8,7 +8,10 @@ from holdproof.model.value import Value
 
 @dataclass(frozen=True, slots=True)
 class Passkey(Value):
-    """A person's passkey: its public key (COSE, base64url), and the origin it signs at."""
+    """A person's passkey: its public key (COSE, base64url), and the origin it signs at.
+
+    With a `login_role` it opens the console too, as the session did that registered it.
+    """
 
     credential_id: str
     person: str
@@ -20,6 +23,9 @@ class Passkey(Value):
     revoked_at: str | None
     revoked_by: str | None
     ns: str
+    login_role: str | None = None
+    login_token_id: str | None = None
+    login_ns: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,6 +25,8 @@ class Status:
     """How many workers there are, by state."""
     queues: dict[str, int] = field(default_factory=dict)
     """How many flows wait for a worker, by queue; the empty name is for those of no queue."""
+    limits: dict[str, list[str]] = field(default_factory=dict)
+    """The limits of namespaces that nothing is left of, by namespace; `limits list` has all of them."""
     storage: dict[str, Any] = field(default_factory=dict)
     """What services store, where that was asked: see StorageStatus."""
 

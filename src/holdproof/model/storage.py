@@ -90,6 +90,16 @@ class StoredVector(Value):
 
 
 @dataclass(frozen=True, slots=True)
+class VectorFacts(Value):
+    """A vector without its numbers; `model` and `embedded_at` are known of one that was made of a text here."""
+
+    id: str
+    metadata: dict[str, Any]
+    model: str | None
+    embedded_at: str | None
+
+
+@dataclass(frozen=True, slots=True)
 class TelemetryEvent(Value):
     """Something that happened, at a moment (ISO-8601)."""
 

@@ -83,6 +83,22 @@ class Locked:
 
 
 @dataclass(frozen=True, slots=True)
+class LockedByHand:
+    """A lockdown that somebody asked for, and who can end it."""
+
+    id: str
+    verdict: str
+    reason: str
+    locked_at: str
+    ended_by: str
+    """Which key ends it, whether that is here, and by which command."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """The state as every client prints it."""
+        return asdict(self)
+
+
+@dataclass(frozen=True, slots=True)
 class BundleReport:
     """The outcome of checking a bundle offline: what holds, under whose keys."""
 

@@ -4,8 +4,9 @@ Its effects are requests and lines, `Call` for functions of the caller, and `Giv
 transport.py carries them out. The lines are those of server/exchange.py.
 """
 
+import time
 from collections.abc import Callable, Generator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Final, TypeVar
 
@@ -13,7 +14,14 @@ from holdproof import validation
 from holdproof.api import problems, wire
 from holdproof.api.catalogue import MethodSpec
 from holdproof.db.effects import Call, Give
-from holdproof.errors import ConnectionLostError, InvalidInputError, OutcomeUnknownError, RemoteError
+from holdproof.errors import (
+    ConnectionLostError,
+    InvalidInputError,
+    OutcomeUnknownError,
+    RemoteError,
+    StoppingError,
+    UnreachableError,
+)
 
 T = TypeVar("T")
 Functions = Mapping[str, Callable[..., Any]]
@@ -21,6 +29,9 @@ Functions = Mapping[str, Callable[..., Any]]
 Loads = Callable[[Any], Any]
 RetryOn = type[BaseException] | tuple[type[BaseException], ...]
 Check = Callable[..., None]
+_AWAY_S: Final = 60.0
+"""For how long a server that stopped is waited for."""
+_PAUSE_S: Final = 0.5
 LAST: Final = frozenset({"done", "raised", "failed"})
 """What the last line of an answer says."""
 
@@ -56,10 +67,34 @@ def call(
     # Inside a block every answer comes line by line: it may call back, and it may wait for a person.
     lines = entry.streams or bool(functions) or block is not None
     path = f"/v1/{entry.resource}/{entry.method}" if block is None else f"/v1/blocks/{block}/{entry.method}"
-    answer = yield Send(path, body, lines, entry.reads)
+    send = Send(path, body, lines, entry.reads)
+    if entry.waits and not lines:
+        return entry.answer.load((yield from outlast(send)), "")
+    answer = yield send
     if lines:
         return (yield from converse(functions, _loading(entry), reads=entry.reads))
     return answer if isinstance(answer, bytes) else entry.answer.load(answer, "")
+
+
+def outlast(send: Send) -> Exchange[Any]:
+    """Ask what waits for others; where the server stops meanwhile, ask again once it or another is in its place.
+
+    Raises what the server's absence raises once that has lasted for a minute.
+    """
+    timeout_s = send.body.get("timeout_s")
+    until = None if timeout_s is None else time.monotonic() + timeout_s
+    stopped: float | None = None
+    while True:
+        remaining = {} if until is None else {"timeout_s": max(0.0, until - time.monotonic())}
+        try:
+            return (yield replace(send, body={**send.body, **remaining}))
+        except StoppingError:
+            stopped = time.monotonic()
+        except (UnreachableError, ConnectionLostError, OutcomeUnknownError):
+            # It waits and changes nothing, so that it may be asked twice; but only a server that stopped comes back.
+            if stopped is None or time.monotonic() - stopped > _AWAY_S:
+                raise
+        yield Call(partial(time.sleep, _PAUSE_S))
 
 
 def _loading(entry: MethodSpec) -> Loads:

@@ -5,7 +5,7 @@ from typing import Any, Generic, TypeVar
 from holdproof.api import wire
 from holdproof.model.flows import Flow, FlowResult
 from holdproof.model.namespaces import MAIN
-from holdproof.remote.exchange import Exchange, Send
+from holdproof.remote.exchange import Exchange, Send, outlast
 from holdproof.remote.transport import AsyncTransport, SyncTransport
 from holdproof.runtime import results
 
@@ -49,7 +49,7 @@ def flow_of(send: Send) -> Exchange[Flow]:
 def outcome(flow_id: str, *, timeout_s: float | None = None, ns: str = MAIN) -> Exchange[Any]:
     """Wait for a flow on the server to end, and return its result as a value of this process."""
     query = {"flow_id": flow_id, "timeout_s": timeout_s, "ns": ns}
-    return result_of((yield Send("/v1/flows/outcome", query)))
+    return result_of((yield from outlast(Send("/v1/flows/outcome", query))))
 
 
 def result_of(answer: Any) -> Any:

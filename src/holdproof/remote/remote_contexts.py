@@ -16,7 +16,7 @@ from holdproof.api import problems, wire
 from holdproof.api.catalogue import BlockName, MethodSpec, block_methods
 from holdproof.api.flow_messages import shown_token
 from holdproof.db.effects import Call
-from holdproof.errors import HoldproofError, InvalidInputError
+from holdproof.errors import HoldproofError, InvalidInputError, StoppingError
 from holdproof.executors import ContextBlock
 from holdproof.model import typed_json
 from holdproof.model.messages import PromiseTicket
@@ -195,6 +195,9 @@ class Inside(FlowChildren[Wire]):
         try:
             result = yield Call(partial(of.fn, self, *args, **kwargs))
             text = recorded.dump(typed_json.encode(result, f"the result of {of.name}"))
+        except StoppingError:
+            # The flow did not fail: it is left as by a worker that is gone, and is taken up again (`flows.recover`).
+            raise
         except Exception as error:
             yield from self.leave(error)
             raise
@@ -274,5 +277,6 @@ class RemoteBlock(ContextBlock[Wire, Inside[Wire]]):
         return self._inside
 
     def leaving(self, error: Exception | None) -> Exchange[None]:
-        """Leave the block on the server."""
-        return self._inside.leave(error)
+        """Leave the block on the server; one whose server stops is left as by a worker that is gone."""
+        if not isinstance(error, StoppingError):
+            yield from self._inside.leave(error)

@@ -5,6 +5,7 @@ Rules:
   counted when somebody asks. So an answer is always whole, and costs by its range, not by the number of flows.
 - Of two sweeps at the same moment one counts: the moment up to which it is counted moves in the same transaction.
 - A row that is committed later than `SETTLED_S` after its own moment may be missing from the counts.
+- A flow ends once: one whose steps are undone counts as failed when that is done, unless it had ended before.
 - Flows that are deleted later stay counted: they did happen.
 """
 
@@ -36,17 +37,24 @@ def _sums(*flags: str) -> str:
     return ", ".join(f"sum({each}) AS {name}" for each, name in zip(flags, _NAMES, strict=True))
 
 
-def _is(column: str, word: str) -> str:
-    return f"CASE WHEN {column} = '{word}' THEN 1 ELSE 0 END"
+def _is(column: str, *words: str) -> str:
+    literals = ", ".join(f"'{word}'" for word in words)
+    return f"CASE WHEN {column} IN ({literals}) THEN 1 ELSE 0 END"
+
+
+_ENDS: Final = (_is("became", "COMPLETED"), _is("became", "FAILED", "COMPENSATED"), _is("became", "CANCELLED"))
 
 
 # What happened after `since` up to `until`, each source by its index on time.
 _HAPPENED: Final = (
     "SELECT ns, agent_id, created_at AS at, 1 AS started, '' AS became, 0 AS escalations, 0 AS answers, 0 AS expired"
     " FROM decision_flows WHERE created_at > :since AND created_at <= :until"
-    " UNION ALL SELECT t.ns, f.agent_id, t.created_at, 0, t.to_status, 0, 0, 0 FROM flow_transitions t"
+    " UNION ALL SELECT t.ns, f.agent_id, t.created_at, 0, t.to_status, 0, 0, 0"
+    " FROM flow_transitions t"
     " JOIN decision_flows f ON f.dfid = t.dfid AND f.ns = t.ns WHERE t.created_at > :since AND t.created_at <= :until"
-    " AND t.to_status IN ('COMPLETED', 'FAILED', 'CANCELLED')"
+    " AND t.to_status IN ('COMPLETED', 'FAILED', 'COMPENSATED', 'CANCELLED')"
+    " AND (t.from_status <> 'COMPENSATING' OR NOT EXISTS (SELECT 1 FROM flow_transitions e WHERE e.dfid = t.dfid"
+    " AND e.ns = t.ns AND e.id < t.id AND e.to_status IN ('FAILED', 'CANCELLED')))"
     " UNION ALL SELECT ns, agent_id, created_at, 0, '', 1, 0, 0 FROM escalation_requests"
     " WHERE created_at > :since AND created_at <= :until"
     " UNION ALL SELECT ns, agent_id, resolved_at, 0, '', 0, CASE WHEN resolved_by = 'deadline' THEN 0 ELSE 1 END,"
@@ -55,7 +63,7 @@ _HAPPENED: Final = (
 )
 _COUNTS: Final = (
     f"SELECT ns, {_HOUR} AS hour, agent_id, "  # noqa: S608 (ours)
-    + _sums("started", _is("became", "COMPLETED"), _is("became", "FAILED"), _is("became", "CANCELLED"), *_NAMES[4:])
+    + _sums("started", *_ENDS, *_NAMES[4:])
     + f" FROM ({_HAPPENED}) AS happened GROUP BY 1, 2, 3"
 )
 

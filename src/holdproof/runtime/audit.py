@@ -14,6 +14,7 @@ from holdproof import validation
 from holdproof.crypto import canonical
 from holdproof.db import Tx, sql
 from holdproof.errors import NotFoundError
+from holdproof.evidence import leaves
 from holdproof.evidence.tables import Table, numbered
 from holdproof.model import jsontext
 from holdproof.model.namespaces import MAIN
@@ -70,6 +71,21 @@ def record(
         "detail_json": canonical.dump_text(_with_author({} if detail is None else detail, by)),
     }
     return write(tx, flow_id, columns, ns=ns)
+
+
+def observe(
+    tx: Tx,
+    flow_id: str,
+    event_type: str,
+    *,
+    severity: str = "INFO",
+    step_id: str = "",
+    detail: Any = None,
+    ns: str,
+) -> AuditEvent:
+    """Add an event of the kernel's own: it says what happened to a flow, so that no limit of a namespace refuses it."""
+    with leaves.consequences(tx):
+        return record(tx, flow_id, event_type, severity=severity, step_id=step_id, detail=detail, ns=ns)
 
 
 def _with_author(detail: Any, by: str | None) -> Any:

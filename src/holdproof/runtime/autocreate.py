@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from holdproof import validation
+from holdproof.content import encryption
 from holdproof.db import Tx, lock_exclusive, sql
 from holdproof.model.agents import STATUSES
 from holdproof.runtime import agents, flows
@@ -56,6 +57,13 @@ def flow(tx: Tx, flow_id: str, *, agent_id: str | None = None, root: str | None 
         flows.enter(tx, owner, flow_id=validation.name("root_flow_id", root), ns=ns)
     parent = root if root != flow_id else None
     flows.enter(tx, owner, flow_id=validation.name("flow_id", flow_id), parent=parent, ns=ns)
+
+
+def session(tx: Tx, agent_id: str, *, flow_id: str, flow_type: str, subject: str | None = None, ns: str) -> None:
+    """Open the flow of a session that is recorded; `subject` names the person whose it is."""
+    agent(tx, agent_id, ns=ns)
+    handle = None if subject is None else encryption.label(tx, subject, ns=ns)
+    flows.enter(tx, agent_id, flow_id=flow_id, flow_type=flow_type, subject=handle, ns=ns)
 
 
 def _exists(tx: Tx, flow_id: str, ns: str) -> bool:

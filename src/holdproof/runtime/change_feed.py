@@ -1,9 +1,12 @@
-"""The change feed: transitions of flows, new escalations and their resolutions since a cursor.
+"""The change feed: flows that began, their transitions, new escalations and their resolutions since a cursor.
 
 Rules:
 - On SQLite ids are in commit order, and the cursor moves past everything it returned.
 - On PostgreSQL ids are not in commit order, and resolutions are ordered only by time on both databases. The cursor
   therefore lags by `SETTLED_S`; events inside that window are delivered more than once. Consumers must deduplicate.
+- That a flow began is a change from no status to CREATED, known by its id. Flows have no numbers and are followed by
+  time: on SQLite, where times are in commit order, the cursor lags by a moment in which others may have begun too.
+- A clock that was set back takes a cursor back with it, to what was delivered by number: a little comes twice then.
 - Payloads are not delivered, only what happened to whom.
 """
 
@@ -18,6 +21,8 @@ from holdproof.model.times import BEGINNING, END, later
 from holdproof.runtime import recorded
 
 SETTLED_S: Final = 2.0
+_SAME_MOMENT_S: Final = 0.1
+"""Longer than the steps of any clock: what begins later has a later time."""
 _PAGE: Final = 5_000
 
 # What a change tells of, after its number and its moment, in the order of the queries below.
@@ -37,6 +42,11 @@ _TRANSITIONS = sql(
     " AND (CAST(:ns AS TEXT) IS NULL OR t.ns = :ns) AND (CAST(:agent_id AS TEXT) IS NULL OR f.agent_id = :agent_id)"
     " ORDER BY t.id"
 )
+_BEGINNINGS = sql(
+    "SELECT dfid, created_at, dfid, root_dfid, agent_id, flow_type, NULL, 'CREATED', NULL, ns FROM decision_flows"
+    " WHERE created_at > :at AND created_at <= :last_at AND (CAST(:ns AS TEXT) IS NULL OR ns = :ns)"
+    " AND (CAST(:agent_id AS TEXT) IS NULL OR agent_id = :agent_id) ORDER BY created_at"
+)
 _ESCALATIONS = sql(
     "SELECT id, created_at, dfid, agent_id, impact, status, reason, deadline, opened_by, ns FROM escalation_requests"
     " WHERE id > :after AND id <= :last AND (CAST(:ns AS TEXT) IS NULL OR ns = :ns)"
@@ -49,6 +59,11 @@ _RESOLUTIONS = sql(
     " AND (CAST(:agent_id AS TEXT) IS NULL OR agent_id = :agent_id) ORDER BY resolved_at, id"
 )
 # How far a page goes, whosesoever the rows are: so the cursor also advances past what a filter leaves out.
+# A flow that an import dated ahead of the clock did not begin now.
+_NEXT_BEGINNINGS = sql(
+    "SELECT created_at FROM decision_flows WHERE created_at > :at AND created_at <= :latest"
+    " ORDER BY created_at LIMIT :limit"
+)
 _NEXT_TRANSITIONS = sql("SELECT id, created_at FROM flow_transitions WHERE id > :after ORDER BY id LIMIT :limit")
 _NEXT_ESCALATIONS = sql("SELECT id, created_at FROM escalation_requests WHERE id > :after ORDER BY id LIMIT :limit")
 _NEXT_RESOLUTIONS = sql(
@@ -73,11 +88,13 @@ def since(
 
     The cursor also advances past filtered-out events, so a narrow filter does not rescan them.
     """
+    cursor = _reached(tx, cursor)
     filters = {"agent_id": agent_id, "ns": ns}
     settled_by_id = _settled_by_id(tx)
     transitions = _page(
         tx, _NEXT_TRANSITIONS, _TRANSITIONS, {"after": cursor.transition}, filters=filters, horizon=settled_by_id
     )
+    begun_flows, begun_at = _beginnings(tx, cursor.begun_at, filters)
     escalations = _page(
         tx, _NEXT_ESCALATIONS, _ESCALATIONS, {"after": cursor.escalation}, filters=filters, horizon=settled_by_id
     )
@@ -92,13 +109,43 @@ def since(
         resolved_at=resolutions.at,
         resolution=resolutions.number,
         resolved_up_to=all_resolved if resolutions.is_last else cursor.resolved_up_to,
+        begun_at=begun_at,
     )
     changes = [
+        *_changes(tx, "flow", _FLOW_FIELDS, begun_flows),
         *_changes(tx, "flow", _FLOW_FIELDS, transitions.rows),
         *_changes(tx, "escalation", _ESCALATION_FIELDS, escalations.rows),
         *_changes(tx, "resolution", _RESOLUTION_FIELDS, resolutions.rows),
     ]
     return tuple(sorted(changes, key=lambda each: (each.at, each.kind))), following
+
+
+def _reached(tx: Tx, cursor: Cursor) -> Cursor:
+    """Return a cursor that is not ahead of the clock: what happens now would be missed until that moment came again."""
+    recent = later(tx.now, -SETTLED_S)
+    if cursor.begun_at > tx.now:
+        cursor = replace(cursor, begun_at=recent)
+    if cursor.resolved_at > tx.now:
+        cursor = replace(cursor, resolved_at=recent, resolution=0)
+    return cursor
+
+
+def _beginnings(tx: Tx, at: str, filters: dict[str, Any]) -> tuple[list[Row], str]:
+    """Return the flows that began after a moment, and the moment up to which no earlier one can still appear.
+
+    Those of one moment come together, however many: nothing of a flow says which of two was committed first.
+    """
+    moments = [moment for (moment,) in tx.all(_NEXT_BEGINNINGS, at=at, latest=later(tx.now, SETTLED_S), limit=_PAGE)]
+    if not moments:
+        return [], at
+    horizon = later(tx.now, -_lag(tx))
+    following = max((moment for moment in moments if moment <= horizon), default=at)
+    return tx.all(_BEGINNINGS, at=at, last_at=moments[-1], **filters), following
+
+
+def _lag(tx: Tx) -> float:
+    """By how many seconds what is followed by the time of its beginning is settled."""
+    return SETTLED_S if tx.dialect == "postgres" else _SAME_MOMENT_S
 
 
 def _settled_by_id(tx: Tx) -> str:
@@ -167,10 +214,10 @@ def now(tx: Tx, *, moment: str = END) -> Cursor:
     transition, escalation = row
     # With the number 0 nothing of the past counts as resolved: what was resolved since `moment` is told too.
     resolved_up_to = _all_resolved_up_to(tx) if moment >= tx.now else 0
-    return Cursor(transition, escalation, later(moment, -SETTLED_S), 0, resolved_up_to)
+    return Cursor(transition, escalation, later(moment, -SETTLED_S), 0, resolved_up_to, later(moment, -_lag(tx)))
 
 
-def begin(tx: Tx, *, moment: str = END) -> tuple[Cursor, frozenset[tuple[str, int]]]:
+def begin(tx: Tx, *, moment: str = END) -> tuple[Cursor, frozenset[tuple[str, int | str]]]:
     """Return where to follow from, and the changes after it that are known already, by kind and id.
 
     Whatever is committed from now on is not among them, however it is dated. With `moment`, when a page was
@@ -186,10 +233,11 @@ def parse(text: str) -> Cursor:
     message = "cursor is not one of the change feed"
     try:
         cursor = Cursor.parse(text)
-        moment = later(cursor.resolved_at, 0) if cursor.resolved_at else ""
+        moments = [later(each, 0) if each else "" for each in (cursor.resolved_at, cursor.begun_at)]
     except (ValueError, TypeError, OverflowError) as error:
         raise InvalidInputError(message, field="cursor", value=text[:100]) from error
     numbers = (cursor.transition, cursor.escalation, cursor.resolution, cursor.resolved_up_to)
     if not all(0 <= number < 1 << 62 for number in numbers):
         raise InvalidInputError(message, field="cursor", value=text[:100])
-    return replace(cursor, resolved_at=moment)
+    resolved_at, begun_at = moments
+    return replace(cursor, resolved_at=resolved_at, begun_at=begun_at)

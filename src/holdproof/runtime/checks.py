@@ -78,6 +78,18 @@ def flows(tx: Tx, *, after: FlowKey = ("", ""), limit: int = 500) -> tuple[list[
     return findings, (last, last_ns) if len(page) == limit else None
 
 
+def flow(tx: Tx, flow_id: str) -> list[str]:
+    """Check the flow of that id, in every namespace that has one; return the findings."""
+    findings: list[str] = []
+    after: FlowKey | None = (flow_id, "")
+    while after is not None:
+        of_next, after = flows(tx, after=after, limit=1)
+        if after is None or after[0] != flow_id:
+            break
+        findings += of_next
+    return findings
+
+
 _ATTRIBUTES = sql(
     "SELECT dfid, ns, key, value FROM flow_attributes"
     " WHERE (dfid, ns) > (:after, :after_ns) AND (dfid, ns) <= (:last, :last_ns)"

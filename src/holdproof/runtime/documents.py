@@ -82,6 +82,9 @@ def put(tx: Tx, kind: DocumentKind, key: str, text: str, *, expected: int | None
     data = recorded.seal_json(tx, text, subject)
     row = {kind.key: key, "data": data, "version": version + 1, "updated_at": tx.now, "taken_at": None, "ns": ns}
     if version:
+        if tx.limiter is not None:
+            # Of new content, and not of what follows from it: its entry is counted without refusing.
+            tx.limiter.admit(tx, ns, len(data.encode()))
         kind.table.change(tx, kind.change, record(kind, key, stored, ns), row)
     else:
         kind.table.add(tx, kind.add, row)

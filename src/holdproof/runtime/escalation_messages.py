@@ -13,6 +13,7 @@ from typing import Any, Final
 from holdproof import validation
 from holdproof.db import Read, Refused, Tx, Wait, Work, ask, sql
 from holdproof.errors import AlreadyResolvedError, ConflictError
+from holdproof.evidence import leaves
 from holdproof.model.approvals import Approvals, EscalationMessage
 from holdproof.model.coordination import Escalation
 from holdproof.model.namespaces import MAIN
@@ -62,7 +63,8 @@ def reassign(
         return record
     before = record.value.approvers or "anybody"
     text = f"{before} → {line}" if comment is None else f"{before} → {line}: {comment}"
-    approvals.say(tx, record.value, "reassigned", text, by=by)
+    with leaves.consequences(tx):
+        approvals.say(tx, record.value, "reassigned", text, by=by)
     return escalation_rows.assign(tx, record, line)
 
 
@@ -129,6 +131,8 @@ def _remind(tx: Tx, id: int, ns: str) -> bool:
     people = ", ".join(standing.waiting_for) or "anybody who may answer"
     approved = f"{len(standing.approved_by)} of {standing.needed} approved"
     text = f"due {escalation.deadline}, then {escalation.on_deadline}; {approved},"
-    note: Any = approvals.say(tx, record.value, "reminder", f"{text} waiting for {people}", by="kernel")
+    # Those of all tenants share this transaction: one that has reached a limit keeps nobody from being reminded.
+    with leaves.consequences(tx):
+        note: Any = approvals.say(tx, record.value, "reminder", f"{text} waiting for {people}", by="kernel")
     tx.note(REMINDED, (escalation, note))
     return True

@@ -32,6 +32,7 @@ from holdproof.errors import (
     NotFoundError,
     WrongAnswerError,
 )
+from holdproof.evidence import leaves
 from holdproof.evidence.tables import StoredRecord
 from holdproof.model import typed_json
 from holdproof.model.agents import ESCALATES, EscalationBudget
@@ -39,7 +40,7 @@ from holdproof.model.coordination import ANSWERS, IMPACTS, Escalation
 from holdproof.model.flows import Flow
 from holdproof.model.namespaces import MAIN
 from holdproof.model.times import later
-from holdproof.runtime import agents, approvals, audit, escalation_rows, flows, undoable
+from holdproof.runtime import agents, approvals, audit, escalation_rows, flows, policy_decisions, undoable
 from holdproof.runtime.escalation_rows import ESCALATIONS
 from holdproof.runtime.overview import EXPIRED
 
@@ -101,6 +102,8 @@ def request(
             from_status=flow.status,
         )
     lock_exclusive(tx, f"agent:{flow.agent_id}")
+    if tx.limiter is not None:
+        tx.limiter.require(tx, ns, "open_escalations")
     agent = agents.get(tx, flow.agent_id, ns=ns)
     budget = agent.budget
     most = None if budget is None else budget.per_hour
@@ -130,7 +133,8 @@ def alert(
     """Escalate for the kernel: that costs the agent nothing, and moves the flow only if it is running."""
     columns = _columns(reason, context, proposal)
     flow = flows.lock(tx, flow_id, ns=ns)
-    escalation = escalation_rows.open_request(tx, flow, {**columns, "kind": kind, "opened_by": "kernel"})
+    with leaves.consequences(tx):
+        escalation = escalation_rows.open_request(tx, flow, {**columns, "kind": kind, "opened_by": "kernel"})
     if flow.status == "RUNNING":
         _await_answer(tx, escalation)
     return escalation
@@ -179,7 +183,7 @@ def _postpone(tx: Tx, flow: Flow, budget: EscalationBudget) -> Refused:
     (spent_at,) = blocking or (None,)
     possible_at = None if spent_at is None or not budget.per_hour else later(spent_at, WINDOW_S)
     when = "an operator raises it (agents set-budget)" if possible_at is None else possible_at
-    audit.record(tx, flow.flow_id, EXHAUSTED, severity="WARNING", detail={"possible_at": possible_at}, ns=flow.ns)
+    audit.observe(tx, flow.flow_id, EXHAUSTED, severity="WARNING", detail={"possible_at": possible_at}, ns=flow.ns)
     return Refused(
         BudgetExhaustedError(
             f"agent {flow.agent_id} has spent its {budget.per_hour} escalations an hour: none is possible until {when}",
@@ -193,8 +197,9 @@ def _postpone(tx: Tx, flow: Flow, budget: EscalationBudget) -> Refused:
 def _refuse(tx: Tx, flow: Flow, columns: Mapping[str, Any]) -> Refused:
     """Record a request beyond the budget, suspend the agent and cancel the flow."""
     answer = {"status": "CANCELLED", "resolved_at": tx.now, "resolved_by": "kernel", "comment": EXHAUSTED}
-    escalation = escalation_rows.open_request(tx, flow, {**columns, **answer})
-    audit.record(tx, flow.flow_id, EXHAUSTED, severity="ERROR", detail={"escalation": escalation.id}, ns=flow.ns)
+    with leaves.consequences(tx):
+        escalation = escalation_rows.open_request(tx, flow, {**columns, **answer})
+    audit.observe(tx, flow.flow_id, EXHAUSTED, severity="ERROR", detail={"escalation": escalation.id}, ns=flow.ns)
     agents.set_status(tx, flow.agent_id, "SUSPENDED", reason=EXHAUSTED, ns=flow.ns)
     _move_flow(tx, escalation, "CANCELLED", EXHAUSTED)
     # Refused, not raised: all of the above is to be committed.
@@ -265,6 +270,8 @@ def answer(
     record = lock_pending(tx, id, response.word, ns=ns)
     if isinstance(record, Refused):
         return record
+    if response.word == "approve" and response.value is not None:
+        _refuse_changes(tx, record.value)
     escalation = escalation_rows.shown(tx, record.value)
     tally = approvals.give(tx, escalation, response, by=by, shown_hash=shown_hash, passkey=passkey)
     return _settle(tx, record, {**columns, "resolved_by": tally.names}) if tally.is_settled else escalation
@@ -318,6 +325,18 @@ def _human_decision(word: str, *, changes: bool) -> str:
     if word != "approve":
         return "ABORT"
     return "MODIFY" if changes else "OVERRIDE"
+
+
+def _refuse_changes(tx: Tx, escalation: Escalation) -> None:
+    """Refuse changes to an act that a policy asks about: it would be carried out as it is."""
+    if escalation.id in policy_decisions.every_pending(tx, escalation.flow_id, ns=escalation.ns):
+        raise WrongAnswerError(
+            f"escalation {escalation.id} is about an act as it stands, which a policy asks about, and nothing would"
+            " carry out the changes: approve it without a proposal, or reject it and say in a comment what would do",
+            id=escalation.id,
+            kind=escalation.kind,
+            answers=list(escalation.answers),
+        )
 
 
 def _is_due(escalation: Escalation, now: str) -> bool:

@@ -10,7 +10,7 @@ Rules:
 import json
 from typing import Final
 
-from holdproof.db import Tx, sql
+from holdproof.db import Tx, sql, sql_by_key
 from holdproof.model import jsontext
 from holdproof.model.flows import ESCALATION, LOCK, TAKEN_OVER, Flow, FlowExecution, FlowWait, LeaseTakeover
 from holdproof.model.namespaces import MAIN
@@ -104,7 +104,7 @@ _RETRIES = sql(
     "SELECT step_id, name, attempts, retry_at FROM flow_steps WHERE dfid = :dfid AND ns = :ns AND state = 'RETRYING'"
     " ORDER BY position LIMIT :limit"
 )
-_CHILDREN = sql(
+_CHILDREN = sql_by_key(
     "SELECT dfid, flow_type FROM decision_flows WHERE dfid_parent = :dfid AND ns = :ns"
     " AND status IN ('CREATED', 'RUNNING', 'WAITING_ESCALATION', 'COMPENSATING') ORDER BY created_at, dfid LIMIT :limit"
 )

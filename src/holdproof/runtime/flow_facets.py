@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Any, Final
 
-from holdproof.db import Query, Tx, sql
+from holdproof.db import Tx, sql
 from holdproof.model.flows import FlowBucket, FlowFacets
 from holdproof.model.namespaces import MAIN
 from holdproof.model.times import BEGINNING, END, to_micros, to_text
@@ -31,16 +31,9 @@ _OF_BUCKET = sql(
     " AND (CAST(:status AS TEXT) IS NULL OR status = :status) GROUP BY status"
 )
 
-
-def _newest(source: str) -> Query:
-    return flow_search.for_both(
-        f"SELECT f.created_at, f.status, f.flow_type, f.agent_id {source}{flow_search.MATCHES}"
-        " ORDER BY f.created_at DESC LIMIT :limit"
-    )
-
-
-_NEWEST: Final = _newest(flow_search.FROM)
-_NEWEST_BY_ATTRIBUTE: Final = _newest(flow_search.FROM_ATTRIBUTE)
+_NEWEST: Final = flow_search.by_source(
+    "SELECT f.created_at, f.status, f.flow_type, f.agent_id", " ORDER BY f.created_at DESC LIMIT :limit"
+)
 
 
 def facets(
@@ -53,6 +46,7 @@ def facets(
     attributes: Mapping[str, str] | None = None,
     error: str = "",
     inputs: str = "",
+    trouble: str | None = None,
     since: str = BEGINNING,
     until: str = END,
     ns: str = MAIN,
@@ -66,16 +60,16 @@ def facets(
         attributes=attributes,
         error=error,
         inputs=inputs,
+        trouble=trouble,
         since=since,
         until=until,
         ns=ns,
     )
-    params = filters.params()
+    params = {"attributes": "{}", **filters.params()}
     bounds = {"ns": ns, "since": params["since"], "until": params["until"]}
-    query = _NEWEST_BY_ATTRIBUTE if attributes else _NEWEST
-    rows = tx.all(query, **params, limit=_COUNTED + 1)
+    rows = tx.all(_NEWEST[filters.source], **params, now=tx.now, limit=_COUNTED + 1)
     newest = rows[:_COUNTED]
-    only_time = not (text or agent_id or flow_type or attributes or error or inputs)
+    only_time = not (text or agent_id or flow_type or attributes or error or inputs or trouble)
     exact = only_time or len(rows) <= _COUNTED
     width, starts = _starts(tx, bounds, newest, exact=exact)
     if only_time and len(rows) > _COUNTED:

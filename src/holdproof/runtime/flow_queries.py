@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Final
 
 from holdproof import validation
-from holdproof.db import Tx, sql
+from holdproof.db import Tx, sql, sql_by_key
 from holdproof.errors import InvalidInputError, NotFoundError
 from holdproof.model.flows import Flow, FlowTree, Pace, Transition
 from holdproof.model.namespaces import MAIN
@@ -15,7 +15,7 @@ from holdproof.runtime.flows import FLOWS, TRANSITIONS
 
 _MOST_MINUTES: Final = 1440
 
-_TREE = sql(FLOWS.select("WHERE root_dfid = :root AND ns = :ns ORDER BY created_at, dfid"))
+_TREE = sql_by_key(FLOWS.select("WHERE root_dfid = :root AND ns = :ns ORDER BY created_at, dfid"))
 
 
 def tree(tx: Tx, flow_id: str, *, ns: str = MAIN) -> FlowTree:
@@ -42,7 +42,7 @@ def branch(flows: builtins.list[Flow], top: str) -> FlowTree:
     return trees[top]
 
 
-_SCAN = sql(FLOWS.select("WHERE dfid > :after AND ns = :ns AND created_at >= :since ORDER BY dfid LIMIT :limit"))
+_SCAN = sql_by_key(FLOWS.select("WHERE dfid > :after AND ns = :ns AND created_at >= :since ORDER BY dfid LIMIT :limit"))
 
 
 def scan(tx: Tx, *, since: str = BEGINNING, after: str = "", limit: int = 100, ns: str = MAIN) -> builtins.list[Flow]:
@@ -52,7 +52,9 @@ def scan(tx: Tx, *, since: str = BEGINNING, after: str = "", limit: int = 100, n
     return [FLOWS.from_row(row) for row in rows]
 
 
-_BEGINNING_WITH = sql(FLOWS.select("WHERE dfid >= :prefix AND dfid < :after AND ns = :ns ORDER BY dfid LIMIT :limit"))
+_BEGINNING_WITH = sql_by_key(
+    FLOWS.select("WHERE dfid >= :prefix AND dfid < :after AND ns = :ns ORDER BY dfid LIMIT :limit")
+)
 
 
 def beginning_with(tx: Tx, prefix: str, *, limit: int = 10, ns: str = MAIN) -> builtins.list[Flow]:

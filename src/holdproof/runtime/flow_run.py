@@ -13,7 +13,6 @@ Rules:
 
 from collections import Counter
 from collections.abc import Callable
-from contextvars import ContextVar
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Final, NamedTuple
@@ -21,6 +20,7 @@ from typing import Any, Final, NamedTuple
 from holdproof import validation
 from holdproof.db import Read, Tx, Work, Write, ask, lock_exclusive
 from holdproof.errors import InvalidInputError, NonDeterminismError
+from holdproof.executors.uses import IN_STEPS_OF
 from holdproof.model import typed_json
 from holdproof.model.times import later
 from holdproof.runtime import recorded, steps, suspension
@@ -34,8 +34,6 @@ PATCHED: Final = f"{OWN}patched "
 """How the names of the steps start that `patched` records."""
 END_OF_CODE: Final = "the end"
 """What the code has reached when it returns, in place of a step's name."""
-IN_STEPS_OF: Final[ContextVar[frozenset[tuple[str, str]]]] = ContextVar("holdproof_steps", default=frozenset())
-"""The flows, by namespace and id, inside one of whose steps the caller is."""
 
 
 class Undoing(NamedTuple):

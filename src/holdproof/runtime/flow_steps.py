@@ -13,8 +13,9 @@ from typing import Any, Final
 from holdproof import validation
 from holdproof.db import Work
 from holdproof.errors import InvalidInputError, NonDeterminismError
+from holdproof.executors.uses import IN_STEPS_OF
 from holdproof.runtime import calls, steps
-from holdproof.runtime.flow_run import IN_STEPS_OF, OWN, FlowRun, Undoing, outside_steps
+from holdproof.runtime.flow_run import OWN, FlowRun, Undoing, outside_steps
 from holdproof.runtime.step_retries import RetryPolicy
 from holdproof.runtime.steps import OnUnknown, StepSpec
 from holdproof.runtime.suspension import FlowSuspended

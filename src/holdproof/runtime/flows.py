@@ -196,6 +196,8 @@ def enter(
     ns: str,
 ) -> Flow:
     """Write a new flow; its caller has made sure that the agent may open one."""
+    if tx.limiter is not None:
+        tx.limiter.require(tx, ns, "open_flows")
     attributes_text = flow_attributes.text(attributes, subject=subject) if attributes else None
     root = flow_id if parent is None else get(tx, parent, ns=ns).root_flow_id
     now = tx.now

@@ -279,7 +279,7 @@ def confirm(
         leases.suspend(tx, flow_id, token, due=END, ns=ns)
         detail = {"error": validation.error_text(error)}
         severity = "CRITICAL" if isinstance(error, TamperedError) else "WARNING"
-        audit.record(tx, flow_id, "FLOW_STOPPED", severity=severity, detail=detail, ns=ns)
+        audit.observe(tx, flow_id, "FLOW_STOPPED", severity=severity, detail=detail, ns=ns)
         return Rerun(flow, validation.error_text(error))
     return LeasedCall(run, call)
 

@@ -13,7 +13,7 @@ from holdproof.model.coordination import IMPACTS, Escalation, EscalationCounts, 
 from holdproof.model.namespaces import MAIN
 from holdproof.model.page import Page
 from holdproof.model.times import BEGINNING, END, later
-from holdproof.runtime import escalation_rows, escalations
+from holdproof.runtime import escalation_rows, escalations, people
 from holdproof.runtime.escalation_rows import ESCALATIONS
 
 _STATUSES: Final = frozenset({"PENDING", "APPROVED", "REJECTED", "CANCELLED"})
@@ -50,6 +50,9 @@ _FILTERS: Final = (
     " AND (CAST(:only_impact AS TEXT) IS NULL OR impact = :only_impact)"
     " AND (CAST(:flow_type AS TEXT) IS NULL OR EXISTS (SELECT 1 FROM decision_flows f"
     " WHERE f.dfid = escalation_requests.dfid AND f.ns = escalation_requests.ns AND f.flow_type = :flow_type))"
+    # Who resolved it, or gave one of several answers; a person is named with or without their role.
+    " AND (CAST(:person AS TEXT) IS NULL OR resolved_by IN (:person, :operator) OR EXISTS (SELECT 1 FROM"
+    " escalation_answers a WHERE a.escalation_id = escalation_requests.id AND a.person = :person))"
     " AND (:all_lines = 1 OR coalesce(approvers, '') IN (SELECT value FROM json_each(:lines)))"
 )
 _EACH_LINE: Final = ("SELECT value FROM json_each(:lines)", "SELECT json_array_elements_text(CAST(:lines AS JSON))")
@@ -79,6 +82,7 @@ def list(
     flow_type: str | None = None,
     impact: str | None = None,
     approvers: Sequence[str] | None = None,
+    answered_by: str | None = None,
     due_before: str = END,
     cursor: str | None = None,
     limit: int = 100,
@@ -96,7 +100,10 @@ def list(
         validation.one_of("impact", impact, IMPACTS)
     if isinstance(approvers, str):
         raise InvalidInputError('approvers is a list of lines, such as ["2 of finance"]', field="approvers")
+    person = None if answered_by is None else people.person_of(validation.name("answered_by", answered_by))
     filters: dict[str, Any] = {
+        "person": person,
+        "operator": None if person is None else f"{people.OPERATOR}{person}",
         "status": None if status == _RESOLVED else status,
         "resolved": int(status == _RESOLVED),
         "agent_id": agent_id,

@@ -19,6 +19,7 @@ from holdproof import validation
 from holdproof.crypto import canonical
 from holdproof.db import Tx, sql, try_lock_exclusive
 from holdproof.errors import ConflictError, FlowEndedError, LeaseLostError
+from holdproof.evidence import leaves
 from holdproof.model.defaults import LEASE_S
 from holdproof.model.flows import TAKEN_OVER, WORKED_ON, Flow, Lease, Orphan
 from holdproof.model.namespaces import MAIN
@@ -71,7 +72,8 @@ def try_lease(tx: Tx, flow_id: str, worker: str, lease_s: float, ns: str) -> Lea
 def _note_takeover(tx: Tx, flow_id: str, detail: dict[str, str], ns: str) -> None:
     columns = {"event_type": TAKEN_OVER, "severity": "WARNING", "step_id": "", "state": "", "correlation_id": None}
     # Not sealed: it names processes and no person, and a flow is taken over also where its person was erased.
-    audit.write(tx, flow_id, {**columns, "detail_json": canonical.dump_text(detail)}, ns=ns, sealed=False)
+    with leaves.consequences(tx):
+        audit.write(tx, flow_id, {**columns, "detail_json": canonical.dump_text(detail)}, ns=ns, sealed=False)
 
 
 # Without a queue not by time: a worker that was slow, and whose expired lease nobody acquired, still has its flow.
@@ -136,6 +138,16 @@ def heartbeat(
     `waits_for` says what the flow waits for, for people; without it, it waits for nothing.
     """
     until = _until(tx, lease_s)
+    worker = _extend_or_raise(tx, flow_id, token, until, ns=ns, waits_for=waits_for)
+    return Lease(flow_id, worker, token, tx.now, until, ns)
+
+
+def keep(tx: Tx, flow_id: str, token: int, *, lease_s: float, waits_for: str | None = None, ns: str) -> None:
+    """Extend a lease as `heartbeat` does, by seconds that were validated; every step begins and ends with it."""
+    _extend_or_raise(tx, flow_id, token, later(tx.now, lease_s), ns=ns, waits_for=waits_for)
+
+
+def _extend_or_raise(tx: Tx, flow_id: str, token: int, until: str, *, ns: str, waits_for: str | None) -> str:
     worker = _extend(tx, flow_id, token, until, ns, waits_for=waits_for)
     if worker is None:
         raise LeaseLostError(
@@ -143,7 +155,7 @@ def heartbeat(
             flow_id=flow_id,
             token=token,
         )
-    return Lease(flow_id, worker, token, tx.now, until, ns)
+    return worker
 
 
 def extend_unless_lost(tx: Tx, flow_id: str, token: int, *, lease_s: float, ns: str) -> bool:

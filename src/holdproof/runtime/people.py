@@ -23,7 +23,8 @@ from holdproof.model.page import Page
 from holdproof.model.times import later
 
 _MOST_GROUPS: Final = 100
-_OPERATOR: Final = "operator:"
+OPERATOR: Final = "operator:"
+"""What the server puts before the name of a person who acts."""
 
 
 def _names(text: Any) -> tuple[str, ...]:
@@ -51,7 +52,7 @@ DELEGATIONS: Final = Table(
 
 def person_of(by: str) -> str:
     """Return the name of a caller, without the role that the server puts before it."""
-    return by.removeprefix(_OPERATOR)
+    return by.removeprefix(OPERATOR)
 
 
 # --- people ------------------------------------------------------------------------------------------------------
@@ -120,6 +121,12 @@ def get(tx: Tx, name: str, *, ns: str = MAIN) -> Person:
     if record is None:
         raise _unknown(name)
     return record.value
+
+
+def was_removed(tx: Tx, name: str, *, ns: str = MAIN) -> bool:
+    """Say whether a person was removed; who never was put was not."""
+    record = _record(tx, name, ns)
+    return record is not None and record.value.removed_at is not None
 
 
 _LIST = sql(

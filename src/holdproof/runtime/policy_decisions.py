@@ -109,8 +109,13 @@ def asked(tx: Tx, flow_id: str, action: str, resource: str, n: int, *, ns: str) 
 
 def pending(tx: Tx, flow_id: str, *, ns: str) -> int | None:
     """Return an escalation that a policy asked for about a flow, and nobody has answered; None for none."""
+    return next(iter(every_pending(tx, flow_id, ns=ns)), None)
+
+
+def every_pending(tx: Tx, flow_id: str, *, ns: str) -> tuple[int, ...]:
+    """Return the escalations that policies asked for about a flow, and nobody has answered, compared with the log."""
     rows = logged_tables.confirm(tx, POLICY_DECISIONS.logged, _PENDING, dfid=flow_id, ns=ns)
-    return next((row["escalation"] for row in rows), None)
+    return tuple(row["escalation"] for row in rows)
 
 
 _LATEST = logged_tables.selecting(

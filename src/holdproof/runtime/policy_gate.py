@@ -151,6 +151,8 @@ def let_pass(tx: Tx, decided: Decided, flow: Flow, *, n: int = 1) -> PolicyDecis
 
 def _escalate(tx: Tx, decided: Decided, flow: Flow) -> int:
     """Open the escalation that a policy asks for; it costs the agent's budget nothing."""
+    if tx.limiter is not None:
+        tx.limiter.require(tx, flow.ns, "open_escalations")
     request = decided.request
     context = {
         "action": request.action,

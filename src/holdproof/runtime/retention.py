@@ -17,6 +17,7 @@ from holdproof import validation
 from holdproof.db import Query, Tx, sql
 from holdproof.errors import InvalidInputError, RetentionHeldError
 from holdproof.evidence import retention_rules
+from holdproof.evidence.retention_rules import InForce
 from holdproof.model.namespaces import MAIN
 from holdproof.model.retention import Batch, Cut
 from holdproof.model.times import END, later
@@ -171,18 +172,25 @@ _REMOVE = sql("DELETE FROM decision_flows WHERE root_dfid = :root AND ns = :ns")
 _YOUNGER = sql("SELECT 1 FROM decision_flows WHERE root_dfid = :root AND ns = :ns AND updated_at >= :before LIMIT 1")
 
 
-def remove_tree(tx: Tx, root: str, *, ns: str) -> dict[str, list[str]]:
+def remove_tree(tx: Tx, root: str, *, ns: str, rules: InForce | None = None) -> dict[str, list[str]]:
     """Remove one tree, however young; return the handles of all its records, none where it must stay.
 
-    RetentionHeldError where everything is held, or a floor keeps what is so young.
+    `rules` are those in force, where the caller has checked them. RetentionHeldError where everything is held, or a
+    floor keeps what is so young.
     """
-    rules = retention_rules.check_everything(tx, ns=ns)
+    rules = rules or retention_rules.check_everything(tx, ns=ns)
     before = retention_rules.earliest(tx, "flows", rules)
     if before is not None and tx.one(_YOUNGER, root=root, ns=ns, before=before) is not None:
         days = rules.floor_days("flows")
         raise RetentionHeldError(f"a retention floor keeps flows for {days} days: {root} is younger", flow_id=root)
     limits = {"before": END, "at": END, "newest": "", "flow_type": None, "ns": ns}
     return _remove_tree(tx, root, limits)
+
+
+def has_ended(tx: Tx, root: str, *, ns: str) -> bool:
+    """Return whether nothing of a tree goes on, or is to be asked or forked again: whether it could be removed."""
+    limits = {"before": END, "at": END, "newest": "", "flow_type": None, "ns": ns}
+    return tx.one(_STILL_DUE, root=root, **limits) is not None
 
 
 def _remove_tree(tx: Tx, root: str, limits: dict[str, Any]) -> dict[str, list[str]]:

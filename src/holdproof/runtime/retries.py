@@ -61,7 +61,7 @@ def reject(
     count, most, stored_policy = row
     if count >= most:
         detail = {"rejections": count, "reason": reason}
-        audit.record(tx, flow_id, EXHAUSTED, severity="ERROR", detail=detail, ns=ns)
+        audit.observe(tx, flow_id, EXHAUSTED, severity="ERROR", detail=detail, ns=ns)
         flows.fail(tx, flow_id, reason=EXHAUSTED, ns=ns)
         return Retry(flow_id, count, most, stored_policy, None, None, tx.now, ns)
     when = later(tx.now, _delay_s(tx, stored_policy, count, validation.seconds("base_s", base_s)))

@@ -321,7 +321,9 @@ def _complete(tx: Tx, run: FlowRun, result: str | None) -> Flow | Refused:
         return Refused(difference)
     in_doubt = [f"{name} {n}" for name, n in undoable.in_doubt(tx, lease.flow_id, ns=lease.ns)]
     if in_doubt:
-        audit.record(tx, lease.flow_id, "STEPS_UNFINISHED", severity="WARNING", detail={"steps": in_doubt}, ns=lease.ns)
+        audit.observe(
+            tx, lease.flow_id, "STEPS_UNFINISHED", severity="WARNING", detail={"steps": in_doubt}, ns=lease.ns
+        )
     if result is None:
         return flows.transition(tx, lease.flow_id, "COMPLETED", ns=lease.ns)
     text = recorded.store(tx, result, lease.subject)
@@ -346,7 +348,7 @@ def _stop(tx: Tx, lease: WorkerLease, error: Exception) -> Flow:
     lock_leased(tx, lease)
     due = END if isinstance(error, TamperedError) else later(tx.now, _STOPPED_S)
     detail = {"error": steps.error_text(lease, error)}
-    audit.record(tx, lease.flow_id, "FLOW_STOPPED", severity="ERROR", detail=detail, ns=lease.ns)
+    audit.observe(tx, lease.flow_id, "FLOW_STOPPED", severity="ERROR", detail=detail, ns=lease.ns)
     leases.suspend(tx, lease.flow_id, lease.token, due=due, ns=lease.ns)
     return flows.get(tx, lease.flow_id, ns=lease.ns)
 

@@ -43,7 +43,7 @@ def mark_dirty(tx: Tx, flow_id: str, step: str, partial_state: Any = None, *, ns
     if flow.status in TERMINAL - UNDOABLE:
         raise FlowEndedError(f"flow {flow_id} is {flow.status}", flow_id=flow_id, flow_status=flow.status)
     dirty = put(tx, flow_id, validation.name("step", step), canonical.dump_text(partial_state or {}), ns=ns)
-    audit.record(tx, flow_id, "SAGA_DIRTY", severity="ERROR", step_id=step, ns=ns)
+    audit.observe(tx, flow_id, "SAGA_DIRTY", severity="ERROR", step_id=step, ns=ns)
     return dirty
 
 
@@ -97,7 +97,7 @@ def clear(tx: Tx, flow_id: str, *, by: str, ns: str = MAIN) -> bool:
     """Declare a flow clean; return whether it was dirty. One that has ended releases its locks."""
     if not drop(tx, flow_id, ns=ns):
         return False
-    audit.record(tx, flow_id, "SAGA_CLEAN", detail={"by": by}, ns=ns)
+    audit.observe(tx, flow_id, "SAGA_CLEAN", detail={"by": by}, ns=ns)
     return True
 
 
@@ -167,7 +167,7 @@ def _begin(tx: Tx, flow_id: str, strategy: str, *, worker: str, lease_s: float, 
     if flow.status != "COMPENSATING":  # else a compensation before this one crashed
         flows.transition(tx, flow_id, "COMPENSATING", reason=strategy, ns=ns)
     lease = leases.lease(tx, flow_id, worker, lease_s=lease_s, ns=ns)
-    audit.record(tx, flow_id, "COMPENSATION_STARTED", step_id=dirty.failed_step, detail={"strategy": strategy}, ns=ns)
+    audit.observe(tx, flow_id, "COMPENSATION_STARTED", step_id=dirty.failed_step, detail={"strategy": strategy}, ns=ns)
     return dirty, lease.token
 
 
@@ -177,7 +177,7 @@ def _end(tx: Tx, flow_id: str, strategy: str, *, token: int, failure: Exception 
     leases.heartbeat(tx, flow_id, token, ns=ns)
     if failure is not None:
         detail = {"strategy": strategy, "error": validation.error_text(failure)}
-        audit.record(tx, flow_id, "COMPENSATION_FAILED", severity="ERROR", detail=detail, ns=ns)
+        audit.observe(tx, flow_id, "COMPENSATION_FAILED", severity="ERROR", detail=detail, ns=ns)
         return flows.transition(tx, flow_id, "FAILED", reason="compensation failed", ns=ns)
     # Cleared before the transition: the end of a flow that is not dirty releases its locks.
     clear(tx, flow_id, by=f"{strategy} compensation", ns=ns)
@@ -188,5 +188,5 @@ def _alert(tx: Tx, flow_id: str, ns: str) -> Flow:
     dirty = get(tx, flow_id, ns=ns)
     reason = f"step {dirty.failed_step} failed and is to be undone by hand"
     escalations.alert(tx, flow_id, reason=reason, context=dirty.partial_state, ns=ns)
-    audit.record(tx, flow_id, "COMPENSATION_ALERT", severity="CRITICAL", step_id=dirty.failed_step, ns=ns)
+    audit.observe(tx, flow_id, "COMPENSATION_ALERT", severity="CRITICAL", step_id=dirty.failed_step, ns=ns)
     return flows.get(tx, flow_id, ns=ns)

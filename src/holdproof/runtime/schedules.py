@@ -30,6 +30,7 @@ from holdproof.errors import (
     PolicyDeniedError,
     StaleVersionError,
     TamperedError,
+    TenantLimitError,
 )
 from holdproof.model.cron import Cron
 from holdproof.model.flows import Flow
@@ -374,7 +375,10 @@ _DUE = sql(
 _NEXT = sql(
     "SELECT min(next_at) FROM schedules WHERE ns = :ns AND deleted_at IS NULL AND paused = 0 AND next_at > :now"
 )
-_FAILURES: Final = (AgentInactiveError, ConflictError, FormatError, InvalidInputError, NotFoundError, TamperedError)
+_FAILURES: Final = (
+    *(AgentInactiveError, ConflictError, FormatError, InvalidInputError, NotFoundError, TamperedError),
+    TenantLimitError,
+)
 """What is wrong with one schedule, and keeps no other from being fired."""
 
 

@@ -37,7 +37,7 @@ from holdproof.errors import (
     UnknownOutcomeError,
     UnrecordableError,
 )
-from holdproof.evidence import logged_tables
+from holdproof.evidence import leaves, logged_tables
 from holdproof.evidence.tables import StoredRecord, Table
 from holdproof.model import typed_json
 from holdproof.model.coordination import Escalation
@@ -271,6 +271,9 @@ def _begin(
         raise FlowEndedError(f"flow {flow.flow_id} is {flow.status}", flow_id=flow.flow_id, flow_status=flow.status)
     if earlier is None:
         refused = None if request is None or approved else _ask_policies(tx, lease, spec, flow, request)
+        if spec.compensates is not None:
+            with leaves.consequences(tx):
+                return add(tx, lease, spec, {"state": "STARTED"})
         return refused or add(tx, lease, spec, {"state": "STARTED"})
     if earlier.value.state == "RETRYING":
         return earlier
@@ -386,8 +389,8 @@ def _lock_leased(tx: Tx, lease: WorkerLease) -> None:
 
 
 def _change(tx: Tx, record: StoredRecord[Step], changes: Mapping[str, Any]) -> StoredRecord[Step]:
-    value = STEPS.change(tx, _CHANGE, record, changes)
-    return StoredRecord(value, {**record.columns, **changes}, record.leaf_id, record.leaf_ver + 1)
+    columns = STEPS.write_next(tx, _CHANGE, record, changes)
+    return StoredRecord(STEPS.from_columns(columns), columns, record.leaf_id, record.leaf_ver + 1)
 
 
 def _end(
@@ -401,7 +404,7 @@ def _end(
     """Record how a step ended, if this worker still has the lease: then nobody else has changed the step."""
     _lock_leased(tx, lease)
     text = None if result is None else recorded.store(tx, result, lease.subject)
-    _change(tx, record, {**changes, "result": text, "finished_at": tx.now})
+    STEPS.write_next(tx, _CHANGE, record, {**changes, "result": text, "finished_at": tx.now})
 
 
 def _retry_later(

@@ -73,6 +73,8 @@ def _add(tx: Tx, lease: WorkerLease, stream: str, text: str | None) -> int:
     last, closed = tx.one(_LAST, dfid=lease.flow_id, ns=lease.ns, stream=stream) or (-1, 0)
     if closed:
         raise ConflictError(f"the stream {stream} was closed", flow_id=lease.flow_id, stream=stream)
+    if tx.limiter is not None and last < 0:
+        tx.limiter.require(tx, lease.ns, "open_streams")
     row = {
         "item_id": tx.new_id(),
         "dfid": lease.flow_id,

@@ -72,7 +72,7 @@ def extend(tx: Tx, lease: WorkerLease, *, waits_for: str | None = None) -> None:
 
     Raises LeaseLostError where it is another worker's by now.
     """
-    leases.heartbeat(tx, lease.flow_id, lease.token, lease_s=lease.lease_s, waits_for=waits_for, ns=lease.ns)
+    leases.keep(tx, lease.flow_id, lease.token, lease_s=lease.lease_s, waits_for=waits_for, ns=lease.ns)
 
 
 class _Look(NamedTuple):

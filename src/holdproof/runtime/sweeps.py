@@ -4,13 +4,14 @@ Rules:
 - Expired locks and keys are removed; a key whose outcome is unknown stays until somebody settles it.
 - An escalation whose deadline has passed gets its default, though nobody waits for it; one whose deadline is near is
   reminded of, once.
-- What has happened is counted by hour, for overviews (activity.py).
+- What has happened is counted by hour, for overviews (activity.py), and the size of the store is kept (growth.py).
 - Orphaned and dirty flows are only counted: `flows.recover` and `sagas.compensate` work on them.
 """
 
 from typing import NamedTuple
 
 from holdproof.db import Read, Tx, Work, Write, ask, sql
+from holdproof.evidence import growth
 from holdproof.model.coordination import SweepResult
 from holdproof.runtime import activity, escalation_messages, escalations, idempotency, locks
 
@@ -31,6 +32,7 @@ def run() -> Work[SweepResult]:
     if (yield from ask(Read(escalation_messages.is_any_near))):
         yield from ask(Write(escalation_messages.remind))
     yield from activity.count_passed()
+    yield from growth.keep()
     rest = yield from ask(Read(backlog))
     return SweepResult(expired_locks, expired_keys, resolved, rest.orphaned_flows, rest.dirty_flows, rest.unknown_keys)
 

@@ -6,13 +6,15 @@ Rules:
 - `Idempotency-Key` makes a POST happen once: the same key with the same request gives the first answer again, also
   where it comes line by line. A method that gives a secret takes none: secrets are shown once and kept nowhere.
 - A value with a version has it as its ETag; `If-Match` is the version that a change expects.
+- A method that waits as long as it takes ends with the server: its caller is told to call again.
 - A method that calls back, reports progress or streams its answer is answered line by line (exchange.py).
 """
 
+import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
@@ -23,13 +25,16 @@ from holdproof.api.catalogue import MethodSpec, entries
 from holdproof.api.problems import MEDIA_TYPE
 from holdproof.api.wire import Named
 from holdproof.client import Holdproof
-from holdproof.errors import InvalidInputError, MethodError, StaleVersionError
+from holdproof.errors import InvalidInputError, MethodError, StaleVersionError, StoppingError
 from holdproof.executors import require_whole_store
 from holdproof.server.bodies import encode, read_as
 from holdproof.server.exchange import Exchange, Exchanges
 from holdproof.server.permissions import RESERVED_KEYS
 from holdproof.server.problems import problem_details
+from holdproof.server.state import state_of
 from holdproof.validation import position
+
+T = TypeVar("T")
 
 LINES: Final = "application/jsonl"
 _PRECONDITION_FAILED: Final = 412
@@ -137,7 +142,8 @@ class _Endpoint:
         if entry.streams or any(name in arguments for name in entry.callbacks):
             return self._streamed(granted, request, key, arguments)
         try:
-            value = await self._once(granted, key, arguments, arguments)
+            work = self._once(granted, key, arguments, arguments)
+            value = await (until_the_end(state_of(request).stopping, work) if entry.waits else work)
         except StaleVersionError as error:
             if not expects:
                 raise
@@ -186,6 +192,21 @@ class _Endpoint:
             answer = self._once(granted, key, arguments, called)
             work = exchange.give(answer) if self._entry.streams else answer
             return streaming(self._exchanges, exchange, work)
+
+
+async def until_the_end(stopping: asyncio.Event, work: Awaitable[T]) -> T:
+    """Wait for work, or until the server stops: then it is cancelled."""
+    working = asyncio.ensure_future(work)
+    end = asyncio.ensure_future(stopping.wait())
+    try:
+        await asyncio.wait({working, end}, return_when=asyncio.FIRST_COMPLETED)
+        if working.done():
+            return working.result()
+        raise StoppingError("the server is stopping, and what this call waits for has not come")
+    finally:
+        end.cancel()
+        working.cancel()
+        await asyncio.gather(working, end, return_exceptions=True)
 
 
 def streaming(exchanges: Exchanges, exchange: Exchange, work: Awaitable[Any]) -> Response:

@@ -116,7 +116,7 @@ async def _tended(state: ServerState) -> AsyncIterator[None]:
         # Looks often; `images.every_s` of the settings says how often an image is written at most.
         _every(state.settings.images_s, state.store.image.beat),
         _every(state.settings.backups_s, partial(_rotate_backups, state.store)),
-        _every(state.settings.flush_s, lambda: state.samples.take(state.store, state.now())),
+        _every(state.settings.flush_s, lambda: state.samples.take(state.store)),
     ]
     tasks = [asyncio.create_task(each) for each in jobs]
     try:

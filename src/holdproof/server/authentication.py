@@ -14,7 +14,7 @@ from base64 import b64decode
 from functools import partial
 from hashlib import sha256
 from typing import Final
-from urllib.parse import unquote, urlsplit
+from urllib.parse import unquote
 
 from starlette.datastructures import Headers
 from starlette.requests import Request, cookie_parser
@@ -30,7 +30,7 @@ from holdproof.server.state import ServerState, state_in
 SAFE: Final = frozenset({"GET", "HEAD", "OPTIONS"})
 ANONYMOUS: Final = "anonymous"
 """Who calls without a token, as entries name them."""
-LOGIN: Final = "/login"
+LOGIN: Final = frozenset({"/login", "/login/passkey"})
 """Where somebody with a session may come in anew, from a page that does not know of it."""
 FIELD: Final = "csrf"
 HEADER: Final = "x-csrf-token"
@@ -67,7 +67,7 @@ class AuthenticationMiddleware(Middleware):
             pace(state, f"caller:{caller.token_id or caller.login_id or f'{caller.ns}:{caller.who}'}")
             if caller.token_id is not None:
                 state.access_log.used(caller.token_id)
-            if caller.csrf is not None and scope["method"] not in SAFE and scope["path"] != LOGIN:
+            if caller.csrf is not None and scope["method"] not in SAFE and scope["path"] not in LOGIN:
                 receive = await _meant(scope, receive, caller.csrf)
         token = CALLER.set(ANONYMOUS if caller is None else caller.who)
         try:
@@ -119,8 +119,15 @@ def same_origin(scope: Scope) -> None:
     # Older browsers send no Sec-Fetch-Site; the Origin header and the CSRF secret still hold for them.
     if site is not None and site not in _OURS:
         raise ForgedRequestError("the browser says that this comes from another site", site=site[:20])
-    if origin is not None and urlsplit(origin).netloc != headers.get("host"):
+    # Compared as texts: an address that cannot be parsed is another origin too.
+    if origin is not None and origin.partition("://")[2] != headers.get("host"):
         raise ForgedRequestError("the browser says that this comes from another origin", origin=origin[:100])
+
+
+def origin_of(scope: Scope) -> str:
+    """Return the origin that people reach this server at, as their browsers name it."""
+    scheme = "https" if state_in(scope).settings.secure else scope["scheme"]
+    return f"{scheme}://{Headers(scope=scope)['host']}"
 
 
 async def _meant(scope: Scope, receive: Receive, expected: str) -> Receive:

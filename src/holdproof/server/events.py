@@ -95,7 +95,11 @@ def _kinds(caller: Caller) -> frozenset[str]:
 
 
 async def _stream(
-    request: Request, state: ServerState, caller: Caller, ns: str | None, began: tuple[Cursor, Set[tuple[str, int]]]
+    request: Request,
+    state: ServerState,
+    caller: Caller,
+    ns: str | None,
+    began: tuple[Cursor, Set[tuple[str, int | str]]],
 ) -> AsyncIterator[bytes]:
     place, reported = began
     kinds = _kinds(caller)

@@ -1,6 +1,6 @@
 """Whether the server lives, whether its store answers, and numbers for Prometheus."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from fastapi import APIRouter
@@ -8,6 +8,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from holdproof.errors import UnavailableError
+from holdproof.evidence import tenant_limits
 from holdproof.executors import require_whole_store
 from holdproof.model.flows import OPEN
 from holdproof.runtime import gauges, overview
@@ -63,9 +64,11 @@ async def _stored(state: ServerState) -> list[Gauge]:
     status = await state.store.status()
     locked = await state.store.lockdown.status()
     # One transaction, so that the numbers of one scrape fit together.
-    counts, totals = await state.store.read(lambda tx: (gauges.read(tx), overview.workers(tx)))
+    counts, totals, tenants = await state.store.read(
+        lambda tx: (gauges.read(tx), overview.workers(tx), tenant_limits.used(tx))
+    )
     facts = {**counts, "locked": int(locked is not None), "degraded": len(status.degraded)}
-    return [*_standing(facts), *_worked(totals), *_sizes(status.database)]
+    return [*_standing(facts), *_worked(totals), *_limited(tenants), *_sizes(status.database)]
 
 
 _ABOUT: Final = {
@@ -106,6 +109,14 @@ def _worked(totals: overview.Totals) -> Iterator[Gauge]:
         yield Gauge("holdproof_queue_due", "Flows that wait for a worker, by queue.", count, {"queue": queue})
     for queue, count in totals.running.items():
         yield Gauge("holdproof_queue_running", "Flows that workers run, by queue.", count, {"queue": queue})
+
+
+def _limited(tenants: Mapping[str, tuple[Mapping[str, int], Mapping[str, int]]]) -> Iterator[Gauge]:
+    for ns, (limits, usage) in tenants.items():
+        for name, most in limits.items():
+            labels = {"ns": ns, "limit": name}
+            yield Gauge("holdproof_tenant_limit", "What a namespace may use.", most, labels)
+            yield Gauge("holdproof_tenant_usage", "What a namespace uses of its limits.", usage[name], labels)
 
 
 def _sizes(database: dict[str, Any]) -> Iterator[Gauge]:

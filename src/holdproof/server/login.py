@@ -1,16 +1,18 @@
-"""Coming in and going out: a link is exchanged for a session, once; the session lives in a cookie."""
+"""Coming in and going out: a link or a passkey is exchanged for a session; the session lives in a cookie."""
 
+from collections.abc import Mapping
 from typing import Annotated
 
 from fastapi import APIRouter, Query
 from starlette.requests import Request
-from starlette.responses import RedirectResponse, Response
+from starlette.responses import JSONResponse, RedirectResponse, Response
 
 from holdproof.access import tokens
-from holdproof.model.access import AccessEvent
+from holdproof.model.access import AccessEvent, NewLogin
 from holdproof.server import proxy_login
-from holdproof.server.authentication import same_origin
-from holdproof.server.pages import form, page
+from holdproof.server.authentication import origin_of, same_origin
+from holdproof.server.middleware import charge
+from holdproof.server.pages import form, json_object, page
 from holdproof.server.state import ServerState, caller_in, state_of
 
 router = APIRouter(include_in_schema=False)
@@ -34,13 +36,9 @@ async def login(request: Request) -> Response:
     same_origin(request.scope)
     state = state_of(request)
     fields = await form(request)
-    code = fields.get("code", "").strip()
-    if fields.get("proxy") == "yes":
-        code = (await proxy_login.create_link(state, request.scope)).secret
-    elif code.startswith(tokens.PREFIX):
-        code = await _link_of(state, code)
-    session = await state.store.logins.exchange(code, ttl_s=state.settings.session_s)
-    await _note(state, request, "login", f"{session.login.role}:{session.login.name}")
+    session = await _session_of(state, request, fields)
+    by = "by passkey" if session.login.credential_id else ""
+    await _note(state, request, "login", f"{session.login.role}:{session.login.name}", by)
     answer = RedirectResponse(inside(fields.get("next", "")) or "/", 303)
     answer.set_cookie(
         state.settings.cookie,
@@ -51,6 +49,31 @@ async def login(request: Request) -> Response:
         samesite="strict",
     )
     return answer
+
+
+async def _session_of(state: ServerState, request: Request, fields: Mapping[str, str]) -> NewLogin:
+    """Open a session by what a form brings: a passkey's signature, a token, a link, or the word of a proxy."""
+    ttl_s = state.settings.session_s
+    if "passkey" in fields:
+        assertion = json_object(fields, "passkey")
+        return await state.store.logins.exchange_passkey(assertion, origin=origin_of(request.scope), ttl_s=ttl_s)
+    code = fields.get("code", "").strip()
+    if fields.get("proxy") == "yes":
+        code = (await proxy_login.create_link(state, request.scope)).secret
+    elif code.startswith(tokens.PREFIX):
+        code = await _link_of(state, code)
+    return await state.store.logins.exchange(code, ttl_s=ttl_s)
+
+
+@router.post("/login/passkey")
+async def passkey_options(request: Request) -> Response:
+    """Tell what a passkey is to sign for a login: the same for everybody."""
+    same_origin(request.scope)
+    state = state_of(request)
+    # Whoever asks is nobody yet, and each question is written down: it counts as one that was refused.
+    charge(request.scope)
+    challenge = await state.store.logins.passkey_options(origin=origin_of(request.scope))
+    return JSONResponse(challenge.options)
 
 
 async def _link_of(state: ServerState, secret: str) -> str:
@@ -82,9 +105,9 @@ async def logout(request: Request) -> Response:
     return answer
 
 
-async def _note(state: ServerState, request: Request, event: str, who: str) -> None:
+async def _note(state: ServerState, request: Request, event: str, who: str, detail: str = "") -> None:
     address = request.client.host if request.client else ""
     path = request.url.path
     await state.store.access_log.record(
-        [AccessEvent(0, event, 303, "", who, address, request.method, path, "", 1, state.now())]
+        [AccessEvent(0, event, 303, "", who, address, request.method, path, detail, 1, state.now())]
     )

@@ -15,7 +15,7 @@ from starlette.requests import Request
 from starlette.routing import Mount
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from holdproof.errors import MissingExtraError
+from holdproof.errors import MethodError, MissingExtraError
 from holdproof.server.state import caller_of
 
 
@@ -46,6 +46,9 @@ class Tools:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
         caller_of(Request(scope))
+        # Progress is told in answers: a stream beside them would carry nothing, and outlive its token.
+        if scope["method"] != "POST":
+            raise MethodError("tools are called by POST, and there is no stream beside their answers", allow="POST")
         if self._app is None:
             self._app = asyncio.get_running_loop().create_future()
             self._task = asyncio.create_task(self._hold(self._app))

@@ -196,8 +196,7 @@ class RateLimitMiddleware(Middleware):
 
     async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Take one from the bucket of the address."""
-        address = scope["client"][0] if scope.get("client") else ""
-        pace(state_in(scope), f"address:{address}")
+        pace(state_in(scope), f"address:{_address(scope)}")
         await self.app(scope, receive, send)
 
 
@@ -206,3 +205,14 @@ def pace(state: ServerState, key: str) -> None:
     wait = state.buckets.take(key)
     if wait > 0:
         raise RateLimitedError(f"more than {state.settings.rate_s:g} requests a second", retry_after_s=wait)
+
+
+def charge(scope: Scope) -> str:
+    """Take from the bucket of a request's address what a refused request costs; return the address."""
+    state = state_in(scope)
+    state.buckets.charge(f"address:{_address(scope)}", state.settings.denied_cost)
+    return _address(scope)
+
+
+def _address(scope: Scope) -> str:
+    return scope["client"][0] if scope.get("client") else ""

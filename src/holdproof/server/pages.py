@@ -1,5 +1,7 @@
 """Pages for people: templates that escape what they show, and the files beside them."""
 
+import json
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
@@ -7,7 +9,7 @@ from urllib.parse import parse_qsl
 
 from fastapi.templating import Jinja2Templates
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
-from markupsafe import Markup
+from markupsafe import Markup, escape
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -25,6 +27,14 @@ def _seen(value: Any) -> Any:
     return visible(value) if isinstance(value, str) and not isinstance(value, Markup) else value
 
 
+_CODE: Final = re.compile(r"`([^`]+)`")
+
+
+def inline_code(text: str) -> Markup:
+    """Return a text of the catalogue with what stands between backticks as code."""
+    return Markup(_CODE.sub(r"<code>\1</code>", str(escape(visible(text)))))  # noqa: S704 (escaped before)
+
+
 templates: Final = Jinja2Templates(
     env=Environment(
         loader=FileSystemLoader(HERE / "templates"),
@@ -36,6 +46,7 @@ templates: Final = Jinja2Templates(
         finalize=_seen,
     )
 )
+templates.env.filters["inline_code"] = inline_code
 templates.env.globals["version"] = VERSION
 templates.env.globals["static"] = static_files.address
 
@@ -63,6 +74,17 @@ async def fields(request: Request) -> list[tuple[str, str]]:
     if request.headers.get("content-type", "").partition(";")[0].strip().lower() != FORM:
         raise RequestError(f"send this as {FORM}")
     return parse(await request.body())
+
+
+def json_object(fields: Mapping[str, str], name: str) -> dict[str, Any]:
+    """The object that a field of a form has as JSON."""
+    try:
+        value = json.loads(fields.get(name, ""))
+    except (ValueError, RecursionError) as error:
+        raise RequestError(f"the field {name} has to be JSON") from error
+    if not isinstance(value, dict):
+        raise RequestError(f"the field {name} has to be an object of JSON")
+    return value
 
 
 def parse(body: bytes) -> list[tuple[str, str]]:

@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from holdproof.api.catalogue import MethodSpec, methods
-from holdproof.api.parameters import ADDRESSES, SIGNED_BY_CALLER
+from holdproof.api.parameters import ADDRESSES
 from holdproof.client import Holdproof
 from holdproof.errors import FlowWaitingError, ForbiddenError, HoldproofError
 from holdproof.executors import AgentRule
@@ -62,6 +62,13 @@ class Caller:
     def called_by(self) -> str | None:
         """The agent that a call of a function records as its caller; None for anybody else."""
         return self.agent_id
+
+    @property
+    def login(self) -> dict[str, str | None] | None:
+        """As what a passkey that they register opens the console; None for an agent, which has no console."""
+        if self.role == "agent":
+            return None
+        return {"role": self.role, "token_id": self.token_id, "ns": self.ns or EVERY}
 
     @property
     def inside(self) -> bool:
@@ -222,7 +229,7 @@ async def _standing(store: Holdproof, claim: Claim) -> tuple[str | None, str | N
 
 def signed(caller: Caller, spec: MethodSpec, arguments: Mapping[str, Any]) -> dict[str, Any]:
     """Return the arguments that the server sets whatever was passed: who calls, and what has to hold as it happens."""
-    own: dict[str, Any] = {each.name: caller.who for each in spec.parameters if each.name in SIGNED_BY_CALLER}
+    own: dict[str, Any] = {each.name: caller.who for each in spec.parameters if each.names_caller}
     if "created_by" in arguments and spec.parameter("created_by") is not None:
         own["created_by"] = (caller.role, caller.name)
     own |= {name: getattr(caller, name) for name in spec.exposure.from_caller}

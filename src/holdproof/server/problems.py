@@ -38,6 +38,7 @@ from holdproof.errors import (
 )
 from holdproof.model.access import AccessEvent
 from holdproof.server import proxy_login
+from holdproof.server.middleware import charge
 from holdproof.server.pages import page
 from holdproof.server.state import caller_in, state_in
 
@@ -123,9 +124,8 @@ async def note(scope: Scope, error: HoldproofError) -> None:
         return
     state = state_in(scope)
     caller = caller_in(scope)
-    address = scope["client"][0] if scope.get("client") else ""
     # Refused requests cost more than others: guessing secrets exhausts the address's bucket quickly.
-    state.buckets.charge(f"address:{address}", state.settings.denied_cost)
+    address = charge(scope)
     event = AccessEvent(
         0,
         "denied",

@@ -16,6 +16,7 @@ Rules:
   for the agent takes it up again (runtime/functions.py).
 - A block is open until it is left. Of more than `_MOST`, the caller with the most of them loses the one that was not
   used for the longest time: as by a worker that is gone, a transaction is rolled back and a flow is left to be resumed.
+- What waits in a block ends with the server, and its caller is told so: the flow is not left, and is resumed later.
 - What a block did is durable step by step, as in one process. A block whose server is gone is a worker that is gone:
   its flow is resumed, its transaction was rolled back.
 """
@@ -43,12 +44,15 @@ from holdproof.runtime.calls import CallSpec
 from holdproof.runtime.flow_steps import StepCall, StepOptions
 from holdproof.runtime.steps import OnUnknown
 from holdproof.server import ids
-from holdproof.server.api import Granted, Guard, complete, loaded, streaming
+from holdproof.server.api import Granted, Guard, complete, loaded, streaming, until_the_end
 from holdproof.server.bodies import read_as, read_object
 from holdproof.server.exchange import Exchange, Exchanges, RepeatableError, caller_error
 from holdproof.server.problems import problem_details
 from holdproof.server.remote_children import CHILD_METHODS, ChildRequest, ReachedSteps, agent_of, open_child
+from holdproof.server.state import state_of
 
+_WAITING: Final = frozenset({"approve", "child_outcome", "receive", "sleep", "sleep_until", "wait_for"})
+"""What waits for others inside a block, or for a time: it ends with the server."""
 _MOST: Final = 10_000
 """How many blocks are open at most."""
 
@@ -402,7 +406,10 @@ class _Routes:
             own = {"flow_id": inside.flow_id} if isinstance(inside, OpenFlow) else {}
             await self._guard(request, self._specs[like], {**own, **arguments})
         with self._exchanges.opened(open_block.who, partial(problem_details, request.scope)) as exchange:
-            return streaming(self._exchanges, exchange, open_block.call(method, arguments, exchange))
+            work = open_block.call(method, arguments, exchange)
+            if method in _WAITING:
+                work = until_the_end(state_of(request).stopping, work)
+            return streaming(self._exchanges, exchange, work)
 
     async def answer(self, request: Request, exchange: str, call: str) -> Response:
         """How a function of the caller ended."""

@@ -103,7 +103,7 @@ class ServerSettings:
     witness_s: float = 60.0
     """How often the witnesses of this log are asked to cosign its newest head; 0 for never."""
     stamp_s: float = 60.0
-    """How often the server looks whether a time token is due; 0 for never."""
+    """How often the server looks whether a time token or an anchor is due; 0 for never."""
     witness: "Cosigner | None" = None
     """The witness that runs here, for logs of others."""
     images_s: float = 30.0

@@ -14,6 +14,7 @@ from holdproof.client import Holdproof
 from holdproof.errors import UnauthenticatedError
 from holdproof.model.times import to_text
 from holdproof.server.access_log_buffer import AccessLogBuffer
+from holdproof.server.api_reference import ApiResource
 from holdproof.server.commit_notifier import CommitNotifier
 from holdproof.server.jobs import Jobs
 from holdproof.server.metrics import Gauge, Metrics
@@ -65,7 +66,9 @@ class ServerState:
     streams: Counter[str] = field(default_factory=Counter)
     """How many event streams each caller has open."""
     described: dict[str, bytes] = field(default_factory=dict)
-    """The description of the API, by its media type, once it was asked for."""
+    """The description of the API, by its media type or its page, once it was asked for."""
+    reference: tuple[ApiResource, ...] | None = None
+    """What the pages of the API show, laid out when one of them was asked for first."""
     access_log: AccessLogBuffer = field(init=False)
     jobs: Jobs = field(init=False)
     buckets: Buckets = field(init=False)

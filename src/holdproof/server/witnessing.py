@@ -1,6 +1,6 @@
 """`/witness`: this server cosigns the heads of other logs (C2SP tlog-witness), if it was started as a witness.
 
-By the clock its own heads go to the witnesses of its log, and to the time authority of the settings.
+By the clock its own heads go to the witnesses of its log, to the time authority and to the log of the settings.
 """
 
 import asyncio
@@ -74,8 +74,12 @@ async def ask(state: ServerState) -> None:
 
 
 async def stamp(state: ServerState) -> None:
-    """Have the newest head stamped by the time authority of the settings, if that is due; a failure is logged."""
+    """Have the newest head stamped and anchored as the settings say, where that is due; a failure is logged."""
     try:
         await state.store.timestamps.beat()
     except HoldproofError as error:
         _log.warning("no time token: %s", error.message)
+    try:
+        await state.store.anchors.beat()
+    except HoldproofError as error:
+        _log.warning("no anchor: %s", error.message)

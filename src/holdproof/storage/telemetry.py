@@ -382,11 +382,14 @@ class Telemetry(Resource[Executor]):
     query = Reads(
         query,
         columns=("timestamp", "event_type", "instance_id", "span_id", "trace_id", "data"),
+        bounds={"limit": (0, 2**63 - 1)},
         example="--event-type tool.call --since 2026-01-01T00:00:00Z",
     )
     count = Reads(count)
     usage = Reads(
         usage,
+        bounds={"limit": (1, 2**31)},
+        words={"by": ("model", "agent", "tool", "type")},
         parameters={
             "by": "What is summed together: model, agent, tool or type.",
             "limit": "How many of the newest events are read.",

@@ -3,6 +3,7 @@
 Plain blocking functions, defined once. `holdproof.sync` offers them as they are, `holdproof.client` in a thread.
 """
 
+from collections.abc import Sequence
 from contextlib import closing, suppress
 from dataclasses import replace
 from pathlib import Path
@@ -109,6 +110,7 @@ def verify(
     *,
     home: str | Path | None = None,
     full: bool = False,
+    since_last: bool = False,
     lock: bool = False,
     readonly: bool = False,
     progress: Progress | None = None,
@@ -133,12 +135,20 @@ def verify(
         with closing(open_store(where, url, home=home, readonly=readonly)) as store:
             # Only who may lock the store leaves a report in it: a plain check changes nothing.
             work = verification.check(
-                store.context, full=full, lock=lock, who="operator" if lock else None, progress=progress
+                store.context,
+                full=full,
+                since_last=since_last,
+                lock=lock,
+                who="operator" if lock else None,
+                progress=progress,
             )
             return SyncExecutor(store.database).run(work)
     except HoldproofError as error:
         if verification.is_foreign_writer(error, location.target):
-            return verify(where, url, home=home, full=full, lock=lock, readonly=readonly, progress=progress)
+            # In full: what that program wrote may be of any age.
+            return verify(
+                where, url, home=home, full=full or since_last, lock=lock, readonly=readonly, progress=progress
+            )
         return verification.damaged(error, location.paths, location.target, lock=lock)
 
 
@@ -264,7 +274,7 @@ def restore(
     *,
     to_index: int | None = None,
     to_time: str | None = None,
-    key: str | None = None,
+    key: str | Sequence[str] | None = None,
     erasures: str | Path | None = None,
     root_recovery: str | Path | None = None,
     other: bool = False,
@@ -273,16 +283,18 @@ def restore(
 ) -> Restored:
     """Replace the store at `home` or `url`, which must be closed, by that of a backup; the old one is kept aside.
 
-    The backup is verified first; on any failure nothing has changed. `to_index` and `to_time` choose the newest backup
-    of a folder that is not after that log index or moment. `key` is the id of the log key that must have signed it;
-    `erasures` is a file of erasures to apply again; `other` allows another store than the one here. `root_recovery` is
-    a file with the recovery code of the store's root key: on a machine without keys of the store it vouches for new
-    ones. The root key itself is not stored.
+    The backup, at a path or at `s3://bucket/folder`, is verified first; on any failure nothing has changed. `to_index`
+    and `to_time` choose the newest backup of a folder that is not after that log index or moment. `key` is the id of
+    the log key that must have signed it, and of the ML-DSA-44 key where its heads have a second signature; `erasures`
+    is a file of erasures to apply again; `other` allows another store than the one here. `root_recovery` is a file with
+    the recovery code of the store's root key: on a machine without keys of the store it vouches for new ones. The root
+    key itself is not stored.
     """
     location = locate(home, url)
     listed = None if erasures is None else Path(erasures)
     root = None if root_recovery is None else _root(Path(root_recovery))
-    request = RestoreRequest(Path(src), to_index, to_time, key, listed, other, root, dry_run, progress)
+    named = (key,) if isinstance(key, str) else tuple(key or ())
+    request = RestoreRequest(Path(src), to_index, to_time, named, listed, other, root, dry_run, progress)
     return restoring.restore(location.paths, location.target, request)
 
 

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, NoReturn, TypedDict
 
 from holdproof import config
-from holdproof.db import MEMORY, Database, Hooks, Migration, Notes, Tx, migrate, open_database, sql
+from holdproof.db import MEMORY, Database, Flows, Hooks, Migration, Notes, Tx, Use, migrate, open_database, sql
 from holdproof.db.backends import is_there
 from holdproof.db.clock import Clock, Random
 from holdproof.errors import (
@@ -30,7 +30,7 @@ from holdproof.errors import (
     NoStoreError,
     StoreGoneError,
 )
-from holdproof.evidence import accesses, crash_recovery, lockdown, startup, tree
+from holdproof.evidence import accesses, crash_recovery, lockdown, startup, tenant_limits, tree
 from holdproof.evidence.heads import HeadFile, name_of
 from holdproof.evidence.key_files import KeyFolder, Keys, MemoryKeys, own_keys
 from holdproof.lazy import lazy_module
@@ -44,10 +44,14 @@ from holdproof.upkeep.head_webhook import HeadWebhook
 from holdproof.urls import redact
 
 if TYPE_CHECKING:
-    from holdproof.upkeep import alarm
+    from holdproof.store.tenants import places
+    from holdproof.store.tenants.places import TenantPlace
+    from holdproof.upkeep import alarm, material_notes
     from holdproof.upkeep.verification import trusted_keys
 else:
+    places = lazy_module("holdproof.store.tenants.places")
     alarm = lazy_module("holdproof.upkeep.alarm")
+    material_notes = lazy_module("holdproof.upkeep.material_notes")
     trusted_keys = lazy_module("holdproof.upkeep.verification.trusted_keys")
 
 __all__ = [
@@ -135,6 +139,26 @@ def locate(where: str | Path | None, url: str | None = None, *, home: str | Path
     return Location(paths, settings, settings.database_url or paths.kernel_db)
 
 
+def locate_tenant(place: "TenantPlace") -> Location:
+    """Return where the store of a tenant is; its settings are those of its own home."""
+    location = locate(place.home, place.url)
+    settings = replace(location.settings, database_url=place.url, direct_url=place.direct_url)
+    return Location(location.paths, settings, place.target)
+
+
+def open_place(place: "TenantPlace", *, create: bool, few: bool = False) -> Store:
+    """Open the store of a tenant; with `few` with as few threads and connections as it can work with."""
+    location = locate_tenant(place)
+    if not create:
+        require_store(location)
+    swap.finish(location.paths)
+    location.paths.create()
+    options: dict[str, Any] = {"readers": 1} if few else {}
+    if few and place.url is not None:
+        options["workers"] = 1
+    return _open(location, keys=None, embedder=None, dimensions=None, **options)
+
+
 def has_kernel(location: Location) -> bool:
     """Return whether there is a kernel, the part with the log; creates nothing."""
     swap.finish(location.paths)  # between the two renames of a restore that was killed there is no database
@@ -165,6 +189,7 @@ def open_store(
     url: str | None = None,
     *,
     home: str | Path | None = None,
+    tenant: str | None = None,
     create: bool = True,
     readonly: bool = False,
     keys: Keys | None = None,
@@ -178,9 +203,12 @@ def open_store(
     Without `create` a store that is not there is a NoStoreError, and nothing is created. A `readonly` store neither
     writes nor creates anything: no lock file, no key, no migration. `keys` replaces the key folder (a KMS), `embedder`
     makes intent vectors of `dimensions` numbers. With `strict_agents` a function's agent is not registered by its first
-    flow. Further options are those of the database.
+    flow. With `tenant` the store is that tenant of the one that is named. Further options are those of the database.
     """
     location = locate(where, url, home=home)
+    if tenant is not None:
+        location = locate_tenant(places.resolve(places.Parent(location.paths, location.settings), tenant))
+        create = False  # only `tenants.create` makes one
     if strict_agents:
         location = location._replace(settings=replace(location.settings, strict_agents=True))
     if readonly:
@@ -350,6 +378,7 @@ def _start(
             if head_file is not None:  # a restore into a server whose process was killed leaves files to exchange
                 swap.settle(paths, database.read(tree.state).result().origin, str(target))
             lockdown.start(database, paths.lockdown if head_file is not None else None)
+            tenant_limits.start(database)
             database.hooks.history_lost.append(partial(response.history_lost, context))
             database.hooks.after_commit.append(partial(_alert_of_expiries, store_id))
             if database.first_run and head_file is not None:
@@ -359,11 +388,17 @@ def _start(
             crash_recovery.at_opening(context)
             erase.at_opening(context)
             accesses.start(database)
+            database.hooks.uses = _note_uses
             overview.warn_of_dirty_flows(database)
         except BaseException:
             log.stop()
             raise
     return context
+
+
+def _note_uses(tx: Tx, flows: Flows, used: frozenset[Use]) -> None:
+    # Loaded by the first step that uses memory, and not by every opening.
+    material_notes.note_uses(tx, flows, used)
 
 
 def _alert_of_expiries(store_id: str, notes: Notes) -> None:

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from holdproof.db import MEMORY, Tx, migrate, sql
 from holdproof.errors import ClosedError, HoldproofError
-from holdproof.evidence import crash_recovery, tree, trust, witness_disputes
+from holdproof.evidence import crash_recovery, tenant_limits, tenants, tree, trust, witness_disputes
 from holdproof.evidence.restores import generation
 from holdproof.executors import SyncExecutor
 from holdproof.lazy import lazy_module
@@ -107,12 +107,15 @@ class Store:
             escalations=escalations,
             workers=work.workers,
             queues=work.due,
+            limits=self.database.read(tenant_limits.reached).result(),
         )
 
     def _degraded(self, where: dict[str, Any]) -> list[str]:
         warnings = list(self.settings.warnings)
         warnings += lockdown.warnings(self.context)
         warnings += map(str, self.database.read(witness_disputes.open_disputes).result())
+        disputed = self.database.read(tenants.findings).result()
+        warnings += [f"the tenant {name}: {finding}" for name, finding in disputed.items()]
         warnings += self._replaced()
         warnings += degraded.warnings(degraded.read(self.paths)).values()
         warnings += image_files.warnings(self.paths)

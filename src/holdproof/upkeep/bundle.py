@@ -6,7 +6,7 @@
     records/0001.json           the record: the canonical bytes that its leaf commits to
     records/0001.leaf.json      its leaf, exactly as it stands in the log
     records/0001.tlog-proof     C2SP tlog-proof: that the leaf stands under the head
-    time/               only if a time authority stamped a head over all of it: head, token, the authority's certificate
+    time/, anchor/              where a head over all of it was stamped, or anchored in another log (bundle_heads.py)
     values/CID                  of a flow: a large part of what it recorded, named by its hash, which the record holds
     head.note                   the signed head that all proofs lead to
     trust.json                  which keys count, for what, up to where
@@ -21,7 +21,7 @@ Rules:
 
 import io
 import zipfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -30,14 +30,13 @@ from holdproof.crypto import attest, canonical, dbom, dsse, tlog_proof
 from holdproof.crypto.checkpoint import SignedCheckpoint
 from holdproof.db import Read, Row, Tx, Work, ask, sql
 from holdproof.errors import InvalidInputError, NotFoundError, ProofError
-from holdproof.evidence import evaluations, log, logged_tables, timestamps, tree, trust
+from holdproof.evidence import anchors, evaluations, log, logged_tables, timestamps, tree, trust
 from holdproof.evidence.logged_tables import COLUMNS, LoggedTable
 from holdproof.memory.threads import thread_entries
 from holdproof.model.namespaces import MAIN
-from holdproof.model.timestamps import StampedHead
 from holdproof.store.context import Context
 from holdproof.upkeep import kernel_tables
-from holdproof.upkeep.verification import bundle_time, bundle_values, offline, report_page
+from holdproof.upkeep.verification import bundle_heads, bundle_values, offline, report_page
 from holdproof.upkeep.verification.row_check import judge
 
 VERSION: Final = 1
@@ -167,10 +166,9 @@ def _collect(tx: Tx, material: Material, subject: str) -> dict[str, bytes]:
         about["values"] = [*sorted(values)]
         members |= {f"{bundle_values.FOLDER}{cid}": values[cid] for cid in sorted(values)}
     head = log.head(tx)
-    time = _time(tx, last_index, head)
-    if time is not None:
-        about["time"] = [each.hex() for each in tree.prove_consistency(tx, time.timestamp.size, head.checkpoint.size)]
-        members |= bundle_time.members(time)
+    for name, size, parts in _attestations(tx, last_index, head):
+        about[name] = [each.hex() for each in tree.prove_consistency(tx, size, head.checkpoint.size)]
+        members |= parts
     return {
         "VERIFY.md": offline.instructions(),
         "bundle.json": canonical.dumps(about),
@@ -180,12 +178,27 @@ def _collect(tx: Tx, material: Material, subject: str) -> dict[str, bytes]:
     }
 
 
-def _time(tx: Tx, index: int, head: SignedCheckpoint) -> StampedHead | None:
-    """Return the earliest stamped head that all records are under, unless it does not hold."""
+def _attestations(tx: Tx, index: int, head: SignedCheckpoint) -> Iterator[tuple[str, int, dict[str, bytes]]]:
+    """Yield the earliest stamped and the earliest anchored head that all records are under; a false one is an error."""
     stamped = timestamps.covering(tx, index, head)
     if stamped is not None:
         timestamps.verify(stamped)
-    return stamped
+        _refuse_edited(tx, "time_tokens", stamped.timestamp.id)
+        yield "time", stamped.timestamp.size, bundle_heads.time_members(stamped)
+    anchored = anchors.covering(tx, index, head)
+    if anchored is not None:
+        anchors.verify(anchored)
+        _refuse_edited(tx, "head_anchors", anchored.anchor.id)
+        yield "anchor", anchored.anchor.size, bundle_heads.anchor_members(anchored)
+
+
+def _refuse_edited(tx: Tx, table: str, key: str) -> None:
+    """Raise for an attestation that differs from its entry, or has none: it holds only under a key that it brings."""
+    logged = kernel_tables.LOGGED[table]
+    row = tx.one(logged.one, key=key)
+    finding = None if row is None else judge(logged, row)
+    if finding is not None:
+        raise ProofError(f"{finding.place}: {finding.what}", table=table, verdict=finding.verdict.word)
 
 
 def prove_row(tx: Tx, table: str, key: str | int, ns: str) -> tuple[dict[str, canonical.Json], dict[str, bytes], int]:

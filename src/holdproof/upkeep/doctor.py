@@ -91,10 +91,14 @@ def _backups(context: Context) -> Iterator[HealthCheck]:
     settings = context.settings.backups
     if settings.folder is None:
         return
-    folder = Path(settings.folder).expanduser()
+    folder = settings.folder
     remedy = f"run `holdproof backup rotate {folder}` and see what it says; a server makes them (`holdproof up`)"
     store_id = context.database.read(log_check.store_id).result()
-    last = rotation.newest(folder, store_id, to_text(system_clock())) if folder.is_dir() else None
+    try:
+        last = rotation.newest(folder, store_id, to_text(system_clock()))
+    except HoldproofError as error:
+        yield HealthCheck("error", "backups", f"cannot look into {folder}: {error.message}", error.remedy or remedy)
+        return
     if last is None:
         yield HealthCheck("error", "backups", f"none of this store in {folder}", remedy)
         return
@@ -274,7 +278,7 @@ def _log(context: Context) -> Iterator[HealthCheck]:
 
 def _lockdown(context: Context) -> Iterator[HealthCheck]:
     for line in lockdown.in_force(context):
-        remedy = "holdproof verify --full; then restore, or `holdproof unlock --reason TEXT`"
+        remedy = f"holdproof verify --full; then restore, or end it by {lockdown.ended_by(context)}"
         yield HealthCheck("error", "lockdown", line, remedy)
 
 

@@ -10,6 +10,7 @@ from typing import Final
 from holdproof.access import passkeys, tokens
 from holdproof.evidence import (
     accesses,
+    anchors,
     erasures,
     evaluations,
     import_records,
@@ -18,6 +19,8 @@ from holdproof.evidence import (
     restores,
     retention_rules,
     startup,
+    tenant_limits,
+    tenants,
     timestamps,
     verifications,
     witness_disputes,
@@ -67,7 +70,7 @@ TABLES: Final = (
     ),
     *(approvals.ANSWERS, approvals.MESSAGES, outbox.NOTIFICATIONS, passkeys.PASSKEYS),
     *(people.DELEGATIONS, people.PEOPLE),
-    retention_rules.RULES,
+    *(retention_rules.RULES, tenant_limits.RULES),
     *(messages.MESSAGES, promises.PROMISES, published.VALUES, streams.ITEMS),
     *(policies.POLICIES, policies.SETS, policy_decisions.POLICY_DECISIONS),
 )
@@ -75,7 +78,15 @@ TABLES: Final = (
 _LOGGED: Final[tuple[LoggedTable, ...]] = (
     *(table.logged for table in TABLES),
     *(*erasures.LOGGED, *lockdown.LOGGED, *prunings.LOGGED, *restores.LOGGED, *startup.LOGGED),
-    *(*accesses.LOGGED, *timestamps.LOGGED, *verifications.LOGGED, *witness_disputes.LOGGED, *witnesses.LOGGED),
+    *(
+        *accesses.LOGGED,
+        *anchors.LOGGED,
+        *tenants.LOGGED,
+        *timestamps.LOGGED,
+        *verifications.LOGGED,
+        *witness_disputes.LOGGED,
+        *witnesses.LOGGED,
+    ),
     *(*commits.LOGGED, *refs.LOGGED, *skills.LOGGED, *thread_entries.LOGGED),
 )
 
@@ -113,9 +124,14 @@ UNLOGGED: Final[Mapping[str, Columns]] = {
         "the store's id is compared with the log's; an edited time of creation is not found; with another secret for"
         " names, subjects are not found by their names",
     ),
+    "tenant_usage": columns(
+        "ns minute entries bytes",
+        Cover.NONE,
+        "what namespaces with limits wrote: an edited count lets one write more than its limit, or nothing",
+    ),
     "commit_marks": columns("worker mark at", Cover.NONE, "tells a worker whether its last commit arrived"),
     "access_logins": columns(
-        "login_id kind token_id name role secret_hash created_at expires_at ended_at ns",
+        "login_id kind token_id name role secret_hash created_at expires_at ended_at ns credential_id",
         Cover.NONE,
         "links and sessions: written while the store is locked too; one that was added lets somebody in",
     ),
@@ -164,6 +180,9 @@ UNLOGGED: Final[Mapping[str, Columns]] = {
         "ns hour agent_id started completed failed cancelled escalations answers expired",
         Cover.NONE,
         "counts for overviews, made from rows that have entries; nothing is decided by them",
+    ),
+    "store_growth": columns(
+        "hour at entries bytes", Cover.NONE, "sizes for charts; nothing is decided by them, and the log tells its own"
     ),
     "escalation_budget": columns("id agent_id created_at ns", Cover.NONE, _LASTS),
     "saga_dirty_state": columns("dfid failed_step partial_state_json created_at ns", Cover.NONE, _LASTS),

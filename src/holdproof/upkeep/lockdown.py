@@ -24,7 +24,7 @@ from holdproof import folders
 from holdproof.config import Paths
 from holdproof.content import disk
 from holdproof.crypto.keys import Signer
-from holdproof.db import Call, Work, ask
+from holdproof.db import Call, Work, ask, call
 from holdproof.db.clock import Ids, system_clock, system_random
 from holdproof.errors import HistoryLostError, HoldproofError, InvalidInputError, LockedError, NotFoundError
 from holdproof.evidence import audit, tree
@@ -34,7 +34,7 @@ from holdproof.lazy import lazy_module
 from holdproof.model.keys import Role
 from holdproof.model.times import to_text
 from holdproof.model.verdicts import Verdict, worst
-from holdproof.model.verify import Finding, Locked, Report
+from holdproof.model.verify import Finding, Locked, LockedByHand, Report
 from holdproof.store.context import Context
 from holdproof.upkeep.verification import log_check
 from holdproof.upkeep.verification.findings import read
@@ -60,10 +60,32 @@ def status(context: Context) -> Work[Locked | None]:
     return flag if flag is not None else (yield from read(context, state.current))
 
 
-def lock(context: Context, *, reason: str) -> Work[Locked]:
-    """Lock the store by hand, for something that verification cannot see."""
+def lock(context: Context, *, reason: str) -> Work[LockedByHand]:
+    """Lock the store by hand, for something that verification cannot see; the answer says who can end it."""
     finding = Finding(Verdict.TAMPERED, reason, "as the operator says")
-    return (yield from respond(context, Report(Verdict.TAMPERED, "manual", [finding]), reason=reason))
+    locked = yield from respond(context, Report(Verdict.TAMPERED, "manual", [finding]), reason=reason)
+    return LockedByHand(**locked.to_dict(), ended_by=(yield from call(lambda: ended_by(context))))
+
+
+def ended_by(context: Context) -> str:
+    """Say which key ends a lockdown, whether it is here, and by which command."""
+    try:
+        allowed = context.database.read(lambda tx: statements.signers(tx, context)).result()
+    except HoldproofError:  # no log key is here by which the log could prove others
+        return "the root key, in the home that has the store's keys: `holdproof unlock --reason TEXT` there"
+    if not allowed.public:
+        return "nobody here: the log proves no key that may; restore a backup that verifies"
+    names = ", ".join(f"{each.keyid[:16]}…" for each in allowed.public)
+    try:
+        is_here = context.keys.load(allowed.role).keyid in {each.keyid for each in allowed.public}
+    except HoldproofError:  # it is kept elsewhere
+        is_here = False
+    if is_here:
+        return f"the {allowed.role} key {names}, which is here: `holdproof unlock --reason TEXT`"
+    return (
+        f"the {allowed.role} key {names}, which is not here: sign the output of `holdproof lockdown statement` where it"
+        " is, then `holdproof unlock FILE`; or bring it back with `holdproof keys recover-root`"
+    )
 
 
 def respond(

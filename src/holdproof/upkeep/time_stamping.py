@@ -5,20 +5,21 @@
 Rules:
 - An answer is checked under the certificate of the settings before it is stored; no other authority is believed.
 - The authority is told the hash of a head and a random number, nothing else.
+- A locked store could not keep the answer: the authority is not asked.
 - No network call inside a transaction. By the clock only a log that grew is stamped: a token is an entry itself.
 """
 
 from functools import partial
 from pathlib import Path
 
-from holdproof.config import TimeAuthority
+from holdproof.config_sections import TimeAuthority
 from holdproof.content.credentials import split_credentials
 from holdproof.crypto import timestamp
 from holdproof.crypto.checkpoint import SignedCheckpoint
-from holdproof.db import Call, Read, Work, Write, ask
+from holdproof.db import Call, Read, Tx, Work, Write, ask
 from holdproof.db.clock import system_random
 from holdproof.errors import ConfigError, HoldproofError, NotFoundError, UnreachableError
-from holdproof.evidence import bounded_http, log, timestamps
+from holdproof.evidence import bounded_http, lockdown, log, timestamps
 from holdproof.model.timestamps import Timestamp
 from holdproof.store.context import Context
 
@@ -34,7 +35,7 @@ def create(context: Context, *, timeout_s: float = 10.0) -> Work[Timestamp]:
             "no time authority is configured: `time: {url: …, certificate: …}` in config.yaml names one", key="time"
         )
     url, opens = split_credentials(authority.url)
-    head: SignedCheckpoint = yield from ask(Read(log.head))
+    head: SignedCheckpoint = yield from ask(Read(partial(unlocked_head, context=context)))
     nonce = int.from_bytes(system_random(8)) >> 1
     query = timestamp.request(head.encode(), nonce)
     pem: str = yield from ask(Call(partial(_certificate, authority)))
@@ -65,6 +66,14 @@ def beat(context: Context) -> Work[Timestamp | None]:
     if authority.url is None or not (yield from ask(Read(partial(timestamps.due, every_s=authority.every_s)))):
         return None
     return (yield from create(context))
+
+
+def unlocked_head(tx: Tx, context: Context) -> SignedCheckpoint:
+    """Return the newest head; LockedError where the store could not keep what an outsider says of it."""
+    locked = lockdown.gate_of(context.database).flag() or lockdown.current(tx)
+    if locked is not None:
+        raise lockdown.refusal(locked)
+    return log.head(tx)
 
 
 def _certificate(authority: TimeAuthority) -> str:

@@ -8,7 +8,7 @@ Rules:
 
 from typing import Final
 
-from holdproof.db import Give, Read, Stream, Tx, Wait, Work, ask, sql
+from holdproof.db import Give, Read, Stream, Tx, Wait, Work, ask, sql, sql_by_key
 from holdproof.errors import InvalidInputError
 from holdproof.evidence import log
 from holdproof.memory.images import image_files
@@ -31,7 +31,7 @@ _UNDER_WAY = sql(
     f"SELECT {_COLUMNS} FROM decision_flows WHERE ns = :ns AND status IN ({_OPEN})"  # noqa: S608 (ours)
     " ORDER BY updated_at DESC, dfid DESC LIMIT :limit"
 )
-_NEWEST = sql(f"SELECT {_COLUMNS} FROM decision_flows WHERE ns = :ns ORDER BY dfid DESC LIMIT :limit")  # noqa: S608
+_NEWEST = sql_by_key(f"SELECT {_COLUMNS} FROM decision_flows WHERE ns = :ns ORDER BY dfid DESC LIMIT :limit")  # noqa: S608
 
 
 def look(context: Context, *, limit: int = 20, ns: str = MAIN) -> Work[Frame]:

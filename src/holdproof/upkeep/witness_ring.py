@@ -20,7 +20,7 @@ from typing import Final
 
 from holdproof.crypto import checkpoint, tlog_policy
 from holdproof.crypto.checkpoint import SignedCheckpoint
-from holdproof.crypto.vkey import VerifierKey
+from holdproof.crypto.vkey import ED25519, VerifierKey
 from holdproof.db import Call, Read, Tx, Work, Write, ask, sql
 from holdproof.errors import HoldproofError, InvalidInputError, NotFoundError, ProofError
 from holdproof.evidence import log, witness_client, witness_disputes, witnesses
@@ -172,7 +172,9 @@ def policy(tx: Tx, *, quorum: int | None = None) -> PolicyFile:
         while name in named or name == tlog_policy.NONE:
             name += "-2"
         named[name] = (peer.key, peer.url)
-    return PolicyFile(tlog_policy.encode(log.verifiers(tx), named, needed))
+    # Readers of such a file take a head that any of its log keys signed: the one that has always signed is named.
+    log_keys = [key for key in log.verifiers(tx) if key.kind == ED25519]
+    return PolicyFile(tlog_policy.encode(log_keys, named, needed))
 
 
 _COSIGNED: Final = sql("SELECT head FROM log_cosignatures WHERE origin = :origin ORDER BY size DESC, url")

@@ -4,7 +4,7 @@ import pytest
 
 from holdproof.crypto import checkpoint, keys, note, tlog_policy
 from holdproof.crypto.checkpoint import LogCheckpoint, SignedCheckpoint
-from holdproof.crypto.vkey import COSIGNATURE_V1, ED25519, VerifierKey
+from holdproof.crypto.vkey import COSIGNATURE_V1, ED25519, ML_DSA_44, VerifierKey
 from holdproof.errors import FormatError, ProofError
 
 LOG = keys.from_seed(bytes([9]) * 32)
@@ -84,6 +84,23 @@ def test_the_log_must_be_named_and_must_have_signed() -> None:
 def test_what_is_no_policy_is_refused(text: str) -> None:
     with pytest.raises(FormatError):
         tlog_policy.parse(text)
+
+
+def test_keys_of_logs_and_witnesses_may_be_ml_dsa_and_any_key_of_a_log_is_enough() -> None:
+    log = keys.generate("ml-dsa-44")
+    witness = keys.generate("ml-dsa-44")
+    log_key = VerifierKey("log.example", ML_DSA_44, log.public)
+    witness_key = VerifierKey("w", ML_DSA_44, witness.public)
+    text = f"log {log_key.encode()}\nlog {LOG_KEY.encode()}\nwitness w {witness_key.encode()}\nquorum w\n"
+    policy = tlog_policy.parse(text)
+    with pytest.raises(ProofError, match="too few"):
+        tlog_policy.verify(policy, head())
+    text = head().note.text
+    for signed in (head().note, note.SignedNote(text, (note.cosign(text, "log.example", log, seconds=1),))):
+        whole = signed.add(note.cosign(signed.text, "w", witness, seconds=1))
+        assert tlog_policy.verify(policy, SignedCheckpoint(head().checkpoint, whole)) == ["w"]
+    with pytest.raises(FormatError, match="not the key of a witness"):
+        tlog_policy.parse(f"witness z {LOG_KEY.encode()}\nquorum z\n")
 
 
 def test_one_witness_under_two_names_does_not_make_a_quorum() -> None:

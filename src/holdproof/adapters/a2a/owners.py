@@ -1,19 +1,17 @@
 """What the A2A stores share: the store, the owner of a call, and the person that the owner is."""
 
 from collections.abc import Callable
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 from a2a.server.context import ServerCallContext
 from a2a.server.owner_resolver import resolve_user_scope
 
-from holdproof.adapters.shared_store import SharedStore, Where
-from holdproof.kernel import MAIN
+from holdproof.adapters.shared_store import SharedStore, StoreAdapter, Where
 
 OwnerResolver = Callable[[ServerCallContext], str]
 
 
-class OwnedStore:
+class OwnedStore(StoreAdapter):
     """A folder, a URL, `:memory:`, a store that is open, or where the environment says; what is in it has owners.
 
     With `erasable` an owner is a person: `store.erase.subject(owner)` removes all that is the owner's.
@@ -31,22 +29,7 @@ class OwnedStore:
         self._owner = owner_resolver
         self._erasable = erasable
 
-    def _within(self) -> dict[str, Any]:
-        return {"ns": self._shared.ns or MAIN}
-
     def _label(self, owner: str) -> dict[str, Any]:
         """Return the namespace, and the person whose row it will be; a caller without a name is nobody."""
         subject = owner if self._erasable and owner.strip() else None
         return {**self._within(), "subject": subject}
-
-    def close(self) -> None:
-        """Release the store; may be called twice. A store that was passed in stays open."""
-        self._shared.close()
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()

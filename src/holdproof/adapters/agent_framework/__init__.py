@@ -1,10 +1,13 @@
-"""The Microsoft Agent Framework on a store: durable runs of agents, and checkpoints of workflows.
+"""The Microsoft Agent Framework on a store: durable runs of agents, checkpoints, histories.
 
 agent = HoldproofAgent(Agent(client, …), "./store", agent_id="support")
 ended = await agent.run("Refund order 42", flow_id="case-7")   # after a crash the same call goes on
 
 storage = HoldproofCheckpointStorage("./store")               # instead of FileCheckpointStorage("./checkpoints")
 workflow = WorkflowBuilder(…, checkpoint_storage=storage).build()
+
+history = HoldproofHistoryProvider("./store")                 # instead of FileHistoryProvider("./histories")
+agent = Agent(client, context_providers=[history])
 """
 
 from holdproof.errors import MissingExtraError
@@ -12,6 +15,7 @@ from holdproof.errors import MissingExtraError
 try:
     from holdproof.adapters.agent_framework.agent import HoldproofAgent
     from holdproof.adapters.agent_framework.durability import middleware
+    from holdproof.adapters.agent_framework.history import HoldproofHistoryProvider
     from holdproof.adapters.agent_framework.storage import HoldproofCheckpointStorage
 except ModuleNotFoundError as error:
     if error.name is not None and error.name.partition(".")[0] == "agent_framework":
@@ -19,4 +23,4 @@ except ModuleNotFoundError as error:
         raise MissingExtraError(message) from error
     raise
 
-__all__ = ["HoldproofAgent", "HoldproofCheckpointStorage", "middleware"]
+__all__ = ["HoldproofAgent", "HoldproofCheckpointStorage", "HoldproofHistoryProvider", "middleware"]

@@ -11,13 +11,12 @@ Rules:
 
 from collections.abc import Iterable
 from functools import partial
-from types import TracebackType
 from typing import Any, Final
 
 from agent_framework import WorkflowCheckpoint, WorkflowCheckpointException
 from agent_framework._workflows import _checkpoint_encoding as encoding
 
-from holdproof.adapters.shared_store import SharedStore, Where, shield_until_done
+from holdproof.adapters.shared_store import SharedStore, StoreAdapter, Where, shield_until_done
 from holdproof.errors import InvalidInputError, NotFoundError
 from holdproof.kernel import transcripts
 from holdproof.model.transcripts import Item
@@ -25,7 +24,7 @@ from holdproof.model.transcripts import Item
 PREFIX: Final = "agent-framework/"
 
 
-class HoldproofCheckpointStorage:
+class HoldproofCheckpointStorage(StoreAdapter):
     """Checkpoints on a store: a folder, a URL, `:memory:`, one that is open, or where the environment says."""
 
     def __init__(
@@ -114,15 +113,3 @@ class HoldproofCheckpointStorage:
         if (checkpoint.checkpoint_id, checkpoint.workflow_name) != (item.key, item.tag):
             raise WorkflowCheckpointException(f"the checkpoint {item.key} says that it is {checkpoint.checkpoint_id}")
         return checkpoint
-
-    def close(self) -> None:
-        """Release the store; may be called twice. A store that was passed in stays open."""
-        self._shared.close()
-
-    async def __aenter__(self) -> "HoldproofCheckpointStorage":
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()

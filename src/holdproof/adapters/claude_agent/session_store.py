@@ -8,15 +8,14 @@ Rules:
 """
 
 from collections.abc import Callable, Mapping
-from types import TracebackType
 from typing import Any, Final
 
 from claude_agent_sdk import fold_session_summary
 
 from holdproof.adapters import documents
-from holdproof.adapters.shared_store import SharedStore, Where, shield_until_done
+from holdproof.adapters.shared_store import SharedStore, StoreAdapter, Where, shield_until_done
 from holdproof.errors import InvalidInputError, NotFoundError
-from holdproof.kernel import MAIN, Tx, transcripts
+from holdproof.kernel import Tx, transcripts
 from holdproof.model.times import to_micros
 from holdproof.model.transcripts import Transcript
 
@@ -27,7 +26,7 @@ Key = Mapping[str, str]
 Subject = str | Callable[[Key], str | None] | None
 
 
-class HoldproofSessionStore:
+class HoldproofSessionStore(StoreAdapter):
     """Sessions on a store: a folder, a URL, `:memory:`, one that is open, or where the environment says.
 
     `subject` names the person whose sessions these are, or is a function that does so for a session's key:
@@ -109,21 +108,6 @@ class HoldproofSessionStore:
         store = await self._shared.store()
         within = self._within()
         return await store.read(lambda tx: list(documents.every(tx, prefix, **within)))
-
-    def _within(self) -> dict[str, Any]:
-        return {"ns": self._shared.ns or MAIN}
-
-    def close(self) -> None:
-        """Release the store; may be called twice. A store that was passed in stays open."""
-        self._shared.close()
-
-    async def __aenter__(self) -> "HoldproofSessionStore":
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
 
 def _name(key: Key) -> str:

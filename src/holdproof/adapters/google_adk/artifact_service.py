@@ -13,8 +13,7 @@ Rules:
 
 from base64 import b64decode, b64encode
 from collections.abc import Mapping
-from types import TracebackType
-from typing import Any, Final, Self
+from typing import Any, Final
 
 from google.adk.artifacts import BaseArtifactService
 from google.adk.artifacts.artifact_util import is_artifact_ref, parse_artifact_uri, validate_artifact_reference_scope
@@ -27,7 +26,7 @@ from holdproof.adapters.google_adk import places
 from holdproof.adapters.google_adk.places import Subject
 from holdproof.adapters.shared_store import Where, shield_until_done
 from holdproof.errors import NotFoundError
-from holdproof.kernel import MAIN, Tx, transcripts
+from holdproof.kernel import Tx, transcripts
 from holdproof.model.times import to_micros
 
 PREFIX: Final = "adk-artifact/"
@@ -39,7 +38,7 @@ _REMOVED: Final = types.Part(inline_data=types.Blob(mime_type="application/octet
 """What ADK saves as the next version when a session is rewound to before the artifact was there."""
 
 
-class HoldproofArtifactService(BaseArtifactService):
+class HoldproofArtifactService(places.StoreService, BaseArtifactService):
     """Artifacts on a store: a folder, a URL, `:memory:`, one that is open, or where the environment says.
 
     `subject` names the person whose artifacts these are, or is a function that does so for an app and a user:
@@ -193,21 +192,6 @@ class HoldproofArtifactService(BaseArtifactService):
         store = await self._shared.store()
         facts = await store.read(lambda tx: _facts(tx, parts, version, within))
         return None if facts is None else _version(parts, *facts)
-
-    def _within(self) -> dict[str, Any]:
-        return {"ns": self._shared.ns or MAIN}
-
-    async def close(self) -> None:
-        """Release the store; may be called twice. A store that was passed in stays open."""
-        self._shared.close()
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self.close()
 
 
 # --- names -------------------------------------------------------------------------------------------------------

@@ -17,8 +17,7 @@ import re
 import unicodedata
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
-from types import TracebackType
-from typing import Any, Final, Self
+from typing import Any, Final
 
 from google.adk.events.event import Event
 from google.adk.memory import BaseMemoryService
@@ -30,7 +29,7 @@ from holdproof.adapters import documents
 from holdproof.adapters.google_adk import places
 from holdproof.adapters.google_adk.places import Subject
 from holdproof.adapters.shared_store import Where, shield_until_done
-from holdproof.kernel import MAIN, Tx, transcripts
+from holdproof.kernel import Tx, transcripts
 from holdproof.validation import count
 
 PREFIX: Final = "adk-memory/"
@@ -39,7 +38,7 @@ _ENTRIES: Final = "entries"
 _WORD: Final = re.compile(r"\w+")
 
 
-class HoldproofMemoryService(BaseMemoryService):
+class HoldproofMemoryService(places.StoreService, BaseMemoryService):
     """Memories on a store: a folder, a URL, `:memory:`, one that is open, or where the environment says.
 
     `subject` names the person whose memories these are, or is a function that does so for an app and a user
@@ -167,21 +166,6 @@ class HoldproofMemoryService(BaseMemoryService):
             transcripts.append_new(tx, name, items, subject=subject, **within)
 
         await shield_until_done((await self._shared.store()).write(write))
-
-    def _within(self) -> dict[str, Any]:
-        return {"ns": self._shared.ns or MAIN}
-
-    async def close(self) -> None:
-        """Release the store; may be called twice. A store that was passed in stays open."""
-        self._shared.close()
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self.close()
 
 
 # --- items ---------------------------------------------------------------------------------------------------------

@@ -1,15 +1,32 @@
 """Where the services of ADK keep things: the store that a `services.yaml` names by its URI; and for whom."""
 
 from collections.abc import Callable
-from typing import Final
+from types import TracebackType
+from typing import Final, Self
 
-from holdproof.adapters.shared_store import SharedStore, Where
+from holdproof.adapters.shared_store import SharedStore, StoreUser, Where
 from holdproof.errors import InvalidInputError
 
 SCHEME: Final = "holdproof"
 
 Subject = str | Callable[[str, str], str | None] | None
 """The person whose things a service keeps, or a function of app and user that names them."""
+
+
+class StoreService(StoreUser):
+    """A service of ADK on a shared store: ADK awaits the end of its services."""
+
+    async def close(self) -> None:
+        """Release the store; may be called twice. A store that was passed in stays open."""
+        self._shared.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
 
 
 def open_shared(where: Where, uri: str | None, ns: str | None) -> SharedStore:

@@ -12,7 +12,6 @@ Rules:
 
 from collections.abc import Mapping
 from datetime import UTC, datetime
-from types import TracebackType
 from typing import Any, Final
 from urllib.parse import quote, unquote
 
@@ -28,7 +27,7 @@ from holdproof.adapters import documents
 from holdproof.adapters.google_adk import places
 from holdproof.adapters.shared_store import Where, shield_until_done
 from holdproof.errors import ConflictError, InvalidInputError, NotFoundError
-from holdproof.kernel import MAIN, Tx, transcripts
+from holdproof.kernel import Tx, transcripts
 from holdproof.model.transcripts import Transcript
 
 _SESSION = "adk/session"
@@ -37,7 +36,7 @@ _APP = "adk/app"
 _STALE: Final = "the session has been modified in storage since it was read: get it again"
 
 
-class HoldproofSessionService(BaseSessionService):
+class HoldproofSessionService(places.StoreService, BaseSessionService):
     """Sessions on a store: a folder, a URL, `:memory:`, one that is open, or where the environment says.
 
     `uri` is how a `services.yaml` names the store; what else ADK passes there is not needed.
@@ -55,7 +54,7 @@ class HoldproofSessionService(BaseSessionService):
         """Begin a session; AlreadyExistsError where there is one with that id."""
         parts = _parted(state or {})
         id = (session_id or "").strip()
-        ns = self._shared.ns or MAIN
+        ns = self._ns
 
         def write(tx: Tx) -> Session:
             chosen = id or tx.new_id()
@@ -92,7 +91,7 @@ class HoldproofSessionService(BaseSessionService):
         self, *, app_name: str, user_id: str, session_id: str, config: GetSessionConfig | None = None
     ) -> Session | None:
         """Return a session with its state and its events, or those that `config` asks for; None where there is none."""
-        ns = self._shared.ns or MAIN
+        ns = self._ns
         name = _name(_SESSION, app_name, user_id, session_id.strip())
         after = config.after_timestamp if config else None
         last = config.num_recent_events if config else None
@@ -122,7 +121,7 @@ class HoldproofSessionService(BaseSessionService):
     async def list_sessions(self, *, app_name: str, user_id: str | None = None) -> ListSessionsResponse:
         """The sessions of an app or of one of its users, without their events, the one with the latest event last."""
         within = _name(_SESSION, app_name, *([] if user_id is None else [user_id])) + "/"
-        ns = self._shared.ns or MAIN
+        ns = self._ns
 
         def read(tx: Tx) -> list[Session]:
             app = _state(tx, _name(_APP, app_name), ns)
@@ -150,7 +149,7 @@ class HoldproofSessionService(BaseSessionService):
     async def get_user_state(self, *, app_name: str, user_id: str) -> dict[str, Any]:
         """Return what is kept of a user in an app, without the prefix `user:`."""
         name = _name(_USER, app_name, user_id)
-        ns = self._shared.ns or MAIN
+        ns = self._ns
         return await (await self._shared.store()).read(lambda tx: _state(tx, name, ns))
 
     async def append_event(self, session: Session, event: Event) -> Event:
@@ -165,7 +164,7 @@ class HoldproofSessionService(BaseSessionService):
                 {k: v for k, v in delta.items() if not k.startswith(State.TEMP_PREFIX)}
             )
         name = _name(_SESSION, session.app_name, session.user_id, session.id)
-        ns = self._shared.ns or MAIN
+        ns = self._ns
 
         def write(tx: Tx) -> int:
             try:
@@ -186,18 +185,6 @@ class HoldproofSessionService(BaseSessionService):
         session.last_update_time = event.timestamp
         _marked(session, rev)
         return appended
-
-    async def close(self) -> None:
-        """Release the store; may be called twice. A store that was passed in stays open."""
-        self._shared.close()
-
-    async def __aenter__(self) -> "HoldproofSessionService":
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self.close()
 
 
 # --- names -------------------------------------------------------------------------------------------------------

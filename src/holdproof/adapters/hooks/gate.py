@@ -2,6 +2,7 @@
 
 Rules:
 - Nothing that goes wrong here lets a call pass: it is then asked about, where the agent can ask, or denied.
+- What policies are asked about in the session of a person is sealed, as the session is.
 - Where the agent asks its own user, the escalation of the policy is resolved when the call has happened, in that user's
   name, and used up by that call. What the user refuses stays open until the session ends, and is cancelled then.
 """
@@ -16,6 +17,7 @@ from holdproof.adapters.hooks import tools
 from holdproof.adapters.hooks.sessions import HookEvent
 from holdproof.errors import HoldproofError, PolicyDeniedError
 from holdproof.kernel import autocreate
+from holdproof.model.policies import PolicyDecision
 
 ACTION: Final = "tool.call"
 
@@ -24,7 +26,7 @@ def decide(store: sync.Holdproof, event: HookEvent, call: tools.AgentCall) -> di
     """Let the store's policies decide about a call; return the decision as it is recorded with the event."""
     try:
         store.write(lambda tx: autocreate.agent(tx, event.agent_id, ns=event.ns))
-        decision = store.policies.decide(event.agent_id, ACTION, call.name, context=context_of(call), ns=event.ns)
+        decision = _decision(store, event, call)
     except PolicyDeniedError as error:
         return {"decision": "deny", "reason": error.message}
     except HoldproofError as error:
@@ -35,6 +37,17 @@ def decide(store: sync.Holdproof, event: HookEvent, call: tools.AgentCall) -> di
     where = "agent" if in_agent else "inbox"
     reasons = [str(each) for each in decision.reasons]
     return {"decision": "ask", "id": decision.id, "escalation": decision.escalation, "asked_in": where, "by": reasons}
+
+
+def _decision(store: sync.Holdproof, event: HookEvent, call: tools.AgentCall) -> PolicyDecision:
+    """Ask the policies; what they are asked about is a person's as the session is, and sealed."""
+    whose: dict[str, Any] = {}
+    if event.subject is not None:
+        whose["subject"] = event.subject
+    elif store.read(lambda tx: captured.is_of_a_person(tx, event.flow_id, ns=event.ns)):
+        # Only the flow knows whose it is: nothing stores a person's name.
+        whose["flow_id"] = event.flow_id
+    return store.policies.decide(event.agent_id, ACTION, call.name, context=context_of(call), **whose, ns=event.ns)
 
 
 def context_of(call: tools.AgentCall) -> Mapping[str, Any]:
@@ -62,7 +75,7 @@ def approved_in_agent(store: sync.Holdproof, event: HookEvent, call: tools.Agent
     by = f"{_user()} in {event.tool}"
     comment = "the agent asked its user, and the call happened"
     store.escalations.resolve(escalation, "approve", by=by, comment=comment, ns=event.ns)
-    store.policies.decide(event.agent_id, ACTION, call.name, context=context_of(call), ns=event.ns)
+    _decision(store, event, call)
 
 
 def cancel(store: sync.Holdproof, escalation: int, *, tool: str, ns: str) -> None:

@@ -68,11 +68,21 @@ def path_of(tool: str, *, user: bool, project: Path, env: Mapping[str, str] = os
     return project / folder / _LOCAL.get(tool, _FILES[tool])
 
 
-def command_of(program: str, tool: str, *, state: Path, home: str | None, agent: str | None, gate: bool) -> str:
+def command_of(
+    program: str,
+    tool: str,
+    *,
+    state: Path,
+    home: str | None,
+    agent: str | None,
+    gate: bool,
+    subject: str | None = None,
+) -> str:
     """Return the command that the agent runs for each event."""
     words = [*shlex.split(program), "hook", tool, "--state", str(state)]
     words += ["--home", home] if home is not None else []
     words += ["--agent", agent] if agent is not None else []
+    words += ["--subject", subject] if subject is not None else []
     words += ["--gate"] if gate else []
     return shlex.join(words)
 

@@ -38,6 +38,8 @@ class HookEvent:
     gate: bool
     cwd: str
     event: Mapping[str, Any]
+    subject: str | None = None
+    """The person whose session it is."""
 
     @property
     def flow_id(self) -> str:
@@ -62,6 +64,7 @@ def parse(message: Mapping[str, Any]) -> HookEvent:
         bool(message["gate"]),
         str(message["cwd"]),
         event,
+        str(message["subject"]) if message.get("subject") else None,
     )
 
 
@@ -134,7 +137,7 @@ def record(
 ) -> AuditEvent:
     """Write an event of a session with the file changes that it reports; open and close the session's flow."""
     flow_id = event.flow_id
-    captured.open_session(tx, event.agent_id, flow_id, flow_type=event.tool, ns=event.ns)
+    captured.open_session(tx, event.agent_id, flow_id, flow_type=event.tool, subject=event.subject, ns=event.ns)
     kind = tools.kind_of(event.tool, event.event)
     call = tools.call_of(event.tool, event.event)
     if arrival == RESTARTED:

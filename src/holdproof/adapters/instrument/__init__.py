@@ -12,6 +12,7 @@ Rules:
 """
 
 import atexit
+import os
 import threading
 from collections.abc import Mapping
 from pathlib import Path
@@ -69,13 +70,20 @@ class Recording:
 
 
 def instrument(
-    where: Where = None, *, agent_id: str = "script", ns: str = MAIN, tracer_provider: Any = None
+    where: Where = None,
+    *,
+    agent_id: str = "script",
+    subject: str | None = None,
+    ns: str = MAIN,
+    tracer_provider: Any = None,
 ) -> Recording:
     """Record every call that this process makes to a model, until the process ends or the recording is closed.
 
     `where` is a folder, a URL or an open store; without it the store that the environment names. `agent_id` is the
-    agent that the calls are recorded for. Each call is a span with `gen_ai.*` attributes too, of `tracer_provider` or
-    of the global one, where OpenTelemetry is installed. Raises ConflictError while another recording is active.
+    agent that the calls are recorded for. `subject` (or HOLDPROOF_SUBJECT) names the person whose calls these are: they
+    are sealed, and go when that person is erased. Each call is a span with `gen_ai.*` attributes too, of
+    `tracer_provider` or of the global one, where OpenTelemetry is installed. Raises ConflictError while another
+    recording is active.
     """
     with _LOCK:
         if _ACTIVE:
@@ -84,7 +92,8 @@ def instrument(
             )
         owned = isinstance(where, str | Path | None)
         store = sync.open(*located(where)) if isinstance(where, str | Path | None) else _sync(where)
-        run = CaptureRun(store, agent_id=agent_id, kind="instrument", ns=ns)
+        person = subject or os.environ.get("HOLDPROOF_SUBJECT") or None
+        run = CaptureRun(store, agent_id=agent_id, kind="instrument", subject=person, ns=ns)
         recording = Recording(store, run, owned=owned, tracer_provider=tracer_provider)
         try:
             recording._begin({"seam": "httpx"})

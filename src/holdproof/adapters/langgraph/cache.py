@@ -16,13 +16,13 @@ from langgraph.cache.base import BaseCache, FullKey, Namespace
 
 from holdproof import client, sync
 from holdproof.adapters.langgraph.safety import SafeSerializer
-from holdproof.adapters.shared_store import SharedStore, Where, shield_until_done
-from holdproof.kernel import MAIN, Tx, notes
+from holdproof.adapters.shared_store import SharedStore, StoreAdapter, Where, shield_until_done
+from holdproof.kernel import Tx, notes
 
 PATH: Final = "langgraph-cache"
 
 
-class HoldproofCache(BaseCache[Any]):
+class HoldproofCache(StoreAdapter, BaseCache[Any]):
     """LangGraph's cache on a store: a folder, a URL, `:memory:`, one that is open, or where the environment says.
 
     `allow` are types of your own that may be cached.
@@ -34,7 +34,6 @@ class HoldproofCache(BaseCache[Any]):
         super().__init__(serde=SafeSerializer(allow))
         self._shared = SharedStore(store, ns=ns)
         core = self._shared.core()
-        self._ns = self._shared.ns or MAIN
         self._sync = sync.Holdproof(core, self._shared.ns)
         self._async = client.Holdproof(core, self._shared.ns)
 
@@ -63,10 +62,6 @@ class HoldproofCache(BaseCache[Any]):
     async def aclear(self, namespaces: Sequence[Namespace] | None = None) -> None:
         """Remove what is kept in some namespaces, or everything."""
         await shield_until_done(self._async.write(lambda tx: self._clear(tx, namespaces)))
-
-    def close(self) -> None:
-        """Release the store; may be called twice. A store that was passed in stays open."""
-        self._shared.close()
 
     # --- rows --------------------------------------------------------------------------------------------------------
 

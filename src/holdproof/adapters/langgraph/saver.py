@@ -35,10 +35,9 @@ from holdproof.adapters.langgraph.envelope import Envelopes, Sealer
 from holdproof.adapters.langgraph.open_store import SetUp, StoreOpener
 from holdproof.adapters.langgraph.safety import Named, SafeSerializer
 from holdproof.adapters.langgraph.values import ThreadConfig
-from holdproof.adapters.shared_store import SharedStore, Where
+from holdproof.adapters.shared_store import SharedStore, StoreAdapter, Where
 from holdproof.errors import InvalidInputError, NotFoundError
 from holdproof.kernel import (
-    MAIN,
     Give,
     Read,
     Stream,
@@ -63,7 +62,7 @@ _WHO: Final = "langgraph"
 _logger = logging.getLogger("holdproof")
 
 
-class HoldproofSaver(BaseCheckpointSaver[Any]):
+class HoldproofSaver(StoreAdapter, BaseCheckpointSaver[Any]):
     """LangGraph's checkpointer on a store: a folder, a PostgreSQL URL, or a store that is open in this process.
 
     A store that is named is opened here, shared with the other adapters of the process, and released by `close`.
@@ -88,7 +87,6 @@ class HoldproofSaver(BaseCheckpointSaver[Any]):
         super().__init__(serde=serde or SafeSerializer(allow))
         self._shared = SharedStore(store, ns=ns)
         core = self._shared.core()
-        self._ns = self._shared.ns or MAIN
         # LangGraph calls both kinds of methods on one saver, whatever client it was made with.
         self._sync = sync.Holdproof(core, self._shared.ns)
         self._async = client.Holdproof(core, self._shared.ns)
@@ -119,10 +117,6 @@ class HoldproofSaver(BaseCheckpointSaver[Any]):
     def setup(self) -> SetUp:
         """Do nothing: a store that is open has its tables. LangGraph's own savers need it; `await` it or not."""
         return SetUp()
-
-    def close(self) -> None:
-        """Release a store that was opened here; one that was passed in stays open. May be called twice."""
-        self._shared.close()
 
     @property
     def _envelopes(self) -> Envelopes:

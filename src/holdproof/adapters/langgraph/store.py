@@ -36,9 +36,9 @@ from holdproof import client, sync
 from holdproof.adapters.langgraph.open_store import SetUp, StoreOpener
 from holdproof.adapters.langgraph.ttl_sweeper import Sweeper
 from holdproof.adapters.langgraph.values import plain
-from holdproof.adapters.shared_store import SharedStore, Where
+from holdproof.adapters.shared_store import SharedStore, StoreAdapter, Where
 from holdproof.errors import InvalidInputError
-from holdproof.kernel import MAIN, Call, Read, Tx, Work, Write, ask, notes
+from holdproof.kernel import Call, Read, Tx, Work, Write, ask, notes
 from holdproof.model.notes import Note
 
 _MINUTE_S: Final = 60.0
@@ -56,7 +56,7 @@ class _Prepared(NamedTuple):
     queries: Mapping[int, Sequence[float]]
 
 
-class HoldproofStore(BaseStore):
+class HoldproofStore(StoreAdapter, BaseStore):
     """LangGraph's long-term memory on a store: a folder, a PostgreSQL URL, or one that is open in this process.
 
     A store that is named is opened here, shared with the other adapters of the process, and released by `close`.
@@ -78,7 +78,6 @@ class HoldproofStore(BaseStore):
     ) -> None:
         self._shared = SharedStore(store, ns=ns)
         core = self._shared.core()
-        self._ns = self._shared.ns or MAIN
         self._sync = sync.Holdproof(core, self._shared.ns)
         self._async = client.Holdproof(core, self._shared.ns)
         self.ttl_config = ttl
@@ -107,7 +106,7 @@ class HoldproofStore(BaseStore):
     def close(self) -> None:
         """Let the sweeper end, and release a store that was opened here; one that was passed in stays open."""
         self._sweeper.stop(None)
-        self._shared.close()
+        super().close()
 
     # --- batches ---
 

@@ -17,6 +17,7 @@ from holdproof.adapters import captured
 from holdproof.adapters.capture_run import CaptureRun
 from holdproof.errors import HoldproofError, PolicyDeniedError
 from holdproof.kernel import autocreate
+from holdproof.model.policies import PolicyDecision
 
 Message = dict[str, Any]
 
@@ -121,7 +122,7 @@ class Relay:
         name, arguments = _call(message)
         try:
             store.write(lambda tx: autocreate.agent(tx, agent_id, ns=ns))
-            decision = store.policies.decide(agent_id, _ACTION, name, context=arguments, ns=ns)
+            decision = self._decide(name, arguments)
             facts = {"decision": decision.decision, "id": decision.id}
             if decision.escalation is not None and decision.decision == "ask":
                 facts["escalation"] = decision.escalation
@@ -138,6 +139,11 @@ class Relay:
             return self._refused(message, f"the policies could not be asked: {error.message}")
         return RelayOutcome(True)
 
+    def _decide(self, name: str, arguments: Mapping[str, Any]) -> PolicyDecision:
+        """Let the policies decide about a call; its arguments are recorded as its events are."""
+        run = self.run
+        return run.store.policies.decide(run.agent_id, _ACTION, name, context=arguments, subject=run.subject, ns=run.ns)
+
     def _asked(self, message: Message, escalation: int, send: Callable[[Message], None]) -> RelayOutcome:
         """Wait for the answer of an escalation, then decide again."""
         key = _key(message) or ""
@@ -151,7 +157,7 @@ class Relay:
             with self._lock:
                 self._waiting.pop(key, None)
         name, arguments = _call(message)
-        decision = self.run.store.policies.decide(self.run.agent_id, _ACTION, name, context=arguments, ns=self.run.ns)
+        decision = self._decide(name, arguments)
         facts = {"decision": decision.decision, "id": decision.id, "escalation": escalation, "tool": name}
         if decision.decision != "allow" or not self.run.record("tool.approved", facts, step_id=key):
             return self._refused(message, "it is asked about once more, or could not be recorded: try again")

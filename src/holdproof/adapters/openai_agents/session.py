@@ -11,15 +11,14 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, fields
 from functools import partial
 from itertools import takewhile
-from types import TracebackType
 from typing import Any, Final
 
 from agents.memory import SessionSettings
 
-from holdproof.adapters.shared_store import SharedStore, Where, shield_until_done
+from holdproof.adapters.shared_store import SharedStore, StoreAdapter, Where, shield_until_done
 from holdproof.client import Holdproof
 from holdproof.errors import ConflictError
-from holdproof.kernel import MAIN, Tx, transcripts
+from holdproof.kernel import Tx, transcripts
 from holdproof.model.transcripts import Item
 
 PREFIX: Final = "openai-agents/"
@@ -34,7 +33,7 @@ class CompactionSnapshot:
     replace_suffix: Callable[[int, list[Any]], Awaitable[bool]]
 
 
-class HoldproofSession:
+class HoldproofSession(StoreAdapter):
     """A conversation on a store: a folder, a URL, `:memory:`, one that is open, or where the environment says."""
 
     session_id: str
@@ -91,7 +90,7 @@ class HoldproofSession:
         """
         if self._is_transformed():
             return None
-        ns = self._shared.ns or MAIN
+        ns = self._ns
 
         def read(tx: Tx) -> list[Item]:
             return transcripts.read_items(tx, self._name, last=limit + 1, ns=ns)
@@ -128,7 +127,7 @@ class HoldproofSession:
 
     def _prune(self, tx: Tx, before: int, is_prunable: Callable[[Any], bool]) -> None:
         """Remove the oldest items of those before a number, as long as they may go."""
-        ns = self._shared.ns or MAIN
+        ns = self._ns
         older = transcripts.read_items(tx, self._name, before=before, ns=ns)
         prunable = [item.seq for item in takewhile(lambda item: is_prunable(item.value), older)]
         if prunable:
@@ -138,7 +137,7 @@ class HoldproofSession:
         """Replace all items as one: the SDK asks for it where it compacts everything; else it would clear, then add."""
         if self._is_transformed():
             return False
-        ns = self._shared.ns or MAIN
+        ns = self._ns
 
         def write(tx: Tx) -> None:
             transcripts.delete_items(tx, self._name, ns=ns)
@@ -146,18 +145,6 @@ class HoldproofSession:
 
         await shield_until_done((await self._shared.store()).write(write))
         return True
-
-    def close(self) -> None:
-        """Release the store; may be called twice. A store that was passed in stays open."""
-        self._shared.close()
-
-    async def __aenter__(self) -> "HoldproofSession":
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
 
 async def session_ids(store: Holdproof, *, ns: str | None = None) -> list[str]:

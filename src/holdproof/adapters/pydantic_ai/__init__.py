@@ -9,17 +9,21 @@ result = await history.run(agent, "Hello")                   # instead of agent.
 
 conversations = HoldproofConversationStore("./store")        # Pydantic AI 2.66 or newer; branches and forks
 
+steps = StepPersistence(store=HoldproofStepStore("./store")) # a capability of pydantic-ai-harness
+
 approvals = HoldproofApprovals("./store", agent_id="support")
 asked = await approvals.pause(result)                        # result.output is a DeferredToolRequests
 ended = await approvals.resume(agent, asked.id, history=history)
 """
 
-from typing import TYPE_CHECKING, Any
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Final
 
 from holdproof.errors import MissingExtraError
 
 if TYPE_CHECKING:
     from holdproof.adapters.pydantic_ai.conversations import HoldproofConversationStore
+    from holdproof.adapters.pydantic_ai.steps import HoldproofStepStore
 
 try:
     from holdproof.adapters.pydantic_ai.agent import HoldproofAgent
@@ -37,17 +41,25 @@ __all__ = [
     "HoldproofConversationStore",
     "HoldproofDurability",
     "HoldproofHistory",
+    "HoldproofStepStore",
 ]
 
 
+# What not every version of Pydantic AI has a protocol for: its class, its module, and what has to be installed.
+_PROTOCOLS: Final = {
+    "HoldproofConversationStore": ("conversations", "pydantic_ai.conversation_store", "pydantic-ai-slim>=2.66"),
+    "HoldproofStepStore": ("steps", "pydantic_ai_harness", "holdproof[pydantic-ai-steps]"),
+}
+
+
 def __getattr__(name: str) -> Any:
-    """Return what older versions of Pydantic AI have no protocol for, when it is asked for."""
-    if name != "HoldproofConversationStore":
+    """Return what needs another version or package than the rest, when it is asked for."""
+    if name not in _PROTOCOLS:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    module, protocol, package = _PROTOCOLS[name]
     try:
-        from holdproof.adapters.pydantic_ai import conversations  # noqa: PLC0415 (an optional extra of other versions)
+        return getattr(import_module(f"{__name__}.{module}"), name)
     except ModuleNotFoundError as error:
-        if error.name == "pydantic_ai.conversation_store":
-            raise MissingExtraError("this needs a newer version: pip install 'pydantic-ai-slim>=2.66'") from error
+        if error.name is not None and f"{error.name}.".startswith(f"{protocol}."):
+            raise MissingExtraError(f"this needs another package: pip install '{package}'") from error
         raise
-    return conversations.HoldproofConversationStore

@@ -11,8 +11,7 @@ Rules:
 """
 
 from collections.abc import Sequence
-from types import TracebackType
-from typing import Any, Final, NamedTuple, Self
+from typing import Any, Final, NamedTuple
 
 from pydantic import TypeAdapter, ValidationError
 from pydantic_ai.conversation_store import (
@@ -25,9 +24,9 @@ from pydantic_ai.messages import ModelMessagesTypeAdapter
 from pydantic_core import PydanticSerializationError
 
 from holdproof.adapters import documents
-from holdproof.adapters.shared_store import SharedStore, Where, shield_until_done
+from holdproof.adapters.shared_store import SharedStore, StoreAdapter, Where, shield_until_done
 from holdproof.errors import ConflictError, FormatError, InvalidInputError, NotFoundError
-from holdproof.kernel import MAIN, Tx, notes, transcripts
+from holdproof.kernel import Tx, notes, transcripts
 
 RECORDS: Final = "pydantic-ai-conversation/"
 TREES: Final = "pydantic-ai-tree/"
@@ -44,7 +43,7 @@ class _Stored(NamedTuple):
     rev: int
 
 
-class HoldproofConversationStore(ConversationStore):
+class HoldproofConversationStore(StoreAdapter, ConversationStore):
     """Conversations on a store: a folder, a URL, `:memory:`, one that is open, or where the environment says.
 
     `subject` names the person whose conversations these are: `store.erase.subject(name)` then removes them.
@@ -145,9 +144,6 @@ class HoldproofConversationStore(ConversationStore):
 
     # --- rows --------------------------------------------------------------------------------------------------------
 
-    def _within(self) -> dict[str, Any]:
-        return {"ns": self._shared.ns or MAIN}
-
     def _find(self, tx: Tx, conversation_id: str) -> _Stored | None:
         try:
             transcript = transcripts.get(tx, documents.joined(RECORDS, conversation_id), **self._within())
@@ -213,18 +209,6 @@ class HoldproofConversationStore(ConversationStore):
             transcripts.delete_item(tx, TREES + tree, id, **self._within())
         if not conversations:
             transcripts.delete(tx, TREES + tree, **self._within())
-
-    def close(self) -> None:
-        """Release the store; may be called twice. A store that was passed in stays open."""
-        self._shared.close()
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
 
 # --- values --------------------------------------------------------------------------------------------------------

@@ -7,20 +7,19 @@ Rules:
 """
 
 from functools import partial
-from types import TracebackType
 from typing import Any, Final
 
 from pydantic import ValidationError
 from pydantic_ai.messages import ModelMessagesTypeAdapter
 
-from holdproof.adapters.shared_store import SharedStore, Where, shield_until_done
+from holdproof.adapters.shared_store import SharedStore, StoreAdapter, Where, shield_until_done
 from holdproof.errors import FormatError, NotFoundError
 from holdproof.kernel import transcripts
 
 PREFIX: Final = "pydantic-ai/"
 
 
-class HoldproofHistory:
+class HoldproofHistory(StoreAdapter):
     """A conversation on a store: a folder, a URL, `:memory:`, one that is open, or where the environment says."""
 
     def __init__(self, conversation_id: str, where: Where = None, *, ns: str | None = None) -> None:
@@ -65,15 +64,3 @@ class HoldproofHistory:
         """Forget all messages."""
         store = await self._shared.store()
         await shield_until_done(store.transcripts.delete(self._name, **self._shared.within()))
-
-    def close(self) -> None:
-        """Release the store; may be called twice. A store that was passed in stays open."""
-        self._shared.close()
-
-    async def __aenter__(self) -> "HoldproofHistory":
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()

@@ -7,24 +7,23 @@ Rules:
 - Messages are listed by their ids, whatever was updated since.
 """
 
-from types import TracebackType
-from typing import Any, Final, Self
+from typing import Any, Final
 
 from strands.session.session_repository import SessionRepository
 from strands.types.exceptions import SessionException
 from strands.types.session import Session, SessionAgent, SessionMessage
 
 from holdproof.adapters import documents
-from holdproof.adapters.shared_store import SharedStore, Where
+from holdproof.adapters.shared_store import SharedStore, StoreAdapter, Where
 from holdproof.errors import ConflictError, InvalidInputError, NotFoundError
-from holdproof.kernel import MAIN, Tx, transcripts
+from holdproof.kernel import Tx, transcripts
 
 SESSIONS: Final = "strands/"
 AGENTS: Final = "strands-agent/"
 GROUPS: Final = "strands-multi/"
 
 
-class HoldproofSessionRepository(SessionRepository):
+class HoldproofSessionRepository(StoreAdapter, SessionRepository):
     """Sessions on a store: a folder, a URL, `:memory:`, one that is open, or where the environment says.
 
     `subject` names the person whose sessions these are: `store.erase.subject(name)` then removes them.
@@ -163,9 +162,6 @@ class HoldproofSessionRepository(SessionRepository):
 
     # --- documents ---------------------------------------------------------------------------------------------------
 
-    def _within(self) -> dict[str, Any]:
-        return {"ns": self._shared.ns or MAIN}
-
     def _create(self, name: str, value: Any, conflict: str) -> None:
         """Write a document that is not there yet."""
         put = self._shared.sync_store().transcripts.put_state
@@ -206,18 +202,6 @@ class HoldproofSessionRepository(SessionRepository):
             transcripts.get(tx, name, **self._within())
         except NotFoundError:
             raise SessionException(f"Agent {agent_id} does not exist in session {session_id}") from None
-
-    def close(self) -> None:
-        """Release the store; may be called twice. A store that was passed in stays open."""
-        self._shared.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
 
 def _key(message_id: Any) -> str:

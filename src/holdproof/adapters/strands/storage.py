@@ -7,21 +7,19 @@ Rules:
 
 import re
 from base64 import b64decode, b64encode
-from types import TracebackType
-from typing import Any, Final, Self
+from typing import Final
 
 from strands.storage import Storage
 from strands.types.exceptions import StorageError
 
 from holdproof.adapters import documents
-from holdproof.adapters.shared_store import SharedStore, Where, shield_until_done
+from holdproof.adapters.shared_store import SharedStore, StoreAdapter, Where, shield_until_done
 from holdproof.errors import InvalidInputError, NotFoundError
-from holdproof.kernel import MAIN
 
 PREFIX: Final = "strands-storage/"
 
 
-class HoldproofStorage(Storage):
+class HoldproofStorage(StoreAdapter, Storage):
     """Bytes on a store: a folder, a URL, `:memory:`, one that is open, or where the environment says.
 
     `subject` names the person whose bytes these are: `store.erase.subject(name)` then removes them.
@@ -65,21 +63,6 @@ class HoldproofStorage(Storage):
         store = await self._shared.store()
         names = await store.read(lambda tx: [each.name for each in documents.every(tx, prefix, **within)])
         return sorted(documents.parted(PREFIX, name)[0] for name in names)
-
-    def _within(self) -> dict[str, Any]:
-        return {"ns": self._shared.ns or MAIN}
-
-    def close(self) -> None:
-        """Release the store; may be called twice. A store that was passed in stays open."""
-        self._shared.close()
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
 
 def _checked(path: str) -> str:

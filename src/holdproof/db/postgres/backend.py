@@ -223,8 +223,12 @@ def open_postgres(
     for connection in connections:
         connection.tx.confines = confines
     # A mark is a row: a store that is only read has none.
-    for connection in () if readonly else connections:
-        connection.mark_commits()
+    if not readonly:
+        for connection in connections:
+            connection.mark_commits()
+        # One is stored now, by which a borrowed connection is recognised. The others connect when they are needed:
+        # the pool wakes the last worker first, and most stores are closed before a second one had anything to write.
+        connections[-1].connect()
     writer = WorkerPool("writer", [GroupWriter(connection, hooks) for connection in connections], batch=128)
     reading_txs = [PostgresTx(used_clock, random) for _ in range(readers)]
     for tx in reading_txs:

@@ -119,7 +119,12 @@ class WorkerMark:
         self._process.refuse_lost()
 
     def begin(self, wire: Wire) -> None:
-        """Store the first mark of this worker."""
+        """Store the first mark of this worker, over its first connection.
+
+        That may come long after those of its neighbours, and from another server by then, so their marks are compared
+        first, as after a reconnect.
+        """
+        self._process.check(wire)
         wire.send(_BEGIN, {"worker": self.worker, "mark": ""}, expect=1)
         wire.sync()
         self._acknowledged("")

@@ -151,12 +151,19 @@ class PostgresConnection:
         self._worker = mark.worker
         self._wire: Wire | None = None
         self._marked = False
+        self._begun = False  # whether the first mark of this worker is stored
 
     def _connected(self) -> Wire:
         wire = self._wire
-        if wire is not None and wire.alive:
-            return wire
-        reconnecting = wire is not None
+        if wire is None or not wire.alive:
+            wire = self._connect()
+        if self._marked and not self._begun:
+            self._mark.begin(wire)
+            self._begun = True
+        return wire
+
+    def _connect(self) -> Wire:
+        reconnecting = self._wire is not None
         wire = self._wire = self.tx.wire = self._connector.wire(self._worker)
         if reconnecting:  # the server may still run the old session, which would keep its locks
             if wire.pooled:
@@ -164,7 +171,7 @@ class PostgresConnection:
             else:
                 wire.send(_HANG_UP, {"name": self._worker})
             wire.sync()
-            if self._marked:
+            if self._begun:
                 # It may be another server now, promoted without the end of what the old one acknowledged.
                 self._mark.reconnected(wire)
         return wire
@@ -206,9 +213,12 @@ class PostgresConnection:
             self._mark.committed(mark)
 
     def mark_commits(self) -> None:
-        """Let every later commit store its mark; called once the table exists."""
-        self._mark.begin(self._connected())
+        """Let every commit store its mark; called before the first one, once the table exists."""
         self._marked = True
+
+    def connect(self) -> None:
+        """Connect now, and store the first mark, rather than with the first job."""
+        self._connected()
 
     def rollback(self) -> None:
         """See WriteConnection."""

@@ -267,14 +267,15 @@ class Wire:
             self._pg.pipeline_sync()
             self._flush()
             for slot in slots:
+                is_prepared = slot.prepares is not None
                 while (result := self._next()) is not None:
+                    is_prepared = is_prepared and result.status == pq.ExecStatus.COMMAND_OK
                     if failure is None:
                         slot_rows, failure = self._read(result, slot)
                         rows = rows if slot.query is None and failure is None else slot_rows
-                if slot.prepares is not None and failure is not None and not isinstance(failure, ExpectationError):
-                    self._prepared.discard(
-                        slot.prepares
-                    )  # after a failure the server skips the rest, so the statement is not prepared
+                # After a failure the server skips the rest; after a refusal of ours (`guard`) it has gone on.
+                if slot.prepares is not None and not is_prepared:
+                    self._prepared.discard(slot.prepares)
             while (result := self._next()) is None or result.status != pq.ExecStatus.PIPELINE_SYNC:
                 pass
         except Error as error:

@@ -14,6 +14,7 @@ from holdproof.db.sql import Dialect
 from holdproof.db.sqlite.connection import SqliteConnection
 from holdproof.db.sqlite.files import (
     INHERITED,
+    Companions,
     configure,
     connect,
     connect_readonly,
@@ -58,10 +59,10 @@ class SqliteBackend:
         reader: WorkerPool,
         inline: InlineReaders | None = None,
         *,
-        readonly: bool = False,
+        companions: Companions | None = None,
     ) -> None:
         self.path = path
-        self._readonly = readonly
+        self._companions = companions
         self.writer = writer
         self.reader = reader
         self._inline = inline
@@ -116,6 +117,8 @@ class SqliteBackend:
         if self._inode is not None:
             release(self._inode)
             self._inode = None
+        if self._companions is not None:
+            self._companions.remove()
 
 
 def check_file(path: Path) -> list[str]:
@@ -129,6 +132,7 @@ def foreign_pages(path: Path) -> list[str]:
     They are damaged, or another SQLite program moved the write-ahead log into the file. None where Litestream
     replicates the database: it does so all the time.
     """
+    companions = Companions(path)
     connection = _connect_to_check(path)
     try:
         connection.execute("PRAGMA checksum_verification=OFF").fetchall()
@@ -138,6 +142,7 @@ def foreign_pages(path: Path) -> list[str]:
         return [str(error)]
     finally:
         connection.close()
+        companions.remove()
 
 
 def _connect_to_check(path: Path) -> apsw.Connection:
@@ -171,6 +176,7 @@ def reseal_file(path: Path) -> int:
 
 def check_structure(path: Path) -> list[str]:
     """Return what SQLite itself finds wrong; on a connection of its own, so that others are not delayed."""
+    companions = Companions(path)
     connection = _connect_to_check(path)
     problems: list[str] = []
     try:
@@ -184,6 +190,7 @@ def check_structure(path: Path) -> list[str]:
         problems.append(str(error))
     finally:
         connection.close()
+        companions.remove()
     return problems
 
 
@@ -226,6 +233,7 @@ def open_sqlite(
 ) -> tuple[SqliteBackend, bool]:
     """Open or create a database file, or one in memory; returns the backend and whether it is new."""
     readonly = readonly and path is not None
+    companions = Companions(path) if readonly and path else None
     connection = connect_readonly(path, busy_s=busy_s) if readonly and path else connect(path, busy_s=busy_s)
     try:
         new = identify(connection, path, space)
@@ -256,4 +264,4 @@ def open_sqlite(
     writer_pool = WorkerPool("writer", [group], batch=_BATCH)
     reader_pool = WorkerPool("reader", workers, batch=_BATCH, relief=True)
     inline = InlineReaders(reading, most=_INLINE_READERS)
-    return SqliteBackend(path, writer_pool, reader_pool, inline, readonly=readonly), new
+    return SqliteBackend(path, writer_pool, reader_pool, inline, companions=companions), new

@@ -5,7 +5,7 @@ import random
 import stat
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
 from urllib.parse import quote
@@ -92,8 +92,8 @@ def _settle(connection: apsw.Connection) -> None:
 def connect_readonly(path: Path, *, busy_s: float) -> apsw.Connection:
     """Connect to an existing file without writing to it.
 
-    In a folder that can be written SQLite still keeps its `-shm` file there while it reads, since others may write. On
-    media that cannot be written nobody does, so that the file counts as immutable.
+    In a folder that can be written SQLite still keeps its `-wal` and `-shm` files there while it reads, since others
+    may write; see `Companions`. On media that cannot be written nobody does, so that the file counts as immutable.
     """
     _refuse_bad_name(path)
     options = "mode=ro"
@@ -116,6 +116,36 @@ def connect_readonly(path: Path, *, busy_s: float) -> apsw.Connection:
     except apsw.Error as error:
         raise typed(error, path) from error
     return connection
+
+
+class Companions:
+    """The files that SQLite keeps beside a database in use, for readers who leave a folder as it was.
+
+    A connection that only reads makes them and cannot remove them. Where there were none before it came, `remove` lets
+    SQLite remove them by its own rules: only the last connection does, so that nobody loses what is in use.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._wal = path.with_name(f"{path.name}-wal")
+        self._shm = path.with_name(f"{path.name}-shm")
+        self._were_here = os.path.lexists(self._wal) or os.path.lexists(self._shm)
+
+    def remove(self) -> None:
+        """Remove the files if there were none before; called when the readers are closed, never raises."""
+        with suppress(apsw.Error, OSError):
+            if self._were_here or not self._shm.exists() or not os.access(self._path, os.W_OK):
+                return
+            # Commits of somebody who came meanwhile: theirs to move into the file.
+            if self._wal.exists() and self._wal.stat().st_size:
+                return
+            options = apsw.SQLITE_OPEN_URI | apsw.SQLITE_OPEN_READWRITE
+            connection = _connection(f"file:{quote(str(self._path))}?mode=rw", _vfs(self._path), options)
+            try:
+                # A connection takes part in the protocol from its first read on.
+                connection.execute("SELECT 1 FROM sqlite_schema LIMIT 1").fetchall()
+            finally:
+                connection.close()
 
 
 def _refuse_bad_name(path: Path) -> None:

@@ -17,7 +17,7 @@ from typing import Any, Final
 
 from holdproof import paging, validation
 from holdproof.content import encryption
-from holdproof.db import Row, Tx, Work, Write, ask, sql
+from holdproof.db import USED, Row, Tx, Use, Work, Write, ask, sql
 from holdproof.errors import FormatError, InvalidInputError, NotFoundError
 from holdproof.evidence import erasable
 from holdproof.memory.notes import filters
@@ -77,7 +77,10 @@ def put(
     # The moment is stored beside the duration: a touch needs the one, every read the other.
     row["expires_at"] = None if ttl_s is None else later(tx.now, row["ttl_s"])
     row["subject"] = None if subject is None else encryption.label(tx, _text("subject", subject), ns=ns)
+    if tx.limiter is not None:
+        tx.limiter.store(tx, ns, len(text.encode()) + sum(map(len, packed.values())))
     [(n,)] = tx.all(_PUT, **row)
+    tx.note(USED, Use("written", "notes", ns, n))
     # Vectors of fields that the new value no longer has must not be found any more.
     tx.execute(_UNVECTOR, note=n)
     tx.many(
@@ -163,7 +166,7 @@ def get(tx: Tx, path: Sequence[str], key: str, *, ns: str = MAIN) -> Note:
 def find(tx: Tx, path: Sequence[str], key: str, *, ns: str = MAIN) -> Note | None:
     """Return what `get` does, or None where there is none."""
     row = tx.one(_GET, ns=ns, path=joined(path), key=_text("key", key), now=tx.now)
-    return None if row is None else _note(row)
+    return None if row is None else _used(tx, _note(row), row)
 
 
 _ORDER = sql(
@@ -268,7 +271,14 @@ def _let_through(
 def _read(tx: Tx, order: Sequence[tuple[int, float | None]]) -> Iterator[Note]:
     for some in _parts(order):
         rows = {n: (n, *rest) for n, *rest in tx.all(_OF, wanted=json.dumps([n for n, _ in some]))}
-        yield from (_note(rows[n], score) for n, score in some if n in rows)
+        yield from (_used(tx, _note(rows[n], score), rows[n]) for n, score in some if n in rows)
+
+
+def _used(tx: Tx, note: Note, row: Row) -> Note:
+    """Return a note that is read, noted for the step that reads it (executors/uses.py)."""
+    n, *_ = row
+    tx.note(USED, Use("read", "notes", note.ns, n))
+    return note
 
 
 def _parts(whole: Sequence[Any]) -> Iterator[Sequence[Any]]:

@@ -9,27 +9,32 @@ Rules:
 from collections.abc import Iterator
 from typing import Final
 
+from holdproof import paging
 from holdproof.db import Tx, sql
 from holdproof.errors import InvalidInputError, NotFoundError
-from holdproof.memory.objects import objects, records
+from holdproof.memory.objects import family, objects, records
 from holdproof.memory.objects.records import OBJECT
 from holdproof.memory.objects.tree_transaction import MAIN, TreeReader
 from holdproof.model.memory import Branch, Object
+from holdproof.model.page import Page
 
 DEPTH: Final = 64
 MOST: Final = 10_000
 
 _ROOTS = sql(
     "SELECT i.key FROM object_index i WHERE i.ns = :ns AND (i.parent IS NULL OR NOT EXISTS"
-    " (SELECT 1 FROM object_index p WHERE p.ns = i.ns AND p.key = i.parent)) ORDER BY i.key LIMIT :limit"
+    " (SELECT 1 FROM object_index p WHERE p.ns = i.ns AND p.key = i.parent))"
+    " AND i.key > :after ORDER BY i.key LIMIT :limit"
 )
 
 
-def roots(tx: Tx, *, limit: int = 1_000, ns: str = MAIN) -> tuple[Object, ...]:
-    """Objects without a parent, or whose parent is not there."""
+def roots(tx: Tx, *, cursor: str | None = None, limit: int = 100, ns: str = MAIN) -> Page[Object]:
+    """List the objects without a parent, or whose parent is not there, by their keys."""
     view = objects.view_at(tx, None, ns)
-    keys = [key for (key,) in tx.all(_ROOTS, ns=ns, limit=limit)]
-    return tuple(objects.read(view, key, ns) for key in keys if view.find(OBJECT + key) is not None)
+    (after,) = paging.decode(cursor, "")
+    keys = [key for (key,) in tx.all(_ROOTS, ns=ns, after=after, limit=paging.fetch(limit))]
+    page = paging.page(keys, limit, lambda key: (key,))
+    return Page([objects.read(view, key, ns) for key in page.items if view.find(OBJECT + key)], page.next_cursor)
 
 
 def subtree(tx: Tx, id: str, *, depth: int = DEPTH, limit: int = MOST, at: str | None = None, ns: str = MAIN) -> Branch:
@@ -73,7 +78,7 @@ class _Growing:
         self.view = view
         self.left = limit
         self.ns = ns
-        self.family = objects.Family(view, tx, ns)
+        self.family = family.Family(view, tx, ns)
         self.met: set[str] = set()
 
     def branch(self, key: str, depth: int) -> Branch:

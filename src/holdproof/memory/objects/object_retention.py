@@ -10,11 +10,11 @@ Rules:
 - Nothing here is logged: who removes records names their handles (evidence/prunings.py) in the same transaction.
 """
 
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from holdproof.db import Tx, sql
 from holdproof.errors import InvalidInputError
-from holdproof.memory.objects import commits, object_history, refs, tree_transaction
+from holdproof.memory.objects import commits, object_history, objects, records, refs, tree_transaction
 from holdproof.memory.objects.object_history import VersionKey
 from holdproof.memory.objects.tree_transaction import MAIN
 from holdproof.model.retention import Batch, Cut
@@ -111,6 +111,54 @@ def _versions(tx: Tx, cut: Cut, *, remove: bool, ns: str) -> Batch:
         position = object_history.append(tx, ns, ref.position, tx.now, pruned=pruned)
         refs.move(tx, name, ref, ref.cid, ns=ns, history=position)
     return Batch(count, {}, "" if count == _ROWS else None, {"object_versions": count})
+
+
+class ErasedVersions(NamedTuple):
+    """How many versions of an object were erased, and since when there was the first; None where there was none."""
+
+    versions: int
+    since: str | None
+
+
+_SINCE: Final = (
+    "WHERE ns = :ns AND key = :key AND pruned_at IS NULL AND cid IS NOT NULL AND n >= (SELECT min(f.n)"
+    " FROM object_versions f WHERE f.ns = :ns AND f.key = :key"
+    " AND (CAST(:cid AS TEXT) IS NULL OR f.cid = :cid))"
+)
+_FIRST_AT = sql(f"SELECT min(at) FROM object_versions {_SINCE}")  # noqa: S608 (a constant of this file)
+_ERASE_VERSIONS = sql(f"UPDATE object_versions SET pruned_at = :now {_SINCE} RETURNING key, n")  # noqa: S608
+
+
+def erase(tx: Tx, id: str, cid: str | None, *, ns: str) -> ErasedVersions:
+    """Delete an object, and prune its versions since it had that record (None: all of them)."""
+    which = {"ns": ns, "key": records.key_of(id), "cid": cid}
+    [(at,)] = tx.all(_FIRST_AT, **which)
+    if at is None:
+        return ErasedVersions(0, None)
+    objects.delete(tx, id, ns=ns)
+    name = tree_transaction.ref_name(ns)
+    ref = refs.hold(tx, name)
+    assert ref is not None, "an object with versions has a tree"
+    pruned = [VersionKey(*row) for row in tx.all(_ERASE_VERSIONS, now=tx.now, **which)]
+    position = object_history.append(tx, ns, ref.position, tx.now, pruned=pruned)
+    refs.move(tx, name, ref, ref.cid, ns=ns, history=position)
+    return ErasedVersions(len(pruned), at)
+
+
+_SNAPSHOTS_SINCE = sql("SELECT cid FROM snapshots WHERE ns = :ns AND created_at >= :since ORDER BY rev")
+_DROP_SNAPSHOTS = sql(
+    "DELETE FROM snapshots WHERE ns = :ns AND created_at >= :since AND cid <> :head RETURNING leaf_id"
+)
+
+
+def drop_snapshots(tx: Tx, since: str, *, ns: str) -> list[str]:
+    """Remove the snapshots made since, but for the newest; return the handles of their entries."""
+    return [handle for (handle,) in tx.all(_DROP_SNAPSHOTS, ns=ns, since=since, head=str(commits.head(tx, ns)))]
+
+
+def snapshots_since(tx: Tx, since: str, *, ns: str) -> list[str]:
+    """Return the snapshots made since."""
+    return [cid for (cid,) in tx.all(_SNAPSHOTS_SINCE, ns=ns, since=since)]
 
 
 def _counted(rows: list[Any]) -> int:

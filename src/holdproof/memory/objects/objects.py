@@ -11,13 +11,11 @@ Rules:
   whose subject was erased can be deleted, not changed; to read it is an ErasedError, in lists it is `hidden`.
 """
 
-import builtins
-from collections.abc import Callable, Iterable, Mapping
-from functools import cached_property
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import islice
 from typing import Any, Final
 
-from holdproof import paging
+from holdproof import paging, validation
 from holdproof.content import encryption
 from holdproof.crypto import mst
 from holdproof.crypto.cid import CID
@@ -33,10 +31,13 @@ from holdproof.errors import (
 from holdproof.memory.objects import commits, records, tree_transaction
 from holdproof.memory.objects.records import MAX_INT, OBJECT, ObjectRecord
 from holdproof.memory.objects.tree_transaction import MAIN, TreeReader, TreeTransaction
-from holdproof.model.memory import Object, ObjectVersion
+from holdproof.model.memory import Object, ObjectFolder, ObjectFolders, ObjectVersion
 from holdproof.model.page import Page
 
-_MOST_CHILDREN: Final = 10_000
+_MOST_FOLDERS: Final = 500
+_MOST_COUNTED: Final = 100
+"""A count of a folder ends here: to open one of a million must not read them."""
+_MOST_LOOKS: Final = 1_000
 _FIELDS: Final = frozenset({"type", "content", "attributes", "parent", "children", "version", "meta", "subject"})
 
 Draft = Mapping[str, Any]
@@ -263,9 +264,68 @@ def get(tx: Tx, id: str, *, at: str | None = None, version: int | None = None, n
     return read(view, key, ns, hidden=False)
 
 
-def list(tx: Tx, *, at: str | None = None, cursor: str | None = None, limit: int = 100, ns: str = MAIN) -> Page[Object]:
-    """List the objects there are now, or were in the snapshot `at`, in the order of their keys."""
-    return page(view_at(tx, at, ns), cursor, limit, ns)
+def list(
+    tx: Tx,
+    *,
+    prefix: str = "",
+    at: str | None = None,
+    cursor: str | None = None,
+    limit: int = 100,
+    ns: str = MAIN,
+) -> Page[Object]:
+    """List the objects there are now, or were in the snapshot `at`, in the order of their keys.
+
+    With `prefix` only those whose ids begin with it; no others are read.
+    """
+    return page(view_at(tx, at, ns), cursor, limit, ns, prefix)
+
+
+def folders(tx: Tx, *, prefix: str = "", at: str | None = None, limit: int = 50, ns: str = MAIN) -> ObjectFolders:
+    """List the folders below a prefix: what the ids that begin with it have up to the next `/`.
+
+    Each is found by skipping the one before, so that it costs by folders, not by objects.
+    """
+    most = validation.count("limit", limit, least=1, most=_MOST_FOLDERS)
+    view = view_at(tx, at, ns)
+    names: dict[str, None] = {}
+    looks = 0
+    # Ids with a slash have encoded keys: the plain ones are in no folder.
+    for start, end in ((max(start, "~"), end) for start, end in records.key_ranges(prefix) if end > "~"):
+        place = start
+        while (key := _first(view, place, end)) is not None:
+            looks += 1
+            if looks > _MOST_LOOKS or len(names) > most:
+                break
+            name, slash, _ = records.id_of(key)[len(prefix) :].partition("/")
+            if not slash:
+                place = f"{key}\x00"
+                continue
+            names[f"{prefix}{name}/"] = None
+            place = next(after for first, after in records.key_ranges(f"{prefix}{name}/") if first <= key < after)
+    prefixes = sorted(names)[:most]
+    return ObjectFolders(
+        prefix, [_folder(view, name) for name in prefixes], looks <= _MOST_LOOKS and len(names) <= most
+    )
+
+
+def _first(view: TreeReader, start: str, end: str) -> str | None:
+    walk = mst.walk(view.get, view.root, start=f"{OBJECT}{start}", end=f"{OBJECT}{end}")
+    return next((key[len(OBJECT) :] for key, _ in walk), None)
+
+
+def _folder(view: TreeReader, prefix: str) -> ObjectFolder:
+    counted = sum(1 for _ in islice(_keys(view, prefix, ""), _MOST_COUNTED + 1))
+    return ObjectFolder(prefix, min(counted, _MOST_COUNTED), counted > _MOST_COUNTED)
+
+
+def _keys(view: TreeReader, prefix: str, after: str) -> Iterator[str]:
+    """Yield the keys after one whose ids begin with a prefix, in their order."""
+    # NUL sorts before every character of a key: the walk begins right after the object that the cursor names.
+    begin = f"{after}\x00" if after else ""
+    for start, end in records.key_ranges(prefix):
+        if begin < end:
+            walk = mst.walk(view.get, view.root, start=f"{OBJECT}{max(start, begin)}", end=f"{OBJECT}{end}")
+            yield from (key[len(OBJECT) :] for key, _ in walk)
 
 
 def view_at(tx: Tx, snapshot: str | None, ns: str) -> TreeReader:
@@ -275,52 +335,11 @@ def view_at(tx: Tx, snapshot: str | None, ns: str) -> TreeReader:
     )
 
 
-def page(view: TreeReader, cursor: str | None, limit: int, ns: str) -> Page[Object]:
+def page(view: TreeReader, cursor: str | None, limit: int, ns: str, prefix: str = "") -> Page[Object]:
     """Return some objects of a tree, in the order of their keys."""
     (after,) = paging.decode(cursor, "")
-    # NUL sorts before every character of a key: the walk begins right after the object that the cursor names.
-    walk = mst.walk(view.get, view.root, start=f"{OBJECT}{after}\x00", end=OBJECT + "\x7f")
-    items = [read(view, key[len(OBJECT) :], ns) for key, _ in islice(walk, paging.fetch(limit))]
+    items = [read(view, key, ns) for key in islice(_keys(view, prefix, after), paging.fetch(limit))]
     return paging.page(items, limit, lambda item: (records.key_of(item.id),))
-
-
-_CHILDREN = sql("SELECT key FROM object_index WHERE ns = :ns AND parent = :key LIMIT :limit")
-
-
-def children(tx: Tx, id: str, *, at: str | None = None, ns: str = MAIN) -> tuple[Object, ...]:
-    """Return the objects below an object: those it names, in their order, then others that name it as their parent."""
-    view = view_at(tx, at, ns)
-    key = records.key_of(id)
-    if view.find(OBJECT + key) is None:
-        raise _absent(id)
-    below = Family(view, tx if at is None else None, ns).of(read(view, key, ns))
-    return tuple(read(view, each, ns) for each in below if view.find(OBJECT + each))
-
-
-class Family:
-    """Who is below whom: an index knows of the present; of a snapshot, all records are read once."""
-
-    def __init__(self, view: TreeReader, tx: Tx | None, ns: str) -> None:
-        self.view = view
-        self.tx = tx
-        self.ns = ns
-
-    def of(self, parent: Object) -> builtins.list[str]:
-        """Return the keys of an object's children: those it names, in their order, then those that name it."""
-        key = records.key_of(parent.id)
-        if self.tx is not None:
-            others = sorted(child for (child,) in self.tx.all(_CHILDREN, ns=self.ns, key=key, limit=_MOST_CHILDREN))
-        else:
-            others = self._read.get(key, [])
-        return [*dict.fromkeys((*(records.key_of(child) for child in parent.children), *others))]
-
-    @cached_property
-    def _read(self) -> dict[str, builtins.list[str]]:
-        children: dict[str, builtins.list[str]] = {}
-        for key, cid in mst.walk_prefix(self.view.get, self.view.root, OBJECT):
-            if (parent := self.view.record(cid).parent) is not None:
-                children.setdefault(records.key_of(parent), []).append(key[len(OBJECT) :])
-        return children
 
 
 _HISTORY = sql(

@@ -38,6 +38,10 @@ META: Final = "meta/"
 MAX_INT: Final = 2**53 - 1
 PIECE: Final = 2**18
 
+_PLAIN_PREFIX = re.compile(r"(?!~)[A-Za-z0-9_~.:-]+")
+_BASE32 = "ABCDEFGHIJKLMNOPQRSTUVWXYZ234567"
+_AFTER = "\x7f"
+"""Sorts after every character of a key."""
 _PLAIN = re.compile(r"(?!~|\.{1,2}$)[A-Za-z0-9_~.:-]+")
 _TAG = re.compile(r"(?!floats?$|int$|text$|blob$|sealed$)[a-z][a-z0-9-]{0,30}")
 _FIELDS = frozenset({"v", "id", "type", "attributes", "content", "parent", "children", "version"})
@@ -86,6 +90,31 @@ def key_of(id: Any) -> str:
     if len(OBJECT) + len(key) > MAX_KEY:
         raise InvalidInputError(f"an object's key has at most {MAX_KEY} bytes", id=id[:100])
     return key
+
+
+def key_ranges(prefix: Any) -> list[tuple[str, str]]:
+    """Return the ranges of keys, each from its start and before its end, whose ids begin with a prefix; no others do.
+
+    Five bits make a letter of a key that is encoded, so that a prefix may end within one.
+    """
+    # Before it is encoded: no id is longer, and megabytes would take seconds.
+    if not isinstance(prefix, str) or len(prefix) > MAX_KEY:
+        raise InvalidInputError(f"a prefix is a text of at most {MAX_KEY} characters", prefix=str(prefix)[:100])
+    if not prefix:
+        return [("", _AFTER)]
+    ranges = [(prefix, prefix + _AFTER)] if _PLAIN_PREFIX.fullmatch(prefix) else []
+    try:
+        data = prefix.encode()
+    except UnicodeEncodeError as error:
+        raise InvalidInputError("a prefix is valid Unicode", prefix=ascii(prefix)[:100]) from error
+    whole, rest = divmod(8 * len(data), 5)
+    text = base64.b32encode(data).decode()
+    stem = "~" + text[:whole].lower()
+    if rest == 0:
+        return [*ranges, (stem, stem + _AFTER)]
+    first = _BASE32.index(text[whole])
+    letters = sorted(_BASE32[first : first + 2 ** (5 - rest)].lower())
+    return [*ranges, *((stem + letter, stem + letter + _AFTER) for letter in letters)]
 
 
 def id_of(key: str) -> str:

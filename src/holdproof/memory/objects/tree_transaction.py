@@ -177,13 +177,27 @@ class TreeTransaction(TreeReader):
             return self.root
         # Blocks before the ref: on no database is there a moment at which the ref names a block that is not there.
         edit = mst_edit.apply(self.get, self.root, changed) if changed else Tree(self.root, {})
-        blocks.put(self.tx, {**self.blocks, **edit.blocks})
+        written = {**self.blocks, **edit.blocks}
+        self._check_limits(changed, sum(map(len, written.values())))
+        blocks.put(self.tx, written)
         self._write_history({key[len(OBJECT) :]: cid for key, cid in changed.items() if key.startswith(OBJECT)})
         self.ref = refs.move(self.tx, ref_name(self.ns), self.ref, edit.root, ns=self.ns, history=self.history)
         self._write_vectors({key[len(META) :]: cid for key, cid in changed.items() if key.startswith(META)})
         self.root = edit.root
         self.changes = {}
         return edit.root
+
+    def _check_limits(self, changed: Mapping[str, CID | None], size: int) -> None:
+        """Refuse more than the namespace may have; what only removes is let through."""
+        if self.tx.limiter is None:
+            return
+        if any(changed.values()):
+            self.tx.limiter.admit(self.tx, self.ns, size)
+        added = sum(
+            key.startswith(OBJECT) and cid is not None and self.find(key) is None for key, cid in changed.items()
+        )
+        if added:
+            self.tx.limiter.require(self.tx, self.ns, "objects", added)
 
     def _write_history(self, changed: Mapping[str, CID | None]) -> None:
         self.preload_versions(changed)

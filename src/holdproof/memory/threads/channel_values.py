@@ -99,8 +99,11 @@ class ThreadBlocks:
             raise InvalidInputError("a block of a thread is not what its SHA-256 says", sha256=digest.hex())
         self.fresh[digest] = data
 
-    def flush(self) -> None:
-        """Write what was added and is not there yet."""
+    def flush(self, ns: str, size: int) -> None:
+        """Write what was added and is not there yet, for a row of so many bytes in a thread of the namespace."""
+        if self.tx.limiter is not None:
+            # Here, since most checkpoints have no entry that it could be counted with.
+            self.tx.limiter.store(self.tx, ns, size + sum(map(len, self.fresh.values())))
         if self.fresh:
             self.tx.many(_PUT, [{"thread": self.thread, "h": h, "data": data} for h, data in self.fresh.items()])
             self.fresh = {}

@@ -7,7 +7,7 @@ at once. Asked for one ancestor after the other, a chat of 200 turns took a thou
 from collections.abc import Iterable, Sequence
 from typing import Any, Final, NamedTuple
 
-from holdproof.db import Tx, sql
+from holdproof.db import USED, Tx, Use, sql
 from holdproof.memory.objects.tree_transaction import MAIN
 from holdproof.memory.threads import channel_values, thread_states
 from holdproof.memory.threads.channel_values import Ref, ThreadBlocks
@@ -52,6 +52,7 @@ def since(
     if start is None:
         return {}
     thread, parent = start
+    tx.note(USED, Use("read", "threads", ns, thread))
     steps, seeds = _walk(tx, thread, checkpoint_ns, parent, frozenset(channels))
     pending = [(row, thread_states.decode_ref(row.value)) for row in _writes(tx, thread, checkpoint_ns, steps)]
     space = ThreadBlocks(tx, thread)

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from holdproof import validation
-from holdproof.db import Tx, sql
+from holdproof.db import USED, Tx, Use, sql
 from holdproof.errors import InvalidInputError, NotFoundError
 from holdproof.evidence import prunings
 from holdproof.memory.objects.tree_transaction import MAIN
@@ -62,6 +62,21 @@ def delete(tx: Tx, thread_id: str, *, who: str = "operator", dry_run: bool = Fal
         _bury(tx, thread)
         _log(tx, {"delete": thread_id}, handles, (count, who, ns))
     return removed
+
+
+_FORGET = sql("DELETE FROM threads WHERE n = :n")
+
+
+def erase(tx: Tx, thread_id: str, *, rule: Mapping[str, Any], who: str, ns: str) -> None:
+    """Remove a thread with its id, for a person's sake: no tombstone stays, and the pruning has `rule` in its place."""
+    thread = thread_rows.find(tx, thread_id, ns)
+    if thread is None:
+        return
+    [(count, _, _)] = tx.all(_SIZES, n=thread.n)
+    handles = thread_entries.drop(tx, thread.n)
+    for query in (*_EMPTY, _FORGET):
+        tx.execute(query, n=thread.n)
+    _log(tx, dict(rule), handles, (count, who, ns))
 
 
 def _bury(tx: Tx, thread: thread_rows.ThreadRow) -> None:
@@ -278,6 +293,8 @@ def copy(tx: Tx, thread_id: str, to: str, *, ns: str = MAIN) -> int:
     if source is None or source.deleted_at is not None:
         raise NotFoundError("no such thread", thread_id=thread_id)
     target = thread_rows.begin(tx, to, ns)
+    tx.note(USED, Use("read", "threads", ns, source.n))
+    tx.note(USED, Use("written", "threads", ns, target.n))
     for query in _COPIES:
         tx.execute(query, new=target.n, old=source.n)
     [(status, facts)] = tx.all(_MARKS, n=source.n)

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from holdproof.db import Tx, sql
+from holdproof.db import USED, Tx, Use, sql
 from holdproof.memory.objects.tree_transaction import MAIN
 from holdproof.memory.threads import channel_values, line_writers, thread_rows, thread_states
 from holdproof.memory.threads.channel_values import ThreadBlocks
@@ -46,14 +46,17 @@ def put_writes(
     line = name("checkpoint_ns", checkpoint_ns, least=0)
     thread = thread_rows.writable_ahead(tx, thread_id, id, ns)
     line_writers.fence_writes(tx, thread, line, id, claim=claim, on_conflict=on_conflict)
+    tx.note(USED, Use("written", "threads", ns, thread.n))
     space = ThreadBlocks(tx, thread.n)
     row = {"thread": thread.n, "checkpoint_ns": line, "checkpoint_id": id}
     row |= {"task_id": name("task_id", task_id), "task_path": name("task_path", task_path, least=0)}
     rows = []
+    size = 0
     for idx, channel, value in writes:
         ref = thread_states.encode_ref(channel_values.store(space, value))
+        size += len(ref)
         rows.append({**row, "idx": idx, "channel": name("channel", channel), "value": ref})
-    space.flush()
+    space.flush(ns, size)
     tx.many(_REWRITE if replace else _WRITE, rows)
     # What is written ahead for a deleted thread does not show it again: its checkpoint does.
     if status is not None and thread.deleted_at is None:

@@ -19,7 +19,7 @@ from collections.abc import Collection, Mapping
 from typing import Any, Final, NamedTuple
 
 from holdproof import paging, validation
-from holdproof.db import Tx, sql
+from holdproof.db import USED, Tx, Use, sql
 from holdproof.errors import NotFoundError
 from holdproof.memory.objects.tree_transaction import MAIN
 from holdproof.memory.threads import channel_values, line_writers, thread_entries, thread_rows, thread_states
@@ -89,12 +89,13 @@ def put_checkpoint(
     if stale:
         line_writers.refuse_stale(on_conflict, checkpoint_ns, thread_id=thread_id)
     thread = put.line.thread
+    tx.note(USED, Use("written", "threads", ns, thread.n))
     space = ThreadBlocks(tx, thread.n)
     refs = _refs(space, channels, keep, _before(tx, put, parent_id))
     blob = thread_states.encode(CheckpointState(refs, state, tuple(needs), put.parent_h))
     text = json_text(metadata or {}, "metadata")
     h = thread_states.row_hash(checkpoint_ns, (new, parent_id, run_id), text, blob)
-    space.flush()
+    space.flush(ns, len(blob) + len(text.encode()))
     row = {"parent_id": parent_id, "run_id": run_id, "metadata": text, "state": blob, "h": h, "now": tx.now}
     tx.execute(_ADD, thread=thread.n, checkpoint_ns=checkpoint_ns, checkpoint_id=new, epoch=epoch, **row, expect=1)
     _STATES.keep(h, refs)
@@ -278,6 +279,7 @@ class _WriteRow(NamedTuple):
 
 
 def _checkpoint(tx: Tx, row: _CheckpointRow, ns: str) -> Checkpoint:
+    tx.note(USED, Use("read", "threads", ns, row.thread))
     state = thread_states.decode(row.state)
     space = ThreadBlocks(tx, row.thread)
     key = {"thread": row.thread, "checkpoint_ns": row.checkpoint_ns, "checkpoint_id": row.checkpoint_id}

@@ -17,7 +17,7 @@ from typing import Any, Final
 
 from holdproof import paging, validation
 from holdproof.content import encryption
-from holdproof.db import Row, Tx, sql
+from holdproof.db import USED, Row, Tx, Use, sql
 from holdproof.errors import ConflictError, FormatError, InvalidInputError, NotFoundError
 from holdproof.evidence import erasable
 from holdproof.memory.objects.tree_transaction import MAIN
@@ -64,7 +64,8 @@ def append(
     """
     bodies = [_to_json(item) for item in items]
     # The row first: it serializes writers and reserves the numbers of all items at once.
-    n, rev, last = _touch(tx, name, ns, count=len(bodies), state=state, expected=expected, subject=subject)
+    size = sum(len(body.encode()) for body in bodies)
+    n, rev, last = _touch(tx, name, ns, count=len(bodies), size=size, state=state, expected=expected, subject=subject)
     if changes:
         _merge(tx, n, changes)
     _add(tx, n, last - len(bodies), ((None, None, body) for body in bodies))
@@ -85,7 +86,8 @@ def append_new(
     A writer that does not know whether its last call arrived sends the items again, and nothing is there twice.
     """
     bodies = [(None if key is None else _named("key", key), value, _to_json(value)) for key, value in items]
-    n, _, last = _touch(tx, name, ns, count=len(bodies), subject=subject)
+    size = sum(len(body.encode()) for _, _, body in bodies)
+    n, _, last = _touch(tx, name, ns, count=len(bodies), size=size, subject=subject)
     added = []
     # A number of an item that was there stays unused: numbers are never given twice, and may have gaps.
     for seq, (key, value, body) in enumerate(bodies, last - len(bodies) + 1):
@@ -106,7 +108,7 @@ def put_item(
 ) -> Item:
     """Add an item that is found by its key at the end, replacing the one that had that key."""
     body = _to_json(value)
-    n, _, last = _touch(tx, name, ns, count=1, subject=subject)
+    n, _, last = _touch(tx, name, ns, count=1, size=len(body.encode()), subject=subject)
     tx.execute(_DROP, transcript=n, key=_named("key", key))
     _add(tx, n, last - 1, [(key, None if tag is None else _named("tag", tag), body)])
     return Item(last, json.loads(body), key, tag)
@@ -149,6 +151,7 @@ def _touch(
     ns: str,
     *,
     count: int = 0,
+    size: int = 0,
     state: Any = None,
     expected: int | None = None,
     subject: str | None = None,
@@ -160,12 +163,15 @@ def _touch(
     row["state"] = None if state is None else _to_json(state)
     if expected is not None and (isinstance(expected, bool) or not 0 <= expected < _ALL):
         raise InvalidInputError("expected is the rev that was seen, 0 where there was none", expected=expected)
+    if tx.limiter is not None and (count or row["state"]):
+        tx.limiter.store(tx, ns, size + len((row["state"] or "").encode()))
     numbers = tx.one(_RENEW if expected else _TOUCH, **row, expected=-1 if expected is None else expected)
     if numbers is None:
         raise ConflictError(
             f"the transcript {name} was changed since rev {expected}: read it again", name=name, expected=expected
         )
     n, rev, last = numbers
+    tx.note(USED, Use("written", "transcripts", ns, n))
     return int(n), int(rev), int(last)
 
 
@@ -275,6 +281,7 @@ def read_items(
 
     Frameworks hand a whole conversation to a model; `list_items` is the same a page at a time.
     """
+    _note_read(tx, ns, [name])
     of = {"ns": ns, "name": name, "before": before, "limit": _ALL if last is None else max(0, last)}
     rows = tx.all(_LATEST, **of) if tag is None else tx.all(_TAGGED, **of, tag=tag)
     rows.reverse()
@@ -291,6 +298,7 @@ _KEYED = sql(
 def get_item(tx: Tx, name: str, key: str, *, ns: str = MAIN) -> Item:
     """Return the item with a key; NotFoundError where there is none."""
     row = tx.one(_KEYED, ns=ns, name=name, key=key)
+    _note_read(tx, ns, [name])
     if row is None:
         raise NotFoundError(f"the transcript {name} has no item {key}", name=name, key=key)
     return _item(row)
@@ -302,6 +310,7 @@ _GET = sql("SELECT name, rev, state, created_at, updated_at, ns FROM transcripts
 def get(tx: Tx, name: str, *, ns: str = MAIN) -> Transcript:
     """Return a transcript with its document; NotFoundError where there is none."""
     row = tx.one(_GET, ns=ns, name=name)
+    _note_read(tx, ns, [name])
     if row is None:
         raise NotFoundError(f"there is no transcript {name}", name=name)
     return _transcript(row)
@@ -317,6 +326,7 @@ def list(tx: Tx, *, prefix: str = "", cursor: str | None = None, limit: int = 10
     """List the transcripts whose names begin with `prefix`, by name."""
     (after,) = paging.decode(cursor, "")
     rows = tx.all(_LIST, ns=ns, after=after, prefix=prefix, end=_after(prefix), limit=paging.fetch(limit))
+    _note_read(tx, ns, (name for name, *_ in rows))
     return paging.page(map(_transcript, rows), limit, lambda transcript: (transcript.name,))
 
 
@@ -330,7 +340,14 @@ _LAST = sql(
 def last_items(tx: Tx, *, prefix: str, ns: str = MAIN) -> dict[str, Any]:
     """Return the value of the last item of each transcript whose name begins with `prefix`, by name."""
     rows = tx.all(_LAST, ns=ns, prefix=prefix, end=_after(prefix))
+    _note_read(tx, ns, (name for name, _ in rows))
     return {name: json.loads(body) for name, body in rows}
+
+
+def _note_read(tx: Tx, ns: str, names: Iterable[str]) -> None:
+    """Note for the step that reads them which transcripts it has used (executors/uses.py)."""
+    for name in names:
+        tx.note(USED, Use("read", "transcripts", ns, name))
 
 
 def _after(prefix: str) -> str:

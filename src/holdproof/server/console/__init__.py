@@ -14,6 +14,8 @@ from holdproof.server.console import (
     health,
     home,
     inbox,
+    list_declarations,
+    list_pages,
     memory,
     page_filters,
     policies,
@@ -44,7 +46,8 @@ PAGES: Final = (*_INBOX, *_WORK, *_PROOF, *_KNOWLEDGE, *_OPERATION)
 def part(app: FastAPI) -> None:
     """Add the pages of the console to a server."""
     templates.env.filters.update(template_filters.FILTERS | page_filters.FILTERS)
-    for page in PAGES:
-        app.include_router(page.router)
+    routers = [*(page.router for page in PAGES), *map(list_pages.router, list_declarations.LISTS)]
+    for router in routers:
+        app.include_router(router)
     # The navigation offers what this server has.
-    app.state.console_paths = frozenset(getattr(route, "path", "") for page in PAGES for route in page.router.routes)
+    app.state.console_paths = frozenset(getattr(route, "path", "") for router in routers for route in router.routes)

@@ -1,4 +1,4 @@
-"""Small charts, laid out here and drawn by a template: plain numbers in, coordinates out; pure."""
+"""Lines of scores and waterfalls of traces, laid out here and drawn by a template; pure."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -23,17 +23,6 @@ class Dot:
 
 
 @dataclass(frozen=True, slots=True)
-class Bar:
-    """A bar, and what it says."""
-
-    x: float
-    y: float
-    width: float
-    height: float
-    says: str
-
-
-@dataclass(frozen=True, slots=True)
 class Tick:
     """A line across the chart, and its number."""
 
@@ -43,13 +32,12 @@ class Tick:
 
 @dataclass(frozen=True, slots=True)
 class Chart:
-    """What is drawn: a title for screen readers, ticks, and dots or bars."""
+    """What is drawn: a title for screen readers, ticks, and dots."""
 
     title: str
     height: float
     ticks: tuple[Tick, ...]
     dots: tuple[Dot, ...] = ()
-    bars: tuple[Bar, ...] = ()
     first: str = ""
     last: str = ""
     width: float = WIDTH
@@ -60,14 +48,9 @@ class Chart:
         """The dots as one line."""
         return " ".join(f"{dot.x:.1f},{dot.y:.1f}" for dot in self.dots)
 
-    @property
-    def floor(self) -> float:
-        """Where bars stand."""
-        return self.height - _BOTTOM
-
 
 def line(title: str, points: Sequence[tuple[str, float]], *, width: float = WIDTH, height: float = 150.0) -> Chart:
-    """Values in their order, each with its label, as a line."""
+    """Values in their order, each with its label, as a line; the axis begins at 0, or below where a value is."""
     # NaN and infinity are valid scores of a record, and have no place on an axis.
     finite = [(label, value) for label, value in points if isfinite(value)]
     low, high = _bounds([value for _, value in finite])
@@ -77,31 +60,13 @@ def line(title: str, points: Sequence[tuple[str, float]], *, width: float = WIDT
         for at, (label, value) in enumerate(finite)
     )
     ends = (finite[0][0], finite[-1][0]) if finite else ("", "")
-    return Chart(title, height, _ticks(low, high, height), dots, (), *ends, width=width)
-
-
-def columns(title: str, points: Sequence[tuple[str, float]]) -> Chart:
-    """Counts in their order, each with its label, as columns."""
-    high = max((value for _, value in points), default=0.0) or 1.0
-    height = 140.0
-    step = (WIDTH - LEFT - 4) / max(len(points), 1)
-    floor = height - _BOTTOM
-    bars = tuple(
-        Bar(LEFT + step * at + step * 0.1, top, step * 0.8, max(floor - top, 0.0), f"{label}: {value:g}")
-        for at, (label, value) in enumerate(points)
-        for top in (_y(value, 0.0, high, height),)
-    )
-    ends = (points[0][0], points[-1][0]) if points else ("", "")
-    return Chart(title, height, _ticks(0.0, high, height), (), bars, *ends)
+    return Chart(title, height, _ticks(low, high, height), dots, *ends, width=width)
 
 
 def _bounds(values: Sequence[float]) -> tuple[float, float]:
-    low = min(values, default=0.0)
-    high = max(values, default=1.0)
-    if low == high:
-        around = max(abs(low) * 0.01, 0.5)
-        return (max(low - around, 0.0) if low >= 0 else low - around), high + around  # no size is less than nothing
-    return low, high
+    low = min(0.0, *values) if values else 0.0
+    high = max(0.0, *values) if values else 1.0
+    return (low, high) if low < high else (0.0, 1.0)
 
 
 def _y(value: float, low: float, high: float, height: float) -> float:

@@ -1,13 +1,15 @@
 """Evidence: evaluations with their verdicts, the log, its keys, and verifying all of it."""
 
-from typing import Annotated, Any
+from typing import Annotated, Any, Final
 
 from fastapi import APIRouter, Query
 from starlette.requests import Request
 from starlette.responses import Response
 
 from holdproof.model.evaluations import DbomChecked, Evaluation
+from holdproof.model.keys import Key
 from holdproof.model.page import Page
+from holdproof.server.console import head_line
 from holdproof.server.console.desk import Desk, or_default
 from holdproof.server.console.downloads import download
 from holdproof.server.console.proof import heads
@@ -17,16 +19,19 @@ from holdproof.validation import LAST
 router = APIRouter(include_in_schema=False)
 
 Text = Annotated[str, Query(max_length=500)]
+_NEWEST: Final = 10
 Number = Annotated[int | None, Query(ge=0, le=LAST)]
 
 
 @router.get("/evidence")
-async def show(request: Request, cursor: Text | None = None) -> Response:
-    """The log and its keys, and evaluations, the newest first."""
+async def show(request: Request) -> Response:
+    """The log and its keys, and the newest evaluations."""
     desk = Desk(request)
     store = desk.store
-    page = await store.evaluations.list(cursor=cursor, limit=25)
+    page = await store.evaluations.list(limit=_NEWEST)
     level = await or_default(store.log.level())
+    keys: list[Key] = (await or_default(store.keys.list(limit=1_000), Page([]))).items
+    line = head_line.lay_out(await or_default(store.log.heads(), ()), keys, desk.now)
     values = {
         "page": page,
         "checked": {each.id: await checked(desk, each) for each in page.items},
@@ -34,7 +39,9 @@ async def show(request: Request, cursor: Text | None = None) -> Response:
         "level": level,
         "heads": heads(level),
         "pending": await or_default(store.log.pending(), 0),
-        "keys": (await or_default(store.keys.list(limit=1_000), Page([]))).items,
+        "keys": keys,
+        "line": line,
+        "verified": [row for row in line.rows if row.head.kind == "verified"][:5] if line else [],
         "jobs": [job for job in desk.jobs() if job.kind == "verification"][:5],
     }
     return await desk.render("evidence.html", values)

@@ -28,11 +28,13 @@ _STACK: Final = (
     *("COMPLETED", "CREATED", "RUNNING", "WAITING_ESCALATION", "COMPENSATING", "COMPENSATED", "CANCELLED", "FAILED"),
 )
 """The order of states in a column, from the floor up: what needs a look stands on top."""
-_FILTERS: Final = ("q", "status", "agent", "type", "error", "inputs", "attribute")
+_FILTERS: Final = ("q", "status", "agent", "type", "error", "inputs", "trouble", "attribute")
+TROUBLES: Final = {"ORPHANED": "without a worker", "DIRTY": "failed half way"}
+"""What a flow may need somebody for, and how pages say it."""
 _SHOWN: Final = 20
 BULK: Final = {
     "cancel": ("flows", "cancel_many", "Cancel", "They do no further step, let go of their locks, and withdraw their"
-               " questions; what can be undone is undone. Flows that have ended stay as they are."),
+               " escalations; what can be undone is undone. Flows that have ended stay as they are."),
     "retry": ("flows", "retry_many", "Retry", "Each that failed runs again as a fork at the step that failed, with real"
               " effects. The failed flow stays as it is."),
     "delete": ("flows", "delete_many", "Delete", "Those that have ended are removed with all below them. Their entries"
@@ -67,6 +69,7 @@ async def show(
         "span": span,
         "ranges": listing.RANGES,
         "statuses": sorted(STATUSES),
+        "troubles": TROUBLES,
         "orphans": await or_default(desk.store.flows.orphans(limit=100), ()),
         "cursor": cursor,
         "bulk": BULK,
@@ -104,6 +107,7 @@ def _criteria(fields: Mapping[str, str], span: TimeRange) -> dict[str, Any]:
         "flow_type": fields.get("type") or None,
         "error": fields.get("error", "").strip(),
         "inputs": fields.get("inputs", "").strip(),
+        "trouble": fields.get("trouble") or None,
         "attributes": {key.strip(): text.strip()} if attribute else None,
         "since": span.since,
         "until": span.until,

@@ -39,6 +39,7 @@ NOT_TAKEN: Final = (
 
 Number = Annotated[int, Path(ge=0, le=LAST)]
 Cursor = Annotated[str | None, Query(max_length=500)]
+Person = Annotated[str, Query(max_length=500)]
 
 
 @router.get("/inbox")
@@ -54,11 +55,11 @@ async def show(request: Request) -> Response:
 
 
 @router.get("/inbox/decided")
-async def decided(request: Request, cursor: Cursor = None) -> Response:
-    """Every answer that was given, the newest first."""
+async def decided(request: Request, by: Person = "", cursor: Cursor = None) -> Response:
+    """Every answer that was given, or those of one person, the newest first."""
     desk = Desk(request)
-    page = await desk.store.escalations.list(status="RESOLVED", cursor=cursor, limit=50)
-    return await desk.render("decided.html", {"page": page})
+    page = await desk.store.escalations.list(status="RESOLVED", answered_by=by.strip() or None, cursor=cursor, limit=50)
+    return await desk.render("decided.html", {"page": page, "by": by.strip()})
 
 
 @router.get("/inbox/{id}")

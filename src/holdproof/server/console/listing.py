@@ -8,6 +8,7 @@ Rules:
 
 import csv
 import io
+import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
@@ -30,7 +31,8 @@ RANGES: Final[Mapping[str, float | None]] = {
 """The ranges of time that a page offers, in seconds."""
 FORMATS: Final = ("json", "csv")
 MOST_ROWS: Final = 1_000
-_FORMULA: Final = ("=", "+", "-", "@", "\t", "\r")
+# Their full-width forms are formulas to some spreadsheets too.
+_FORMULA: Final = ("=", "+", "-", "@", "\t", "\r", "\n", "\uff1d", "\uff0b", "\uff0d", "\uff20")
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,11 +69,11 @@ def moment(text: str) -> str:
     return f"{text}Z" if len(text) in {16, 19} and text[10:11] == "T" else text
 
 
-def export(name: str, format: str, rows: Iterable[Value], columns: Sequence[str]) -> Response:
+def export(name: str, format: str, rows: Iterable[Value | Mapping[str, Any]], columns: Sequence[str]) -> Response:
     """Return rows as JSON or CSV; NotFoundError for any other format."""
     if format not in FORMATS:
         raise NotFoundError(f"there is no {name}.{format}; ask for {' or '.join(FORMATS)}", format=format)
-    items = [plain(row.to_dict()) for row in rows]
+    items = [plain(row if isinstance(row, Mapping) else row.to_dict()) for row in rows]
     if format == "json":
         return JSONResponse(items)
     text = io.StringIO()
@@ -83,5 +85,9 @@ def export(name: str, format: str, rows: Iterable[Value], columns: Sequence[str]
 
 
 def _cell(value: Any) -> str:
+    if isinstance(value, dict | list):
+        return json.dumps(value, ensure_ascii=False)
     text = "" if value is None else str(value)
-    return f"'{text}" if text.startswith(_FORMULA) else text
+    # A number is none, and one below zero has to stay a number.
+    runs = isinstance(value, str) and text.startswith(_FORMULA)
+    return f"'{text}" if runs else text

@@ -38,12 +38,16 @@ GROUPS: Final = (
             NavigationLink("/queues", "Queues", "queues", "list"),
             NavigationLink("/schedules", "Schedules", "schedules", "list"),
             NavigationLink("/workers", "Workers", "workers", "list"),
+            NavigationLink("/locks", "Locks", "locks", "list"),
         ),
     ),
     Group(
         "Know",
         (
             NavigationLink("/memory", "Memory", "objects", "list"),
+            NavigationLink("/skills", "Skills", "skills", "list"),
+            NavigationLink("/blobs", "Blobs", "blobs", "list_stats"),
+            NavigationLink("/vectors", "Vectors", "vectors", "list"),
             NavigationLink("/telemetry", "Telemetry", "telemetry", "query"),
             NavigationLink("/cost", "Cost", "telemetry", "query"),
         ),
@@ -52,6 +56,8 @@ GROUPS: Final = (
         "Prove",
         (
             NavigationLink("/evidence", "Evidence", "evaluations", "list"),
+            NavigationLink("/evaluations", "Evaluations", "evaluations", "list"),
+            NavigationLink("/ledger", "Ledger", "ledger", "list"),
             NavigationLink("/policies", "Policies", "policies", "list"),
         ),
     ),
@@ -59,6 +65,9 @@ GROUPS: Final = (
         "Operate",
         (
             NavigationLink("/health", "Health", "storage", "status"),
+            NavigationLink("/retention", "Retention", "retention", "list"),
+            NavigationLink("/backups", "Backups", "backup", "list"),
+            NavigationLink("/tenants", "Tenants", "tenants", "list"),
             NavigationLink("/access", "Access", "access_log", "list"),
         ),
     ),

@@ -9,7 +9,7 @@ from markupsafe import Markup, escape
 
 from holdproof.model.times import to_micros
 from holdproof.server.console import axes
-from holdproof.server.console.template_filters import ago, brief, drop_empty
+from holdproof.server.console.template_filters import ago, brief, drop_empty, size
 
 
 @pass_context
@@ -61,7 +61,12 @@ def grouped(count: int) -> str:
     return f"{count:,}".replace(",", "\u202f")
 
 
-FILTERS: Final = {each.__name__: each for each in (stamp, took, seconds, query, called, grouped)} | {
+def amounts(counts: dict[str, int]) -> str:
+    """How much there is of each kind: `12 blobs · 3.4 MiB`."""
+    return " · ".join(size(count) if name == "bytes" else f"{grouped(count)} {name}" for name, count in counts.items())
+
+
+FILTERS: Final = {each.__name__: each for each in (stamp, took, seconds, query, called, grouped, amounts)} | {
     "length_of": axes.length
 }
 """By the names that templates use."""

@@ -7,7 +7,7 @@ from jinja2 import pass_context
 from jinja2.runtime import Context
 from markupsafe import Markup, escape
 
-from holdproof.model.differences import ProposalPart
+from holdproof.model.differences import FieldChange, ProposalPart
 from holdproof.model.memory import plain
 from holdproof.model.times import to_micros
 from holdproof.model.visible_text import visible
@@ -126,6 +126,16 @@ def line_diff(part: ProposalPart) -> list[text_diff.Piece]:
     return text_diff.lines(part.current, part.proposed)
 
 
+def text_pieces(change: FieldChange) -> list[text_diff.Piece]:
+    """A text that changed in part, by words or, of several lines, by lines; nothing for any other change."""
+    if change.kind != "changed" or not (isinstance(change.old, str) and isinstance(change.new, str)):
+        return []
+    compare = text_diff.lines if "\n" in change.old + change.new else text_diff.words
+    pieces = compare(change.old, change.new)
+    # Two texts that share nothing are read more easily beside each other.
+    return pieces if any(each.kind == "same" and each.text.strip() for each in pieces) else []
+
+
 def grown(part: ProposalPart) -> str:
     """By how much a number changes."""
     return text_diff.factor(part.current, part.proposed)
@@ -163,7 +173,7 @@ FILTERS: Final = {
     each.__name__: each
     for each in (
         *(clock, drop_empty, when, short, ident, badge, pretty, brief, size, duration, span),
-        *(oneline, word_diff, line_diff, grown, as_table),
+        *(oneline, word_diff, line_diff, text_pieces, grown, as_table),
     )
 }
 """By the names that templates use."""

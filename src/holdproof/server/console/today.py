@@ -9,17 +9,20 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from holdproof.model.activity import ActivityCount
-from holdproof.model.times import later
+from holdproof.model.log import KnownHead
+from holdproof.model.times import later, to_micros
 from holdproof.model.usage import Usage
 from holdproof.runtime import gauges
-from holdproof.server.console import today_charts
+from holdproof.server.console import head_line, today_charts
 from holdproof.server.console.desk import Desk, or_default
+from holdproof.server.console.template_filters import ago
 
 router = APIRouter(include_in_schema=False)
 
 _HOUR_S: Final = 3600.0
 _DAY_S: Final = 86_400.0
 _STRIPS: Final = 12
+_VERIFY_DAYS: Final = 7
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +67,7 @@ async def show(request: Request, range: Annotated[str, Query(max_length=10)] = "
     since = chosen.since(desk.now)
     by_agent = await desk.store.activity.stats(by=chosen.by, by_agent=True, since=since)
     names = chosen.names(desk.now)
+    verified = await _verified(desk)
     totals = _summed(by_agent, "")
     values: dict[str, Any] = {
         "choices": choices.values(),
@@ -76,8 +80,10 @@ async def show(request: Request, range: Annotated[str, Query(max_length=10)] = "
         "chart": today_charts.stacked("How flows ended", names, _by_bucket(by_agent)),
         "strips": today_charts.strips(names, by_agent, _STRIPS),
         "usage": await _usage(desk, since),
-        "needs": await _needs(desk),
-        "verified": next((job for job in desk.jobs() if job.kind == "verification" and not job.running), None),
+        "needs": [*await _needs(desk), *await _unverified(desk, verified)],
+        "verified": verified,
+        "verified_says": f"verified {ago(verified.at, desk.now)}" if verified else "never verified",
+        "is_unsound": verified is not None and verified.verdict not in head_line.SOUND,
     }
     return await desk.render("today.html", values)
 
@@ -92,6 +98,12 @@ def _by_bucket(counts: Sequence[ActivityCount]) -> Mapping[str, ActivityCount]:
     for each in counts:
         buckets.setdefault(each.bucket, []).append(each)
     return {bucket: _summed(group, bucket) for bucket, group in buckets.items()}
+
+
+async def _verified(desk: Desk) -> KnownHead | None:
+    """Return the newest verification as the log has it, of any process."""
+    heads = await or_default(desk.store.log.heads(limit=1))
+    return next((each for each in heads or () if each.kind == "verified"), None)
 
 
 async def _usage(desk: Desk, since: str) -> Usage | None:
@@ -153,13 +165,13 @@ async def _needs(desk: Desk) -> list[Need]:
                 "bad",
                 counts["flows.dirty"],
                 _say(counts["flows.dirty"], "flow failed half way", "flows failed half way"),
-                "/flows?status=FAILED",
+                "/flows?trouble=DIRTY&range=all",
             ),
             Need(
                 "bad",
                 counts["flows.orphaned"],
                 _say(counts["flows.orphaned"], "flow has no worker", "flows have no worker"),
-                "/flows?status=RUNNING",
+                "/flows?trouble=ORPHANED&range=all",
             ),
             Need(
                 "wait",
@@ -170,6 +182,15 @@ async def _needs(desk: Desk) -> list[Need]:
             Need("wait", len(degraded), _say(len(degraded), "part is degraded", "parts are degraded"), "/health"),
         ]
     return [each for each in needs if each.count]
+
+
+async def _unverified(desk: Desk, verified: KnownHead | None) -> list[Need]:
+    """Say so where nobody has verified the store for a week."""
+    if not desk.may("verify", "run"):
+        return []
+    since = verified.at if verified is not None else (await desk.state.store.status()).created_at
+    days = int((to_micros(desk.now) - to_micros(since)) / 1e6 // _DAY_S)
+    return [Need("wait", days, "days since the last verification", "/evidence")] if days >= _VERIFY_DAYS else []
 
 
 def _say(count: int, one: str, many: str) -> str:

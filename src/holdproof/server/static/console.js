@@ -222,7 +222,13 @@ document.addEventListener("click", async (event) => {
 });
 
 document.documentElement.classList.add("js");
-document.querySelector(".nav [aria-current]")?.scrollIntoView({ inline: "center", block: "nearest" });
+// Not by `scrollIntoView`: the next Tab would begin there, behind the link that skips all this.
+const here = document.querySelector(".nav [aria-current]");
+for (let box = here?.parentElement; box && box !== document.body; box = box.parentElement) {
+  const [inner, outer] = [here.getBoundingClientRect(), box.getBoundingClientRect()];
+  if (box.scrollWidth > box.clientWidth) box.scrollLeft += inner.left - outer.left - (box.clientWidth - inner.width) / 2;
+  if (box.scrollHeight > box.clientHeight && inner.bottom > outer.bottom) box.scrollTop += inner.bottom - outer.bottom;
+}
 follow();
 poll();
 closeAnswered();

@@ -31,6 +31,12 @@ class Blobs(Resource[Executor]):
     stat = Reads(reading.stat, example="backups/today.bak --json")
     exists = Reads(reading.exists, example="backups/today.bak", exit_code=exit_absent)
     list = Runs(reading.list, reads=True, example="backups/")
+    list_stats = Reads(
+        reading.list_stats,
+        columns=("key", "size", "content_type", "place", "put_at"),
+        parameters={"prefix": "Only blobs whose keys begin with this."},
+        example="--prefix backups/",
+    )
     delete = RunsWith(removing.delete, example="backups/today.bak", exit_code=exit_absent)
     sweep = RunsWith(removing.sweep, example="--older-than-s 86400")
     check = RunsWith(checking.check, reads=True, exit_code=exit_findings)

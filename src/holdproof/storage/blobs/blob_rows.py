@@ -59,6 +59,17 @@ def keys(tx: Tx, since: str, limit: int) -> list[str]:
     return [key for (key,) in tx.all(_KEYS, since=since, limit=limit)]
 
 
+_STATS = sql(
+    "SELECT key, size, sha256, content_type, place, address, put_at FROM blobs"
+    " WHERE key > :after AND key >= :prefix ORDER BY key LIMIT :limit"
+)
+
+
+def stats(tx: Tx, after: str, prefix: str, limit: int) -> list[Blob]:
+    """Read the rows of blobs after a key and from a prefix on, without their bytes."""
+    return [Blob(*row) for row in tx.all(_STATS, after=after, prefix=prefix, limit=limit)]
+
+
 _PAGE = sql(
     "SELECT key, size, sha256, content_type, place, address, put_at, data FROM blobs"
     " WHERE key > :after ORDER BY key LIMIT :limit"

@@ -11,9 +11,11 @@ from contextlib import suppress
 from functools import partial
 from typing import Final
 
+from holdproof import paging
 from holdproof.db import Give, Read, Stream, Tx, Work, ask, call
 from holdproof.errors import InvalidInputError, NotFoundError, StaleVersionError
 from holdproof.model.blobs import Blob, can_begin, check_key
+from holdproof.model.page import Page
 from holdproof.storage.blobs import blob_rows
 from holdproof.storage.blobs.blob_config import BlobStoreConfig
 from holdproof.storage.blobs.verified import VerifiedReader, corrupt
@@ -83,6 +85,18 @@ def stat(tx: Tx, key: str) -> Blob | None:
 def exists(tx: Tx, key: str) -> bool:
     """Whether there is such a key."""
     return stat(tx, key) is not None
+
+
+def list_stats(tx: Tx, *, prefix: str = "", cursor: str | None = None, limit: int = 100) -> Page[Blob]:
+    """List size, hash, type and place of the blobs whose keys begin with a text, in code point order."""
+    if not isinstance(prefix, str):
+        raise InvalidInputError("prefix must be a text", field="prefix")
+    (after,) = paging.decode(cursor, "")
+    if not can_begin(prefix):
+        return Page([])
+    rows = blob_rows.stats(tx, after, prefix, paging.fetch(limit))
+    # Keys with a prefix are consecutive in code point order: the first that leaves it ends the listing.
+    return paging.page([each for each in rows if each.key.startswith(prefix)], limit, lambda blob: (blob.key,))
 
 
 def list(prefix: str = "") -> Work[builtins.list[str]]:

@@ -7,6 +7,7 @@ Rules:
 """
 
 import os
+import re
 import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -19,11 +20,14 @@ from obstore.exceptions import BaseError, NotFoundError
 from obstore.store import S3Store
 
 from holdproof.db.clock import system_clock
-from holdproof.errors import ConfigError, StaleVersionError, UnreachableError
+from holdproof.errors import BucketDeniedError, BucketMissingError, ConfigError, StaleVersionError, UnreachableError
 from holdproof.storage.blobs.bodies import Body, Data, Spool, remove_spools
 
 _RANGE: Final = 8 << 20
 _ENDPOINTS: Final = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT")
+_ANSWER: Final = re.compile(r"<Error>\s*<Code>(?P<code>\w+)</Code>\s*<Message>(?P<reason>[^<]{0,300})")
+_DENIED: Final = re.compile(r"status code: 40[13] |\(code: AccessDenied\)")
+_METADATA: Final = "169.254.169.254"
 PATIENCE = timedelta(seconds=30)
 """How long an answer may take, and how long a request may be tried again."""
 
@@ -44,7 +48,7 @@ class S3:
                 bucket,
                 prefix=prefix or None,
                 # Without a limit a silent server would block a thread for ever.
-                client_options={"timeout": PATIENCE, **({"allow_http": True} if _plain(config) else {})},
+                client_options={"timeout": PATIENCE, **({"allow_http": True} if plain(config) else {})},
                 retry_config={"max_retries": 3, "retry_timeout": PATIENCE},
                 **config,
             )
@@ -120,9 +124,9 @@ class S3:
             yield
         except NotFoundError as error:
             # The contract of a backend is Python's own error; everything else is an unreachable service.
-            raise FileNotFoundError(_brief(error)) from error
+            raise FileNotFoundError(brief(error)) from error
         except BaseError as error:
-            raise UnreachableError(f"{self._where}: {_brief(error)}", place=self._where) from error
+            raise refusal(error, self._where) from error
 
 
 class Ranges:
@@ -148,15 +152,30 @@ class Ranges:
         """See BlobSource."""
 
 
-def _plain(config: Mapping[str, Any]) -> bool:
+def plain(config: Mapping[str, Any]) -> bool:
     """Whether the endpoint, an option or a variable, is plain HTTP, which obstore refuses unless it is allowed."""
     endpoint = config.get("endpoint") or next((os.environ[name] for name in _ENDPOINTS if os.environ.get(name)), "")
     return str(endpoint).startswith("http://")
 
 
-def _brief(error: BaseError) -> str:
+def brief(error: Exception) -> str:
     """The first line of an error; the others are debugging output of obstore."""
     return str(error).partition("\n")[0][:300]
+
+
+def refusal(error: Exception, where: str) -> UnreachableError:
+    """Return the typed error of a request that failed: no such bucket, no right or a wrong key, or no answer."""
+    text = str(error)
+    answer = _ANSWER.search(text)
+    code, reason = (answer["code"], answer["reason"]) if answer else ("", "")
+    outcome = f"{code}: {reason}".rstrip(": ") or brief(error)
+    if code == "NoSuchBucket":
+        return BucketMissingError(f"{where}: {outcome}", place=where)
+    if _DENIED.search(text):
+        return BucketDeniedError(f"{where}: {outcome}", place=where)
+    if _METADATA in text:  # where a machine of a cloud would have keys for whom no variable has any
+        return BucketDeniedError(f"{where}: no AWS_ACCESS_KEY_ID is set, and this machine has no role", place=where)
+    return UnreachableError(f"{where}: {outcome}", place=where)
 
 
 def _path(address: str) -> str:

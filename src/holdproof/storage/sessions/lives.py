@@ -141,13 +141,17 @@ def log(  # noqa: PLR0917 (the order that D-gent's callers know)
 _EVENTS = sql(
     "SELECT id, session_id, timestamp, event_type, source, message, data FROM cli_session_events"
     " WHERE session_id = :session_id AND (CAST(:event_type AS TEXT) IS NULL OR event_type = :event_type)"
-    " ORDER BY timestamp DESC, id DESC LIMIT :limit"
+    " AND (CAST(:after AS TEXT) = '' OR (timestamp, id) < (SELECT a.timestamp, a.id FROM cli_session_events a"
+    " WHERE a.id = :after)) ORDER BY timestamp DESC, id DESC LIMIT :limit"
 )
 
 
-def events(tx: Tx, session_id: str, limit: int = 100, event_type: str | None = None) -> list[CLISessionEvent]:
-    """Return the events of a session, newest first."""
-    rows = tx.all(_EVENTS, session_id=session_id, limit=validation.limited(limit), event_type=event_type)
+def events(
+    tx: Tx, session_id: str, limit: int = 100, event_type: str | None = None, *, after: str = ""
+) -> list[CLISessionEvent]:
+    """Return the events of a session, newest first; `after` is the id of the last one of the page before."""
+    most = validation.limited(limit)
+    rows = tx.all(_EVENTS, session_id=session_id, limit=most, event_type=event_type, after=after)
     return [_event(row) for row in rows]
 
 

@@ -7,6 +7,7 @@ Rules:
 - Results come nearest first, equals by id; the distance is one minus the cosine. Filters apply before `k`.
 """
 
+import builtins
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
@@ -14,8 +15,10 @@ from typing import Any
 
 from numpy.typing import NDArray
 
+from holdproof import paging, validation
 from holdproof.db import Call, Give, Read, Stream, Tx, Work, Write, ask
-from holdproof.model.storage import SearchResult, StoredVector
+from holdproof.model.page import Page
+from holdproof.model.storage import SearchResult, StoredVector, VectorFacts
 from holdproof.storage.vectors import embedding, vector_rows, vector_validation
 from holdproof.storage.vectors.embedding import Embedder
 from holdproof.storage.vectors.finders import Finder
@@ -50,7 +53,7 @@ def add(
 def add_many(opened: OpenVectors, items: Iterable[Item]) -> Work[int]:
     """Store vectors, a thousand in a commit; return how many."""
     count = 0
-    batch: list[NewVector] = []
+    batch: builtins.list[NewVector] = []
     # Checked one by one, so that an iterator of any length needs no more memory than a batch.
     for id, vector, metadata in items:
         batch.append(_checked(opened, id, vector, metadata))
@@ -72,7 +75,7 @@ def _checked(opened: OpenVectors, id: str, vector: Numbers, metadata: Mapping[st
     )
 
 
-def _put(opened: OpenVectors, vectors: list[NewVector]) -> Work[None]:
+def _put(opened: OpenVectors, vectors: builtins.list[NewVector]) -> Work[None]:
     key = opened.facts.key
     yield Write(lambda tx: vector_rows.put_all(tx, vectors, key=key))
 
@@ -84,7 +87,7 @@ def search(
     *,
     limit: int | None = None,
     filter: Mapping[str, Any] | None = None,
-) -> Work[list[SearchResult]]:
+) -> Work[builtins.list[SearchResult]]:
     """Return the nearest vectors whose metadata match the filter, nearest first; `limit` is another name for `k`."""
     opened.check_open()
     number = vector_validation.results(k, limit)
@@ -118,6 +121,17 @@ def export(opened: OpenVectors) -> Stream[StoredVector]:
             after = id
 
 
+def list(
+    opened: OpenVectors, *, prefix: str = "", cursor: str | None = None, limit: int = 100
+) -> Work[Page[VectorFacts]]:
+    """List the vectors whose ids begin with a text, by id, with their metadata and without their numbers."""
+    opened.check_open()
+    validation.words("prefix", prefix)
+    (after,) = paging.decode(cursor, "")
+    rows = yield from ask(Read(lambda tx: vector_rows.describe_all(tx, after, prefix, paging.fetch(limit))))
+    return paging.page(rows, limit, lambda facts: (facts.id,))
+
+
 def embed(opened: OpenVectors, id: str, content: str, metadata: Mapping[str, Any] | None = None) -> Work[None]:
     """Embed a text with the embedder of this store, and store vector and text under an id."""
     opened.check_open()
@@ -127,7 +141,7 @@ def embed(opened: OpenVectors, id: str, content: str, metadata: Mapping[str, Any
 
 def find(
     opened: OpenVectors, content: str, k: int = 10, *, filter: Mapping[str, Any] | None = None
-) -> Work[list[SearchResult]]:
+) -> Work[builtins.list[SearchResult]]:
     """Embed a text and return the vectors nearest to it."""
     vector = yield from embedding.embed_text(opened.embedder, content)
     return (yield from search(opened, vector, k, filter=filter))

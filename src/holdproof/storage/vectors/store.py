@@ -33,6 +33,13 @@ class Vectors(Resource[Executor]):
     )
     delete = RunsWith(operations.delete, example="note-1", exit_code=exit_absent)
     count = RunsWith(operations.count, reads=True)
+    list = RunsWith(
+        operations.list,
+        reads=True,
+        columns=("id", "metadata", "model", "embedded_at"),
+        parameters={"prefix": "Only vectors whose ids begin with this."},
+        example="--limit 20",
+    )
     export = StreamsWith(
         operations.export, reads=True, alias="export vectors", draw="lines", example="--out vectors.jsonl"
     )

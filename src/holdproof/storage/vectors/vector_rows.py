@@ -19,6 +19,7 @@ from typing import Final, NamedTuple
 from holdproof.db import Row, Tx, lock_shared, sql
 from holdproof.db.sql import sql_postgres
 from holdproof.errors import EmbeddingMismatchError
+from holdproof.model.storage import VectorFacts
 
 DEFAULT_DIMENSIONS = 384
 _MANY_TOMBSTONES = 10_000
@@ -229,6 +230,20 @@ _PAGE = sql("SELECT id, vector, metadata FROM vectors WHERE stamp > 0 AND id > :
 def page(tx: Tx, after: str, *, limit: int) -> list[Row]:
     """Id, vector and metadata of the vectors after an id, by code point."""
     return tx.all(_PAGE, after=after, limit=limit)
+
+
+# `substr` and not LIKE: an id may hold the signs that LIKE would read.
+_LIST = sql(
+    "SELECT v.id, v.metadata, t.model_name, t.created_at FROM vectors v LEFT JOIN embedding_metadata t"
+    " ON t.source_id = v.id WHERE v.stamp > 0 AND v.id > :after AND v.id >= :prefix"
+    " AND substr(v.id, 1, length(:prefix)) = :prefix ORDER BY v.id LIMIT :limit"
+)
+
+
+def describe_all(tx: Tx, after: str, prefix: str, limit: int) -> list[VectorFacts]:
+    """Return what is known of the vectors after an id that begin with a prefix, without their numbers."""
+    rows = tx.all(_LIST, after=after, prefix=prefix, limit=limit)
+    return [VectorFacts(id, json.loads(metadata), model or None, at) for id, metadata, model, at in rows]
 
 
 _TOTALS = sql("SELECT count(*), coalesce(sum(stamp), 0) FROM vectors WHERE stamp > 0")

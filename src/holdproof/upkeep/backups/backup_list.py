@@ -43,15 +43,27 @@ def inspect(src: Path, *, key: str | None = None, tell: Progress = no_progress) 
         for number, name in enumerate(manifest.files, 1):
             manifests.check_file(name, disk.entry(src / name), manifest)
             tell("files", number, len(manifest.files))
+    signer = judge(src, manifest, data, signature, key)
+    return backup_of(src, manifest, signer=signer, trust=trust_of(key))
+
+
+def judge(src: Path, manifest: Manifest, data: bytes, signature: bytes, key: str | None) -> str:
+    """Check the kernel in a folder against a manifest, whose signature is checked too; return the id of the signer.
+
+    That its files are those of the manifest is for the caller to check.
+    """
     if manifest.backend == "postgres":
-        signer = _judge(dumps.parts(src, manifest), manifest, data, signature, key)
-    else:
-        # SQLite's own check comes first: a damaged index could hide rows from the next reads.
-        if findings := check_file(src / KERNEL):
-            raise CorruptError(f"the backup's database is damaged: {findings[0]}", findings=findings)
-        with snapshot.view(src / KERNEL) as tx:
-            signer = _judge(log_check.parts(tx), manifest, data, signature, key)
-    return backup_of(src, manifest, signer=signer, trust="itself" if key is None else "the key given")
+        return _judge(dumps.parts(src, manifest), manifest, data, signature, key)
+    # SQLite's own check comes first: a damaged index could hide rows from the next reads.
+    if findings := check_file(src / KERNEL):
+        raise CorruptError(f"the backup's database is damaged: {findings[0]}", findings=findings)
+    with snapshot.view(src / KERNEL) as tx:
+        return _judge(log_check.parts(tx), manifest, data, signature, key)
+
+
+def trust_of(key: str | None) -> str:
+    """Return by what a signature was checked: a key that the caller named, or the backup's own keys."""
+    return "itself" if key is None else "the key given"
 
 
 def _judge(parts: StoreParts, manifest: Manifest, data: bytes, signature: bytes, key: str | None) -> str:
@@ -77,23 +89,41 @@ def sort_key(backup: Backup) -> tuple[str, int, str]:
 
 def _summary(at: Path) -> Backup:
     try:
-        return backup_of(at, manifests.read(at)[0], signer="", trust="not checked")
+        manifest, *_ = manifests.read(at)
     except HoldproofError as error:
-        return Backup(str(at), "", "", "", 0, "", 0, 0, False, 0, "", f"{DAMAGED}: {error.message}")
+        return damaged(str(at), error)
+    return backup_of(at, manifest, signer="", trust="not checked")
+
+
+def damaged(path: str, error: HoldproofError) -> Backup:
+    """Return the summary of a backup whose manifest cannot be read."""
+    return Backup(path, "", "", "", 0, "", 0, 0, False, 0, "", f"{DAMAGED}: {error.message}")
 
 
 def choose(folder: Path, *, index: int | None = None, time: str | None = None) -> Path:
     """Return the newest backup of a folder that is not after a log index or a moment; a backup may be named itself."""
+    until = moment(time)
+    if (folder / manifests.MANIFEST).is_file():
+        manifest, *_ = manifests.read(folder)
+        backups = [backup_of(folder, manifest, signer="", trust="")]
+    else:
+        backups = list_backups(folder)
+    return Path(newest_of(backups, str(folder), index=index, until=until).path)
+
+
+def moment(time: str | None) -> int | None:
+    """Return a time in microseconds, before anything is read; InvalidInputError for a text that is none."""
     try:
-        # Parsed before the folder is read, so that a wrong time is reported first.
-        until = None if time is None else to_micros(time)
+        return None if time is None else to_micros(time)
     except ValueError as error:
         raise InvalidInputError(str(error), time=time) from error
-    one = (folder / manifests.MANIFEST).is_file()
-    listing = [backup_of(folder, manifests.read(folder)[0], signer="", trust="")] if one else list_backups(folder)
+
+
+def newest_of(listing: list[Backup], where: str, *, index: int | None, until: int | None) -> Backup:
+    """Return the last of the backups, the oldest first, that is not after a log index or a moment."""
     backups = [each for each in listing if not each.trust.startswith(DAMAGED)]
     if not backups:
-        raise NotFoundError(f"there is no backup in {folder}", path=str(folder))
+        raise NotFoundError(f"there is no backup in {where}", path=where)
     fits = [
         each
         for each in backups
@@ -101,11 +131,11 @@ def choose(folder: Path, *, index: int | None = None, time: str | None = None) -
     ]
     if not fits:
         points = [f"log size {each.size} at {each.created_at}" for each in backups]
-        raise NotFoundError(f"no backup in {folder} is that old", path=str(folder), found=points)
-    return Path(fits[-1].path)
+        raise NotFoundError(f"no backup in {where} is that old", path=where, found=points)
+    return fits[-1]
 
 
-def backup_of(path: Path, manifest: Manifest, *, signer: str, trust: str) -> Backup:
+def backup_of(path: Path | str, manifest: Manifest, *, signer: str, trust: str) -> Backup:
     """Return the summary of a backup from its manifest."""
     return Backup(
         path=str(path),

@@ -15,6 +15,7 @@ from typing import Any, Final, cast
 
 from holdproof.content import disk
 from holdproof.crypto import canonical, keys
+from holdproof.crypto.vkey import ML_DSA_44, VerifierKey
 from holdproof.db import copy_text
 from holdproof.db.row_stream import ApplicationTables, RowStream
 from holdproof.errors import CorruptError, FormatError
@@ -188,9 +189,21 @@ def _parts(snapshot: DumpSnapshot) -> StoreParts:
         for row in _records(snapshot, "keyring")
         if row["role"] == "log"
     ]
+    second = [*_second_keys(snapshot, state[0])]
     # In the order of the file, which is that of the index: in another order they would not give the root of the head.
     leaves = (str(row["leaf"]) for row in _records(snapshot, "log_leaves"))
-    return StoreParts(str(facts["store_id"]), state[0], ring, leaves)
+    return StoreParts(str(facts["store_id"]), state[0], ring, second, leaves)
+
+
+def _second_keys(snapshot: DumpSnapshot, state: LogState) -> Iterator[VerifierKey]:
+    """Yield the ML-DSA-44 keys of which one has to have signed the head: those whose entry is in the tree."""
+    rows = [row for row in _records(snapshot, "keyring") if row["role"] == "log-pq"]
+    # The entries are read only where there are such keys: they can be gigabytes.
+    handles = {row["leaf_id"] for row in rows}
+    logged = {row["id"] for row in _records(snapshot, "log_leaves") if row["id"] in handles} if rows else set()
+    for row in rows:
+        if row["leaf_id"] in logged and (row["revoked_from"] is None or state.size <= row["revoked_from"]):
+            yield VerifierKey(state.origin, ML_DSA_44, keys.load_public_pem(str(row["public"]).encode()))
 
 
 def _records(snapshot: DumpSnapshot, table: str) -> Iterator[dict[str, Any]]:

@@ -32,7 +32,7 @@ PLACES: Final = (
     *("kernel.db", "membrane.db", "telemetry.db", "kernel", "membrane", "telemetry"),
     *("dboms", "blobs", "images", "config", "keys"),
 )
-_MOST = 256 << 20
+MOST_BYTES: Final = 256 << 20
 _SPACES: Final = {"kernel", "membrane", "telemetry"}
 _TABLE: Final = re.compile("[a-z_][a-z0-9_]*")
 _TEXTS = ("store_id", "created_at", "backend", "origin", "root", "head")
@@ -120,16 +120,28 @@ def read(folder: Path) -> tuple[Manifest, bytes, bytes]:
     """Read the manifest of a backup, its exact bytes, and its signature."""
     with disk.translated(folder):
         try:
-            data = disk.read(folder / MANIFEST, _MOST)
-            signature = disk.read(folder / SIGNATURE, note.MAX_BYTES)
+            data = disk.read(folder / MANIFEST, MOST_BYTES, regular=True)
+            signature = disk.read(folder / SIGNATURE, note.MAX_BYTES, regular=True)
         except FileNotFoundError:
             raise NotFoundError(f"{folder} is no complete backup: no manifest", path=str(folder)) from None
     return parse(data), data, signature
 
 
 def check_listing(folder: Path, manifest: Manifest) -> None:
-    """Refuse a backup that has a file too many or too few."""
-    names = {path.relative_to(folder).as_posix() for path in folder.rglob("*") if not path.is_dir()}
+    """Refuse a backup that has a file too many or too few, one that is no file, or one of another length.
+
+    So nobody waits for a pipe, or copies what has no end.
+    """
+    check_names({path.relative_to(folder).as_posix() for path in folder.rglob("*") if not path.is_dir()}, manifest)
+    for name, entry in manifest.files.items():
+        path = folder / name
+        if not path.is_file():
+            raise FormatError(f"{name} of the backup is no file", file=name)
+        check_file(name, Entry(entry.sha256, path.stat().st_size), manifest)
+
+
+def check_names(names: set[str], manifest: Manifest) -> None:
+    """Refuse names of files that are not those of a backup."""
     # These two cannot list themselves.
     names -= {MANIFEST, SIGNATURE}
     if missing := sorted(manifest.files.keys() - names):

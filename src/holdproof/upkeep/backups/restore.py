@@ -2,7 +2,7 @@
 
 Rules:
 - Manifest, signature, every hash, the database's own check and the log (the root of its leaves is its signed head's)
-  are verified on staged copies; on any failure nothing has changed.
+  are verified on staged copies; on any failure nothing has changed. No statement of a backup of a server is run before.
 - A store that is open anywhere is not replaced: BusyError.
 - The old state is kept aside, and the swap is all or nothing (swap.py; on PostgreSQL schemas, server_restore.py).
 - A backup of SQLite restores into PostgreSQL and the other way round, row by row, unless applications created tables of
@@ -15,6 +15,8 @@ Rules:
 - A backup of another store, or one signed by a key this store does not know, is refused unless that is asked for. The
   replaced database may be what somebody tampered with, so only those keys of its keyring count that this home can
   prove (trusted_keys.py); where it cannot be read, the keys of the home count.
+- Where heads have a second signature (ML-DSA-44), that is demanded by the same rule (second_signature.py), and rows are
+  held against their entries, since a manifest has one signature.
 - On a machine without any key of the store a backup is trusted by itself (`trust: itself`); `key=` names the signer.
 - A store with a root key lets no key in without it. On a machine that has neither a log key of the store nor its root,
   the recovery code of the root key (`root=`) vouches for new keys of every role; the root key itself is not stored.
@@ -26,6 +28,7 @@ Rules:
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from types import ModuleType
@@ -53,14 +56,13 @@ from holdproof.evidence.key_files import KeyFolder
 from holdproof.model.backup import Restored, RestoreRecord
 from holdproof.model.erasure import Erasure
 from holdproof.upkeep import erase, subject_stores
-from holdproof.upkeep.backups import backup_list, staging, swap
+from holdproof.upkeep.backups import backup_list, bucket_backups, bucket_places, dumps, staging, swap
 from holdproof.upkeep.backups import manifest as manifests
 from holdproof.upkeep.backups.backup_list import KERNEL
 from holdproof.upkeep.backups.dumps import DumpSnapshot
 from holdproof.upkeep.backups.restore_log import ReplacedStore, RestoreOutcome, StagedCopy, record_restore
 from holdproof.upkeep.backups.staging import DATABASES, FOLDERS, OpenedBackup, RestoreRequest
-from holdproof.upkeep.verification import log_check, trusted_keys
-from holdproof.upkeep.verification.log_check import LogKey
+from holdproof.upkeep.verification import log_check, second_keys, trusted_keys
 
 
 def restore(paths: Paths, target: str | Path, request: RestoreRequest) -> Restored:
@@ -68,6 +70,18 @@ def restore(paths: Paths, target: str | Path, request: RestoreRequest) -> Restor
     if str(target) == MEMORY:
         raise InvalidInputError("nothing can be restored into memory")
     paths.create()
+    place = bucket_places.opened(request.src)
+    if place is None:
+        return _restore(paths, target, request)
+    # Before gigabytes are fetched in vain: the store must be closed.
+    swap.StoreLock(paths, exclusive=True, timeout_s=0).release()
+    with bucket_backups.fetched(
+        place, paths.cache, index=request.to_index, time=request.to_time, tell=request.tell
+    ) as (folder, url):
+        return replace(_restore(paths, target, replace(request, src=folder)), source=url)
+
+
+def _restore(paths: Paths, target: str | Path, request: RestoreRequest) -> Restored:
     swap.finish(paths)
     _refuse_moved(paths, target)
     source = _source(paths, request)
@@ -127,7 +141,7 @@ def _into_files(paths: Paths, source: Path, backup: OpenedBackup | None, request
     database = open_database(folder / KERNEL)
     try:
         # A backup's rows are covered by its signed manifest; a raw copy has only its log.
-        if backup is None:
+        if staged.by_log:
             staging.check_rows(database)
         pending = DumpSnapshot(source, backup.manifest).pending() if backup and backup.of_server else []
         outcome = record_restore(
@@ -160,15 +174,23 @@ def _current(paths: Paths, head_file: HeadFile) -> ReplacedStore:
         return with_heads(head_file, current)
     try:
         with snapshot.view(paths.kernel_db) as tx:
-            parts = log_check.parts(tx)
-            current.store_id = parts.store_id
-            current.head = parts.state.head
-            current.keys = _trusted_keys(paths, head_file, tx)
-            current.sealed = encryption.keys(tx)
-            current.erasures = erased.history(tx)
+            _read_replaced(paths, head_file, current, tx)
     except HoldproofError as error:
         current.notes.append(f"the store that is replaced could not be read in full: {error.message}")
     return _with_home(paths, head_file, current)
+
+
+def _read_replaced(paths: Paths, head_file: HeadFile, current: ReplacedStore, tx: Tx) -> None:
+    """Read the store that is replaced, as far as it goes: what was read before damage is met stays."""
+    parts = log_check.parts(tx)
+    folder = KeyFolder(paths.keys)
+    heads = head_file.kept()
+    current.store_id = parts.store_id
+    current.head = parts.state.head
+    current.keys = trusted_keys.log_keys(tx, folder, heads)
+    current.second_keys = second_keys.proven(tx, folder, heads)
+    current.sealed = encryption.keys(tx)
+    current.erasures = erased.history(tx)
 
 
 def with_heads(head_file: HeadFile, current: ReplacedStore) -> ReplacedStore:
@@ -183,13 +205,12 @@ def with_heads(head_file: HeadFile, current: ReplacedStore) -> ReplacedStore:
 
 
 def _with_home(paths: Paths, head_file: HeadFile, current: ReplacedStore) -> ReplacedStore:
-    current.local_keys = {key.keyid for key in KeyFolder(paths.keys).every("log")}
-    current.head_origins = {log.generation(head.checkpoint.origin)[0] for head in head_file.kept()}
+    folder = KeyFolder(paths.keys)
+    current.local_keys = {key.keyid for key in folder.every("log")}
+    current.local_second_keys = [key.public for key in folder.every("log-pq")]
+    current.heads = head_file.kept()
+    current.head_origins = {log.generation(head.checkpoint.origin)[0] for head in current.heads}
     return with_heads(head_file, current)
-
-
-def _trusted_keys(paths: Paths, head_file: HeadFile, tx: Tx) -> list[LogKey]:
-    return trusted_keys.log_keys(tx, KeyFolder(paths.keys), head_file.kept())
 
 
 def _replaced_names(folder: Path) -> list[str]:
@@ -209,15 +230,15 @@ def _into_server(
     server_restore = server()
     folder = swap.staging(paths)
     head_file = HeadFile(paths.heads, name_of(url))
-    replaced = server_restore.current(url, partial(_trusted_keys, paths, head_file))
+    replaced = server_restore.current(url, partial(_read_replaced, paths, head_file))
     current = _with_home(paths, head_file, replaced)
     with (
         _snapshot(source, folder, backup, current, request) as (snapshot, spaces),
         server_restore.loaded(url, snapshot, spaces, request.tell) as database,
     ):
-        if backup is None:
-            staging.check_rows(database)
         staged = database.read(lambda tx: staging.judge(log_check.parts(tx), backup, current, request)).result()
+        if staged.by_log:
+            staging.check_rows(database)
         outcome = record_restore(
             database,
             _keys(paths, folder),
@@ -258,6 +279,9 @@ def _snapshot(
     Yields the snapshot and the spaces that become schemas. Telemetry in a file stays one, as it is by default.
     """
     if backup is not None and backup.of_server:
+        # Before anything is loaded: definitions of applications' tables are SQL, which the server runs.
+        manifests.check_listing(source, backup.manifest)
+        staging.judge(dumps.parts(source, backup.manifest), backup, current, request)
         with disk.translated(folder):
             staging.copy_files(source, folder, backup.manifest, request.progress)
         dump = DumpSnapshot(source, backup.manifest)
@@ -298,12 +322,14 @@ def _erasures(paths: Paths, current: ReplacedStore, request: RestoreRequest) -> 
 
 
 def _remove(database: Database, folder: Path, erasures: list[Erasure]) -> None:
-    """Remove the files of erasures that were applied again; labels of services are erased at the next opening."""
+    """Remove the files of erasures that were applied again; the next opening erases labels of services and garbage."""
     now = [each for each in erasures if not subject_stores.is_target(each.target)]
     with disk.translated(folder):
-        for name in {name for each in now for name in each.files}:
+        for name in {name for each in now for name in each.files if erased.is_file(name)}:
             disk.shred(folder / name)
     for each in now:
+        if erased.GARBAGE in each.files:
+            continue
         database.write(partial(erased.mark_done, erasure_id=each.id), ungated=True).result()
 
 

@@ -10,10 +10,11 @@ Rules:
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 from holdproof.content import encryption
-from holdproof.crypto.keys import PrivateKey, Signer
+from holdproof.crypto.checkpoint import SignedCheckpoint
+from holdproof.crypto.keys import PrivateKey, PublicKey, Signer
 from holdproof.db import Database, Tx
 from holdproof.db.sql import sql_postgres
 from holdproof.errors import NotFoundError, UnknownKeyError
@@ -30,8 +31,7 @@ from holdproof.model.erasure import Erasure
 from holdproof.model.keys import Role
 from holdproof.upkeep import erase
 from holdproof.upkeep.verification.log_check import LogKey
-
-_LOG: Final[tuple[Role, ...]] = ("log",)
+from holdproof.upkeep.verification.second_keys import SecondKey
 
 
 @dataclass(slots=True)
@@ -44,6 +44,12 @@ class ReplacedStore:
     """Its log keys, as far as this home can prove them."""
     local_keys: set[str] = field(default_factory=set)
     """The ids of the log keys in the key folder."""
+    second_keys: list[SecondKey] = field(default_factory=list)
+    """Its ML-DSA-44 keys, as far as this home can prove them."""
+    local_second_keys: list[PublicKey] = field(default_factory=list)
+    """The ML-DSA-44 keys in the key folder."""
+    heads: list[SignedCheckpoint] = field(default_factory=list)
+    """The heads in this home's head file, of whichever store."""
     head_origins: set[str] = field(default_factory=set)
     """The origins of the heads in this home's head file."""
     stores_here: frozenset[str] = frozenset()
@@ -63,6 +69,8 @@ class StagedCopy(NamedTuple):
     as_of: str | None
     trust: str
     source: str
+    by_log: bool = False
+    """Whether only its log proves its rows, so that they are held against their entries."""
 
 
 class RestoreOutcome(NamedTuple):
@@ -92,12 +100,13 @@ def record_restore(
     entries that no head covered in a server's copy; on SQLite they enter the tree here. `before_commit` gets the record
     before it is committed, perhaps more than once.
     """
-    signer = keys.ensure("log")
     # Durable before the transaction that admits them, like every key.
-    signers: dict[Role, Signer] = {role: keys.ensure(role) for role in (ring.DAILY_ROLES if root is not None else _LOG)}
+    head_roles = database.read(ring.head_roles).result()
+    roles = dict.fromkeys([*head_roles, *(ring.DAILY_ROLES if root is not None else ())])
+    signers: dict[Role, Signer] = {role: keys.ensure(role) for role in roles}
     heads: list[str] = []
     tree_writer = TreeWriter(moves=True)
-    log = Log(signer, [heads.append], tree_writer=tree_writer)
+    log = Log(signers["log"], [heads.append], tree_writer=tree_writer, pq_signer=signers.get("log-pq"))
     if database.dialect == "sqlite":
         database.hooks.before_commit.append(log.integrate)
     database.hooks.after_commit.append(log.publish)
@@ -153,7 +162,7 @@ def _admit(tx: Tx, role: Role, key: Signer, root: Signer | Callable[[], Signer],
             by = root() if callable(root) else root
         except NotFoundError as error:
             raise UnknownKeyError(
-                "this home has no log key of the restored store, and its root key is not here to admit one: pass"
+                f"this home has no {role} key of the restored store, and its root key is not here to admit one: pass"
                 " `--root-recovery FILE` with the recovery code of the root key, or put the store's keys in place",
                 keyid=key.keyid,
             ) from error

@@ -10,11 +10,11 @@ Rules:
 - A backup from the future, made under a wrong clock, does not delay the next and is the first to go, never the new one.
 """
 
-import fcntl
 import os
 import re
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -26,8 +26,9 @@ from holdproof.model.backup import Backup, Rotation
 from holdproof.model.progress import Progress
 from holdproof.model.times import later, to_text
 from holdproof.store.context import Context
-from holdproof.upkeep.backups import backup, backup_list, manifest
+from holdproof.upkeep.backups import backup, backup_list, bucket_places, bucket_rotation, manifest
 from holdproof.upkeep.backups.backup_list import DAMAGED, PARTIAL, REMOVING, no_progress
+from holdproof.upkeep.backups.partial import locked_folder
 from holdproof.upkeep.verification import log_check
 
 KEEP = 7
@@ -50,8 +51,12 @@ def rotate(
     """
     validation.count("keep", keep, least=1)
     validation.seconds("every_s", every_s)
-    top = Path(os.path.abspath(os.path.expanduser(folder)))
     tell = progress or no_progress
+    place = bucket_places.opened(folder)
+    if place is not None:
+        into_bucket = partial(bucket_rotation.rotate, context, place, tell, keep=keep, every_s=every_s, keys=keys)
+        return (yield from ask(Call(into_bucket)))
+    top = Path(os.path.abspath(os.path.expanduser(folder)))
     return (yield from ask(Call(lambda: _rotate(context, top, tell, keep=keep, every_s=every_s, keys=keys))))
 
 
@@ -72,10 +77,16 @@ def beat(context: Context, *, progress: Progress | None = None) -> Work[Rotation
     )
 
 
-def newest(folder: Path, store_id: str, now: str) -> Backup | None:
+def newest(where: str | os.PathLike[str], store_id: str, now: str) -> Backup | None:
     """Return the newest backup of a store in a folder that is not from the future; None where there is none."""
-    backups = [each for each in _of_store(folder, store_id) if each.created_at <= now]
-    return backups[-1] if backups else None
+    place = bucket_places.opened(where)
+    folder = Path(where).expanduser()
+    if place is not None:
+        backups = bucket_rotation.of_store(place, store_id)
+    else:
+        backups = _of_store(folder, store_id) if folder.is_dir() else []
+    past = [each for each in backups if each.created_at <= now]
+    return past[-1] if past else None
 
 
 def _rotate(context: Context, top: Path, tell: Progress, *, keep: int, every_s: float, keys: bool) -> Rotation:
@@ -83,19 +94,8 @@ def _rotate(context: Context, top: Path, tell: Progress, *, keep: int, every_s: 
         raise InvalidInputError(f"{top} is a backup: name the folder that the backups are to be in", path=str(top))
     with disk.translated(top):
         folders.make(top)
-        with _locked(top):
+        with locked_folder(top):
             return _rotate_alone(context, top, tell, keep=keep, every_s=every_s, keys=keys)
-
-
-@contextmanager
-def _locked(folder: Path, *, wait: bool = True) -> Iterator[None]:
-    """Hold an exclusive lock on a folder; without `wait` BlockingIOError if somebody else has it."""
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB)
-        yield
-    finally:
-        os.close(handle)
 
 
 def _rotate_alone(context: Context, top: Path, tell: Progress, *, keep: int, every_s: float, keys: bool) -> Rotation:
@@ -164,5 +164,5 @@ def _remove_killed(top: Path) -> None:
         if not _KILLED.fullmatch(path.name) or path.is_symlink() or not path.is_dir():
             continue
         # One that somebody makes at the moment is locked by them.
-        with suppress(BlockingIOError), _locked(path, wait=False):
+        with suppress(BlockingIOError), locked_folder(path, wait=False):
             disk.remove_tree(path)

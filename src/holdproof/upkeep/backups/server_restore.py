@@ -4,39 +4,29 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from holdproof.content import encryption
 from holdproof.db import Database, Tx, migrate, open_database
 from holdproof.db.postgres import application, catalogue, transfer
 from holdproof.db.postgres.snapshot import open_snapshot
 from holdproof.db.transfer import TableSnapshot
 from holdproof.errors import BusyError, HoldproofError
-from holdproof.evidence import erasures as erased
 from holdproof.model.progress import Progress
 from holdproof.upkeep.backups import staging, stream
 from holdproof.upkeep.backups.dumps import DumpSnapshot
 from holdproof.upkeep.backups.restore_log import ReplacedStore
-from holdproof.upkeep.verification import log_check
-from holdproof.upkeep.verification.log_check import LogKey
 
 _LONG_S = 3600.0
 _PATIENCE_S = 3.0
 
 
-def current(url: str, trusted: Callable[[Tx], list[LogKey]]) -> ReplacedStore:
-    """Read what can be read of the live store, its keys as far as `trusted` proves them; BusyError if it is open."""
+def current(url: str, read: Callable[[ReplacedStore, Tx], None]) -> ReplacedStore:
+    """Read what can be read of the live store, with `read`; damage is noted, not raised; BusyError if it is open."""
     refuse_open(url)
     state = ReplacedStore()
     if not catalogue.exists(url):
         return state
     try:
         with open_snapshot(url, ["kernel"]) as live:
-            tx = live.tx("kernel")
-            parts = log_check.parts(tx)
-            state.store_id = parts.store_id
-            state.head = parts.state.head
-            state.keys = trusted(tx)
-            state.sealed = encryption.keys(tx)
-            state.erasures = erased.history(tx)
+            read(state, live.tx("kernel"))
     except HoldproofError as error:
         state.notes.append(f"the store that is replaced could not be read in full: {error.message}")
     return state

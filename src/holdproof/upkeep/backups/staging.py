@@ -17,7 +17,7 @@ from holdproof.errors import ConflictError, CorruptError, MovedError, NewerStore
 from holdproof.executors.sync_executor import SyncExecutor
 from holdproof.model.backup import Manifest
 from holdproof.model.progress import Progress
-from holdproof.upkeep.backups import dumps, stream
+from holdproof.upkeep.backups import dumps, second_signature, stream
 from holdproof.upkeep.backups import manifest as manifests
 from holdproof.upkeep.backups.backup_list import KERNEL
 from holdproof.upkeep.backups.dumps import DumpSnapshot
@@ -37,7 +37,8 @@ class RestoreRequest:
     src: Path
     to_index: int | None = None
     to_time: str | None = None
-    key: str | None = None
+    keys: tuple[str, ...] = ()
+    """The ids of the log keys, and of the ML-DSA-44 keys, of which one each must have signed it."""
     erasures: Path | None = None
     other: bool = False
     root: PrivateKey | None = None
@@ -117,6 +118,9 @@ def judge(
 ) -> StagedCopy:
     """Refuse a source without a trusted signature, with an invalid log, or newer than the requested point in time."""
     signers, trust = _trusted(parts, current, request)
+    second = second_signature.demanded(parts, current, _named_second(parts, current, request))
+    if second is not None:
+        second_signature.check(parts, second, trust)
     if backup is None:
         log_check.check(parts, signers)
     else:
@@ -126,7 +130,9 @@ def judge(
     if request.to_index is not None and size > request.to_index:
         raise NotFoundError(f"the source has {size} leaves, more than {request.to_index}", size=size)
     as_of, name = (backup.manifest.created_at, backup.name) if backup else (None, "raw copy")
-    return StagedCopy(parts.store_id, size, as_of, trust, name)
+    # A manifest has one signature: where the log has two, that is what the rows are held against.
+    by_log = backup is None or second is not None or bool(parts.second_keys)
+    return StagedCopy(parts.store_id, size, as_of, trust, name, by_log)
 
 
 def _verify(backup: OpenedBackup, signers: list[PublicKey], trust: str) -> None:
@@ -144,7 +150,7 @@ class _Copy(NamedTuple):
 
 
 def check_rows(database: Database) -> None:
-    """Refuse a copy whose rows do not match their leaves: a raw copy has no signature but that of its log."""
+    """Refuse a copy whose rows do not match their leaves."""
     findings = Findings()
     SyncExecutor(database).run(row_check.check(_Copy(database), findings))
     wrong = [each for each in findings.report("rows").findings if each.verdict.locks]
@@ -173,16 +179,24 @@ def _trusted(parts: StoreParts, current: ReplacedStore, request: RestoreRequest)
             found=store_id,
             here=", ".join(sorted(expected_ids)),
         )
-    if request.key is not None:
-        named = [key for key in (*own, *here) if key.keyid == request.key]
-        if not named:
-            raise ProofError("the source does not know the key that is to have signed it", keyid=request.key)
+    named = [key for key in (*own, *here) if key.keyid in request.keys]
+    matching_ids = {key.keyid for key in (*named, *_named_second(parts, current, request))}
+    if unknown := [each for each in request.keys if each not in matching_ids]:
+        raise ProofError("the source does not know the key that is to have signed it", keyid=unknown[0])
+    if named:
         return named, "the key given"
     if current.store_id == store_id and current.keys:
         return here, "the store here"
     if current.local_keys and (current.store_id == store_id or f"holdproof/{store_id}" in current.head_origins):
         return [key for key in own if key.keyid in current.local_keys], "the keys here"
     return own, "itself"
+
+
+def _named_second(parts: StoreParts, current: ReplacedStore, request: RestoreRequest) -> list[PublicKey]:
+    """Return the ML-DSA-44 keys that the caller named."""
+    able = [*(key.public for key in parts.second_keys), *(key.public for key in current.second_keys)]
+    able += current.local_second_keys
+    return list({key.keyid: key for key in able if key.keyid in request.keys}.values())
 
 
 def copy_files(source: Path, folder: Path, manifest: Manifest, progress: Progress | None) -> None:
@@ -210,7 +224,7 @@ def _copy_raw(source: Path, folder: Path) -> None:
             if (source / top).is_dir():
                 (folder / top).mkdir(mode=0o700)
     for name, file in files.items():
-        if file.exists():
+        if file.is_file():
             disk.copy(file, folder / name)
     for name in DATABASES:
         if (folder / name).exists():

@@ -152,6 +152,21 @@ def _stamped(version: Version) -> Words:
     return Words(f"head of size {row['size']} stamped at {row['stamped_at']}", plain(row["authority"]))
 
 
+def _anchored(version: Version) -> Words:
+    row = version.columns
+    return Words(f"head of size {row['size']} anchored as entry {row['log_index']} of another log", plain(row["log"]))
+
+
+def _tenant(version: Version) -> Words:
+    row = version.columns
+    # Of earlier versions only the name is known: it never changes.
+    if not version.newest:
+        return Words(f"tenant {row['name']} changed")
+    if row["finding"] is not None:
+        return Words(f"tenant {row['name']}: its log is not believed", plain(row["finding"]))
+    return Words(f"tenant {row['name']} {row['status']}", plain(row["reason"]))
+
+
 def _token(version: Version) -> Words:
     row = version.columns
     if version.first:
@@ -190,6 +205,12 @@ def _erasure(version: Version) -> Words:
 def _pruning(version: Version) -> Words:
     row = version.columns
     return Words(f"retention removed {row['count']} {row['what']}", plain(row["rule"]), person=plain(row["who"]))
+
+
+def _limits(version: Version) -> Words:
+    row = version.columns
+    done = "lifted" if row["limits"] == "{}" else f"set to {row['limits']}"
+    return Words(f"limits of {row['ns']} {done}", plain(row["reason"]))
 
 
 def _rule(version: Version) -> Words:
@@ -334,6 +355,7 @@ WORDS: Final[Mapping[str, Callable[[Version], Words]]] = {
     "flow_transitions": _transition,
     "flow_values": _named("value {key} published"),
     "imported_rows": _named("imported {source_table} {source_id}: {verdict}", "source"),
+    "head_anchors": _anchored,
     "keyring": _key,
     "lockdowns": _lockdown,
     "log_witnesses": _witness,
@@ -349,6 +371,9 @@ WORDS: Final[Mapping[str, Callable[[Version], Words]]] = {
     "refs": _tree,
     "restores": _restore,
     "retention_rules": _rule,
+    "tenant_heads": _named("head of size {size} of the tenant {name} recorded", "origin"),
+    "tenant_limits": _limits,
+    "tenants": _tenant,
     "schedules": _named("schedule {name} written"),
     "schema_migrations": _named("migration {name} applied"),
     "skill_approvals": _approval,

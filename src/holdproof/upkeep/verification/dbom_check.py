@@ -13,7 +13,7 @@ Rules:
 """
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
 from itertools import islice
@@ -79,20 +79,35 @@ def check(context: Context, findings: Findings, *, repair: bool = False) -> Work
     """Check the DBOM of every row, then every DBOM file; with `repair` write deleted files again."""
     after: int | None = 0
     while after is not None:
-        rows, wrong, after = yield from read(context, partial(_judge_page, after=after or 0))
-        for finding in wrong:
-            findings.add(finding)
-            findings.checked["unsigned"] += finding.verdict is Verdict.UNSIGNED
-        yield from _files(context, rows, findings, repair)
-        findings.checked["DBOMs"] += sum(row.dbom is not None for row in rows)
-        findings.tell("DBOMs", findings.checked["DBOMs"])
+        after = yield from _check_page(context, findings, repair, partial(_judge_page, after=after or 0, most=_PAGE))
     yield from _unlisted_files(context, findings)
 
 
-def _judge_page(tx: Tx, after: int) -> tuple[list[DbomRow], list[Finding], int | None]:
-    """Return a page of rows, its findings, and the row id to continue after; None after the last page."""
+def check_row(context: Context, findings: Findings, row: int, *, repair: bool = False) -> Work[None]:
+    """Check the DBOM of the row with that id and the files of its evaluation."""
+    yield from _check_page(context, findings, repair, partial(_judge_page, after=row - 1, most=1))
+
+
+_JudgedPage = tuple[list[DbomRow], list[Finding], int | None]
+"""Rows, their findings, and the row id to continue after; None after the last page."""
+
+
+def _check_page(
+    context: Context, findings: Findings, repair: bool, judge_page: Callable[[Tx], _JudgedPage]
+) -> Work[int | None]:
+    rows, wrong, following = yield from read(context, judge_page)
+    for finding in wrong:
+        findings.add(finding)
+        findings.checked["unsigned"] += finding.verdict is Verdict.UNSIGNED
+    yield from _files(context, rows, findings, repair)
+    findings.checked["DBOMs"] += sum(row.dbom is not None for row in rows)
+    findings.tell("DBOMs", findings.checked["DBOMs"])
+    return following
+
+
+def _judge_page(tx: Tx, after: int, most: int) -> _JudgedPage:
     # The page is limited by bytes as well: results and DBOMs may be large.
-    limit = page_size(tx, kernel_tables.LOGGED["battles"], Place(after), _PAGE)
+    limit = page_size(tx, kernel_tables.LOGGED["battles"], Place(after), most)
     rows = [DbomRow(*row) for row in tx.all(_ROWS, after=after, limit=limit)]
     # In the page's own snapshot: a key that came in while this walk was under way has signed rows of this page.
     ring = {key.keyid: key for key in keys.keyring(tx)}

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from holdproof.crypto import canonical, checkpoint, frontier, keys, merkle
 from holdproof.crypto.keys import PublicKey
-from holdproof.crypto.vkey import ED25519, VerifierKey
+from holdproof.crypto.vkey import ED25519, ML_DSA_44, VerifierKey
 from holdproof.db import Tx, sql
 from holdproof.errors import CorruptError, FormatError, NotFoundError, ProofError
 from holdproof.evidence import tree
@@ -31,6 +31,8 @@ class StoreParts(NamedTuple):
     store_id: str
     state: LogState
     keys: list[LogKey]
+    second_keys: list[VerifierKey]
+    """The ML-DSA-44 keys of which one has to have signed the head as well; none where the store has no such key."""
     leaves: Iterable[str]
 
 
@@ -82,7 +84,7 @@ def signers(tx: Tx) -> list[str]:
     for key in tree.verifiers(tx):
         with suppress(ProofError):
             checkpoint.verify(signed, origin=state.origin, log_keys=[key])
-            able.append(f"log key {key.public.keyid}")
+            able.append(f"log key {key.public.keyid}{' (ML-DSA-44)' if key.kind == ML_DSA_44 else ''}")
     roots = [f"root key {keyid}" for (keyid,) in tx.all(_ROOTS)]
     witnesses = [f"witness {url}, up to entry {_size_of(head)}" for url, head in tx.all(_COSIGNERS)]
     return [*able, *roots, *witnesses]
@@ -96,7 +98,8 @@ def parts(tx: Tx) -> StoreParts:
     """Read the parts of a store from its database; leaves are read while they are iterated."""
     name = store_id(tx)
     state = tree.state(tx)
-    return StoreParts(name, state, log_keys(tx), _leaves(tx, state.size))
+    second_keys = [key for key in tree.verifiers(tx) if key.kind == ML_DSA_44]
+    return StoreParts(name, state, log_keys(tx), second_keys, _leaves(tx, state.size))
 
 
 _LOG_KEYS = sql("SELECT public, revoked_from FROM keyring WHERE role = 'log'")
@@ -133,6 +136,9 @@ def check(parts: StoreParts, trusted: Iterable[PublicKey]) -> None:
         raise ProofError("the head is of another log", found=signed.origin, expected=state.origin)
     named = [VerifierKey(state.origin, ED25519, key) for key in trusted if key.alg == "ed25519"]
     checkpoint.verify(head, origin=state.origin, log_keys=named)
+    # By itself: these keys are only what the copy says, so they can add to what is trusted and never replace it.
+    if parts.second_keys:
+        checkpoint.verify(head, origin=state.origin, log_keys=parts.second_keys)
 
 
 def agree(parts: StoreParts, manifest: "Manifest", trusted: Iterable[PublicKey]) -> None:

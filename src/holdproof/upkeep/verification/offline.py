@@ -7,7 +7,8 @@ Rules:
 - Every record: content and salt give the leaf's commitment, the leaf is under the head, a log key signed the head.
   No record is in it twice, nor in two versions.
 - Every key comes from trust.json; with a root key from elsewhere only root's signature on it counts, without one the
-  bundle is trusted by its own keys, and the report says so (`trusted` false). It is not older than the head: one from
+  bundle is trusted by its own keys, and the report says so (`trusted` false). Where it lists an ML-DSA-44 key that
+  counts, such a key signed the head too. It is not older than the head: one from
   before a revocation would let the revoked key count.
 - Of an evaluation: the signature of its DBOM holds under a judge key that counted at that leaf, and the result is the
   one that was hashed.
@@ -15,8 +16,9 @@ Rules:
 - Of a flow: every record names it, and its transitions lead from its opening, in their order, without a gap. The large
   parts of what it recorded are there, all of them and no others, each the block that its name hashes.
 - The page `report.html`, if there is one, shows exactly the records of the bundle.
-- Of a time token: the stamped head covers every record, the bundle's head continues it, and the token holds under the
-  certificate that came with it, whose fingerprint the report tells (bundle_time.py).
+- Of a time token and of an anchor: the attested head covers every record, the bundle's head continues it, and the token
+  holds under the certificate, the anchor under the key that came with it, which the report tells (bundle_heads.py). A
+  bundle without them holds too, so that their absence proves nothing: who needs them says so (`attested`).
 - What no bundle can prove is said in `notes`: that nothing was left out of a flow. So is a VERIFY.md that is not
   that of this version: a reader must not follow a page that came with what it is to check.
 """
@@ -25,16 +27,17 @@ import io
 import zipfile
 import zlib
 from collections import Counter
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, replace
 from importlib import resources
 from typing import Any, Final
 
-from holdproof.crypto import attest, canonical, checkpoint, dbom, dsse, merkle, tlog_proof
+from holdproof import validation
+from holdproof.crypto import attest, canonical, checkpoint, dbom, dsse, merkle, note, tlog_proof
 from holdproof.crypto.checkpoint import SignedCheckpoint
 from holdproof.crypto.keys import PublicKey
 from holdproof.crypto.statement import PAYLOAD_TYPE
-from holdproof.crypto.vkey import ED25519, VerifierKey
+from holdproof.crypto.vkey import ED25519, ML_DSA_44, VerifierKey
 from holdproof.errors import FormatError, InvalidInputError, ProofError
 from holdproof.evidence import trust as trusts
 from holdproof.evidence.dbom_files import MAIN
@@ -42,7 +45,7 @@ from holdproof.evidence.trust import Trust, TrustedKey
 from holdproof.model.flows import STATUSES, status_after
 from holdproof.model.verdicts import Verdict, worst
 from holdproof.model.verify import BundleReport, Finding
-from holdproof.upkeep.verification import bundle_time, bundle_values, report_page
+from holdproof.upkeep.verification import bundle_heads, bundle_values, report_page
 
 MOST_BYTES: Final = 64 << 20
 _MOST_MEMBER: Final = 32 << 20
@@ -57,6 +60,7 @@ _END_BYTES: Final = 22
 _SUFFIXES: Final = (".json", ".leaf.json", ".tlog-proof")
 _MOST_MEMBERS: Final = MOST_RECORDS * len(_SUFFIXES) + bundle_values.MOST + 16
 _ABOUT: Final = {"v", "kind", "subject", "records"}
+_ABSENT: Final = "ask its sender for a bundle with it: whoever passed it on may have taken it out"
 _REMEDY: Final = "do not rely on this bundle; ask its sender for another and say what was found"
 
 
@@ -72,10 +76,22 @@ class ProvenRecord:
     version: int
 
 
-def check(data: bytes, *, root: PublicKey | None = None) -> BundleReport:
-    """Check what a bundle proves; a malformed one is a FormatError, a false one a finding."""
+def check(data: bytes, *, root: PublicKey | None = None, attested: Collection[str] = ()) -> BundleReport:
+    """Check what a bundle proves; a malformed one is a FormatError, a false one a finding.
+
+    `attested` names what it must bring, `time` or `anchor`: whoever passes a bundle on can take that out, and what is
+    left still holds.
+    """
+    for each in attested:
+        validation.one_of("attested", each, tuple(bundle_heads.ATTESTATIONS))
     report, _ = examine(data, root=root)
-    return report
+    if not attested:
+        return report
+    about = _about(unpack(data)["bundle.json"])
+    missing = [name for name in bundle_heads.ATTESTATIONS if name in attested and name not in about]
+    findings = [Finding(Verdict.MISSING_HERE, f"it has no part `{name}/`", _ABSENT, file="bundle") for name in missing]
+    verdict = worst([report.verdict, *(each.verdict for each in findings)])
+    return replace(report, verdict=verdict, findings=[*report.findings, *findings])
 
 
 def examine(data: bytes, *, root: PublicKey | None = None) -> tuple[BundleReport, list[ProvenRecord]]:
@@ -93,7 +109,8 @@ def examine(data: bytes, *, root: PublicKey | None = None) -> tuple[BundleReport
         _check_values(members, about.get("values", []), records)
         findings = _KINDS[kind](members, subject, records, trust)
         last = max(each.index for each in records)
-        times = [bundle_time.check(members, about["time"], last, head)] if "time" in about else []
+        attested = bundle_heads.check(members, about, last, head)
+        signed_twice = _second_signature(head, trust)
         usual_page = _NAME not in members or report_page.is_of_this_version(members[_NAME], members)
     except (
         FormatError,
@@ -105,7 +122,7 @@ def examine(data: bytes, *, root: PublicKey | None = None) -> tuple[BundleReport
     keys = {f"{key.role} {keyid}": _until(key) for keyid, key in trust.keys.items()}
     facts = {"origin": head.checkpoint.origin, "size": head.checkpoint.size, "root": head.checkpoint.root.hex()}
     verdict = worst(each.verdict for each in findings)
-    notes = _notes(members["VERIFY.md"], kind, records) + times
+    notes = _notes(members["VERIFY.md"], kind, records) + attested + signed_twice
     if not usual_page:
         notes.append("report.html is not the page of this version of Holdproof: rely on this report instead")
     return BundleReport(verdict, subject, kind, keys, root is not None, facts, findings, notes), records
@@ -194,12 +211,15 @@ def member(archive: zipfile.ZipFile, name: str) -> bytes:
 
 def _about(data: bytes) -> dict[str, Any]:
     value = canonical.loads(data)
-    if not isinstance(value, dict) or value.get("v") != 1 or set(value) - {"values", "time"} != _ABOUT:
+    if (
+        not isinstance(value, dict)
+        or value.get("v") != 1
+        or set(value) - {"values", *bundle_heads.ATTESTATIONS} != _ABOUT
+    ):
         raise FormatError("bundle.json: not of this version")
     if "values" in value:
         bundle_values.check_names(value["values"])
-    if "time" in value:
-        bundle_time.check_proof(value["time"])
+    bundle_heads.check_proofs(value)
     if not isinstance(value["kind"], str) or value["kind"] not in _KINDS or not isinstance(value["subject"], str):
         raise FormatError(f"bundle.json: not a bundle of {' or '.join(sorted(_KINDS))}", kind=str(value["kind"])[:100])
     records = value["records"]
@@ -215,8 +235,8 @@ def _about(data: bytes) -> dict[str, Any]:
 def _wanted(about: dict[str, Any]) -> set[str]:
     extra = ("dbom.json", "dbom.dsse.json") if about["kind"] == "evaluation" else ()
     records = [f"{each['name']}{suffix}" for each in about["records"] for suffix in _SUFFIXES]
-    times = bundle_time.NAMES if "time" in about else ()
-    return {*_COMMON, *extra, *records, *times, *(f"{bundle_values.FOLDER}{cid}" for cid in about.get("values", ()))}
+    values = [f"{bundle_values.FOLDER}{cid}" for cid in about.get("values", ())]
+    return {*_COMMON, *extra, *records, *values, *bundle_heads.names(about)}
 
 
 # --- what it proves ----------------------------------------------------------------------------------------------
@@ -232,8 +252,15 @@ def check_head(head: SignedCheckpoint, trust: Trust) -> None:
     if trust.size < size:
         what = f"trust.json is older than the head: it does not know what became of keys after leaf {trust.size}"
         raise ProofError(what, trusted=trust.size, size=size)
-    able = [key.public for key in trust.keys.values() if key.role == "log" and key.trusted_at(size - 1)]
-    checkpoint.verify(head, origin=origin, log_keys=[VerifierKey(origin, ED25519, key) for key in able])
+    checkpoint.verify(head, origin=origin, log_keys=trust.head_keys(origin, size))
+
+
+def _second_signature(head: SignedCheckpoint, trust: Trust) -> list[str]:
+    """Return what to say of the post-quantum signature of a head that was checked; nothing where it has none."""
+    keys = trust.head_keys(head.checkpoint.origin, head.checkpoint.size)
+    second = [key for key in keys if key.kind == ML_DSA_44]
+    signed = note.verify(head.note, second) if second else ()
+    return [f"its head is signed with ML-DSA-44 too, by the key {each.key.public.keyid}" for each in signed]
 
 
 def _check_handles(entries: list[Mapping[str, Any]]) -> None:

@@ -13,6 +13,7 @@ Rules:
 
 import re
 from collections import Counter, defaultdict
+from collections.abc import Sequence
 from functools import partial
 from hashlib import sha256
 from itertools import pairwise
@@ -33,6 +34,8 @@ _RANGE: Final = 100_000
 _MODULUS: Final = 1 << 256
 _TABLE: Final = re.compile(r'"p":"([^"/]+)/')
 _ERASURE: Final = '"t":"erasure"'
+NO_LEAF: Final = (Verdict.UNLOGGED, "the row has no leaf: it was not written through Holdproof")
+UNKNOWN_LEAF: Final = (Verdict.TAMPERED, "the row names a leaf that the log does not have")
 
 
 def check(context: HasDatabase, findings: Findings) -> Work[None]:
@@ -114,9 +117,9 @@ def judge(table: LoggedTable, row: Row) -> Finding | None:
         return Finding(verdict, what, remedy, table=table.table, row=str(table.place(row)))
 
     if logged.leaf_id is None:
-        return finding(Verdict.UNLOGGED, "the row has no leaf: it was not written through Holdproof")
+        return finding(*NO_LEAF)
     if logged.leaf is None:
-        return finding(Verdict.TAMPERED, "the row names a leaf that the log does not have")
+        return finding(*UNKNOWN_LEAF)
     problem = logged_tables.mismatch(table, row)
     if problem:
         return finding(Verdict.TAMPERED, problem, RESTORE)
@@ -197,8 +200,7 @@ def _read_leaves(tx: Tx, start: int, end: int) -> _Leaves:
         if not leaves.is_filed(text, handle, version):
             misfiled.append(index)
         elif version == 1:
-            named = _TABLE.search(text)
-            handles[named[1] if named else "?"].append(_number(handle))
+            handles[table_of(text) or "?"].append(_number(handle))
     return _Leaves(len(page), page[-1][0] + 1 if len(page) == _LEAVES else end, handles, misfiled)
 
 
@@ -207,21 +209,42 @@ def _name_lost(context: HasDatabase, table: LoggedTable, starts: list[int], find
     like = f'%"p":"{table.table}/%'
     for start, end in pairwise(starts):
         rows = yield from read(context, lambda tx: tx.all(table.missing, start=start, end=end, like=like))  # noqa: B023
-        handles = {handle for _, handle, _, _ in rows}
-        pruned = yield from read(context, partial(prunings.among, table=table.table, handles=handles))
-        erased = yield from read(context, partial(erasures.among, handles=handles))
-        for index, handle, text, newest in rows:
-            named = _TABLE.search(text)
-            if named is None or named[1] != table.table or handle in pruned:
-                continue
-            tombstone = _ERASURE in newest and newest != text  # an erasure's own first leaf is no tombstone
-            if tombstone and handle in erased:
-                findings.checked["erased"] += 1
-                continue
-            why = " and an erasure put into the log for it, which none of the store's names" if tombstone else ""
-            what = f"leaf {index} has no row: the record {handle} was deleted{why}"
-            findings.add(Finding(Verdict.TAMPERED, what, RESTORE, table=table.table, row=handle))
+        yield from report_lost(context, table, [LostRecord(*row) for row in rows], findings)
         findings.tell(f"records of {table.table}", end, starts[-1])
+
+
+class LostRecord(NamedTuple):
+    """A leaf whose record has no row: where it stands, and the newest leaf of the record."""
+
+    at: int
+    handle: str
+    text: str
+    newest: str
+
+
+def report_lost(
+    context: HasDatabase, table: LoggedTable, records: Sequence[LostRecord], findings: Findings, *, since: int = 0
+) -> Work[None]:
+    """Report the records of a table that have no row, unless they were erased or pruned: logged at `since` or later."""
+    handles = {each.handle for each in records}
+    pruned = yield from read(context, partial(prunings.among, table=table.table, handles=handles, since=since))
+    erased = yield from read(context, partial(erasures.among, handles=handles, since=since))
+    for index, handle, text, newest in records:
+        if table_of(text) != table.table or handle in pruned:
+            continue
+        tombstone = _ERASURE in newest and newest != text  # an erasure's own first leaf is no tombstone
+        if tombstone and handle in erased:
+            findings.checked["erased"] += 1
+            continue
+        why = " and an erasure put into the log for it, which none of the store's names" if tombstone else ""
+        what = f"leaf {index} has no row: the record {handle} was deleted{why}"
+        findings.add(Finding(Verdict.TAMPERED, what, RESTORE, table=table.table, row=handle))
+
+
+def table_of(text: str) -> str:
+    """Return the table that a leaf speaks of; empty where it does not say."""
+    named = _TABLE.search(text)
+    return named[1] if named else ""
 
 
 def _name_returned(context: HasDatabase, table: LoggedTable, findings: Findings) -> Work[None]:

@@ -49,6 +49,11 @@ def log_keys(tx: Tx, folder: KeyFolder, heads: Sequence[SignedCheckpoint]) -> li
 
 def is_proven(tx: Tx, keyid: str, own: Sequence[PublicKey], heads: Sequence[SignedCheckpoint]) -> bool:
     """Whether a key's row matches its leaf, and the leaf is under a head that one of our own keys signed."""
+    return is_logged_under(tx, keyid, own_heads(tx, own, heads))
+
+
+def is_logged_under(tx: Tx, keyid: str, heads: Sequence[LogCheckpoint]) -> bool:
+    """Whether a key's row matches its leaf, and the leaf is under one of these heads."""
     table = kernel_tables.LOGGED["keyring"]
     row = tx.one(table.one, key=keyid)
     if row is None or row_check.judge(table, row) is not None:
@@ -58,7 +63,7 @@ def is_proven(tx: Tx, keyid: str, own: Sequence[PublicKey], heads: Sequence[Sign
         return False
     leaf = merkle.leaf_hash(logged.leaf.encode())
     index = int(logged.leaf_index)
-    return any(_stands_under(tx, leaf, index, head) for head in _own_heads(tx, own, heads))
+    return any(_stands_under(tx, leaf, index, head) for head in heads)
 
 
 def signer_of(tx: Tx, head: SignedCheckpoint) -> list[PublicKey]:
@@ -118,7 +123,7 @@ def _is_admitted(key: Key, signers: Sequence[PublicKey]) -> bool:
     return False
 
 
-def _own_heads(tx: Tx, own: Sequence[PublicKey], heads: Sequence[SignedCheckpoint]) -> list[LogCheckpoint]:
+def own_heads(tx: Tx, own: Sequence[PublicKey], heads: Sequence[SignedCheckpoint]) -> list[LogCheckpoint]:
     """Return the newest head and the kept ones, as far as our own keys signed them."""
     origins = ring.origins(tx)
     signed: list[LogCheckpoint] = []

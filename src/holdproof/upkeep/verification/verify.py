@@ -7,6 +7,8 @@ Rules:
 - The overall verdict is the worst one; every finding names file, table, row and what to do.
 - `full` recomputes the whole tree from its leaves; without it leaf and tree are compared by size, frontier and head
   only, and the report says so: a leaf edited together with its row is found by `full`.
+- `since_last` reads what was written since the newest verification on record that found nothing, of everything or of
+  such a part: its cost follows what is new. The report says what it believed. Without one everything is read.
 - A page that another SQLite program wrote is FOREIGN_WRITER: the checks that follow tell whether its content is right.
 - A promised check that could not be run is INCOMPLETE, never VALID.
 - Damage ends one check, never the run; a table that cannot be read counts as tampered with.
@@ -35,6 +37,7 @@ from holdproof.errors import (
     NotFoundError,
     QueryError,
     RevokedKeyError,
+    TamperedError,
 )
 from holdproof.evidence import audit as audits
 from holdproof.evidence import (
@@ -43,7 +46,7 @@ from holdproof.evidence import (
     log,
     restores,
     retention_rules,
-    timestamps,
+    tenant_limits,
     tree,
     verifications,
     witness_client,
@@ -51,20 +54,24 @@ from holdproof.evidence import (
 )
 from holdproof.evidence.heads import HeadFile
 from holdproof.evidence.key_files import own_keys
+from holdproof.evidence.verifications import Verified
 from holdproof.memory.skills import skills
 from holdproof.model.progress import Progress
 from holdproof.model.verdicts import Verdict
 from holdproof.model.verify import Finding, Report
 from holdproof.runtime import checks as flow_checks
 from holdproof.store.context import Context
-from holdproof.upkeep import kernel_tables, lockdown, time_stamping
+from holdproof.upkeep import kernel_tables, lockdown
 from holdproof.upkeep.verification import (
+    anchor_check,
     content_check,
     dbom_check,
     log_check,
     number_check,
+    recent_check,
     row_check,
     schema_check,
+    time_check,
     trusted_keys,
 )
 from holdproof.upkeep.verification.findings import EXPLAIN, RESTORE, WAIT, Findings, foreign_writer, on_reader, read
@@ -78,39 +85,65 @@ _logger = logging.getLogger("holdproof")
 
 
 def run(
-    context: Context, *, full: bool = False, lock: bool = False, who: str = "operator", progress: Progress | None = None
+    context: Context,
+    *,
+    full: bool = False,
+    since_last: bool = False,
+    lock: bool = False,
+    who: str = "operator",
+    progress: Progress | None = None,
 ) -> Work[Report]:
-    """Verify the whole store, and record the report in the log; with `lock` tampering locks it, and files that can be
+    """Verify the store, and record the report in the log; with `lock` tampering locks it, and files that can be
     written again are.
 
-    `full` recomputes the whole tree from its leaves. Findings are in the report, never raised.
+    `full` recomputes the whole tree from its leaves; `since_last` checks what was written since the newest
+    verification on record that found nothing, and everything in full where there is none. Findings are in the report,
+    never raised.
     """
-    return (yield from check(context, full=full, lock=lock, who=who, progress=progress))
+    return (yield from check(context, full=full, since_last=since_last, lock=lock, who=who, progress=progress))
 
 
 def check(
     context: Context,
     *,
     full: bool = False,
+    since_last: bool = False,
     lock: bool = False,
     who: str | None = None,
     progress: Progress | None = None,
 ) -> Work[Report]:
     """Do what `run` does; without `who` nothing is recorded."""
+    if full and since_last:
+        raise InvalidInputError("everything in full, or what is new since the last time: one of the two")
     findings = Findings(progress)
-    if not full:
-        findings.skip(
-            "the tree was not recomputed from its leaves, nor their numbers, nor the text search from its words"
-            " (--full does)"
-        )
-    yield from _run_checks(context, findings, _checks(context, findings, full, repair=lock))
-    report = findings.report("full" if full else "fast")
+    verified = (yield from _last(context)) if since_last else None
+    if verified is not None:
+        mode = verifications.SINCE
+        checks = _checks_since(context, findings, verified, repair=lock)
+    else:
+        mode = verifications.FULL if full or since_last else verifications.FAST
+        checks = _checks(context, findings, mode == verifications.FULL, repair=lock)
+    yield from _run_checks(context, findings, checks)
+    report = findings.report(mode)
     if who is not None:
         report = yield from _record(report, who)
     if lock and report.locks:
         locked = yield from lockdown.respond(context, report)
         report = replace(report, locked=locked.id)
     return report
+
+
+def _last(context: Context) -> Work[Verified | None]:
+    """Return the verification to continue; None where there is none, or none that can be believed.
+
+    While the store is locked there is none: what was found may stand in no report, where the log itself is in doubt.
+    """
+    if (yield from lockdown.status(context)) is not None:
+        return None
+    try:
+        return (yield from read(context, verifications.to_continue))
+    except (*_BROKEN, TamperedError):
+        return None
 
 
 def _record(report: Report, who: str) -> Work[Report]:
@@ -168,10 +201,15 @@ def _why(error: Exception) -> tuple[str, str]:
 def _checks(
     context: Context, findings: Findings, full: bool, *, repair: bool = False
 ) -> list[tuple[str, Callable[[], Work[None]]]]:
+    if not full:
+        findings.skip(
+            "the tree was not recomputed from its leaves, nor their numbers, nor the text search from its words"
+            " (--full does)"
+        )
     return [
         ("database", partial(_database, context, findings)),
         ("schema", partial(schema_check.check, context, findings)),
-        ("log", partial(_log, context, findings, full)),
+        ("log", partial(_log, context, findings, full=full)),
         *([("numbers", partial(number_check.check, context, findings))] if full else []),
         ("rows", partial(row_check.check, context, findings)),
         ("keys", partial(_keys, context, findings)),
@@ -179,11 +217,37 @@ def _checks(
         ("skills", partial(_skills, context, findings)),
         ("erasures", partial(_erasures, context, findings)),
         ("retention rules", partial(_retention_rules, context, findings)),
-        ("time tokens", partial(_time_tokens, context, findings)),
+        ("limits of namespaces", partial(_tenant_limits, context, findings)),
+        ("time tokens", partial(time_check.check, context, findings, 0 if full else None)),
+        ("anchors", partial(anchor_check.check, context, findings)),
         ("memory", partial(content_check.check_memory, context, findings, full)),
         ("DBOMs", partial(dbom_check.check, context, findings, repair=repair)),
         (_TRUST, partial(_trust, context, findings)),
         (_SERVICES, partial(content_check.check_services, context, findings)),
+    ]
+
+
+def _checks_since(
+    context: Context, findings: Findings, verified: Verified, *, repair: bool
+) -> list[tuple[str, Callable[[], Work[None]]]]:
+    findings.skip(
+        f"what was written before entry {verified.size}, of which the verification of {verified.at} found nothing"
+        " wrong; memory block by block, application stores, numbers of entries, the text search, DBOM files of"
+        " evaluations without a new entry, and the file's own structure (without --since-last)"
+    )
+    return [
+        ("pages", partial(_foreign_pages, context, findings)),
+        ("schema", partial(schema_check.check, context, findings)),
+        ("log", partial(_log, context, findings, since=verified)),
+        ("rows", partial(recent_check.check, context, findings, verified.size, repair=repair)),
+        ("keys", partial(_keys, context, findings)),
+        ("skills", partial(_skills, context, findings)),
+        ("erasures", partial(_erasures, context, findings)),
+        ("retention rules", partial(_retention_rules, context, findings)),
+        ("limits of namespaces", partial(_tenant_limits, context, findings)),
+        ("time tokens", partial(time_check.check, context, findings, verified.size)),
+        ("anchors", partial(anchor_check.check, context, findings)),
+        (_TRUST, partial(_trust, context, findings)),
     ]
 
 
@@ -234,19 +298,28 @@ def _database(context: Context, findings: Findings) -> Work[None]:
         problems = []
     else:
         problems = yield from call(check_structure, Path(str(path)))
-        pages = yield from call(foreign_pages, Path(str(path)))
-        if pages:
-            findings.add(foreign_writer(pages, str(path)))
-            # The checks that follow decide whether the content is right, so they have to read these pages.
-            yield from call(read_foreign_pages, Path(str(path)))
+        yield from _foreign_pages(context, findings)
     for problem in problems:
         findings.add(Finding(Verdict.TAMPERED, f"integrity check: {problem}", RESTORE, file=_where(context)))
 
 
-def _log(context: Context, findings: Findings, full: bool) -> Work[None]:
-    """Run the audit of the log: its heads, its keys, the kept heads, and in full the tree itself."""
+def _foreign_pages(context: Context, findings: Findings) -> Work[None]:
+    """Look for pages of the database file that another program wrote."""
+    path = context.database.backend.facts().get("path")
+    findings.place = str(path)
+    if context.database.dialect == "postgres" or path == MEMORY:
+        return
+    pages = yield from call(foreign_pages, Path(str(path)))
+    if pages:
+        findings.add(foreign_writer(pages, str(path)))
+        # The checks that follow decide whether the content is right, so they have to read these pages.
+        yield from call(read_foreign_pages, Path(str(path)))
+
+
+def _log(context: Context, findings: Findings, *, full: bool = False, since: Verified | None = None) -> Work[None]:
+    """Run the audit of the log: its heads, its keys, the kept heads; in full, or what is new, the tree itself."""
     audited = yield from audits.audit(
-        context, full=full, progress=lambda done, total: findings.tell("log", done, total)
+        context, full=full, since=since, progress=lambda done, total: findings.tell("log", done, total)
     )
     for flaw in audited.findings:
         row = "" if flaw.index is None else str(flaw.index)
@@ -256,11 +329,12 @@ def _log(context: Context, findings: Findings, full: bool) -> Work[None]:
     findings.left_off += audited.left_off
     findings.checked["log size"] = audited.size
     findings.level = (yield from on_reader(context, witness_client.level(context))).text
-    head = yield from read(context, log.head)
-    findings.head = {"origin": head.checkpoint.origin, "size": head.checkpoint.size, "root": head.checkpoint.root.hex()}
+    origin = (yield from read(context, log.head)).checkpoint.origin
+    # The head that the audit saw, and not a newer one: who continues this report begins where it ended.
+    findings.head = {"origin": origin, "size": audited.size, "root": audited.root}
     findings.since = yield from read(context, log_check.first_time)
     findings.trusted_by = yield from read(context, log_check.signers)
-    yield from _identity(context, findings, log.generation(head.checkpoint.origin)[0])
+    yield from _identity(context, findings, log.generation(origin)[0])
 
 
 def _identity(context: Context, findings: Findings, named: str) -> Work[None]:
@@ -366,20 +440,11 @@ def _retention_rules(context: Context, findings: Findings) -> Work[None]:
         findings.add(Finding(Verdict.TAMPERED, what, EXPLAIN, table="retention_rules", row=rule))
 
 
-def _time_tokens(context: Context, findings: Findings) -> Work[None]:
-    """Check every time token again, and say whose certificates they rest on if the settings do not name them."""
-    trusted = yield from call(lambda: time_stamping.trusted(context))
-    unnamed: set[str] = set()
-    after: str | None = ""
-    while after is not None:
-        count, flaws, fingerprints, after = yield from read(context, partial(timestamps.check, after=after))
-        findings.checked["time tokens"] += count
-        unnamed |= fingerprints - trusted
-        for token, why in flaws:
-            what = f"a time token that does not hold: {why}"
-            findings.add(Finding(Verdict.TAMPERED, what, EXPLAIN, table="time_tokens", row=token))
-    for fingerprint in sorted(unnamed):
-        findings.skip(f"whether a time authority is the right one: the settings do not name certificate {fingerprint}")
+def _tenant_limits(context: Context, findings: Findings) -> Work[None]:
+    """Check that root set every limit of a namespace."""
+    for rule, why in (yield from read(context, tenant_limits.flaws)).items():
+        what = f"a limit of a namespace that does not hold: {why}"
+        findings.add(Finding(Verdict.TAMPERED, what, EXPLAIN, table="tenant_limits", row=rule))
 
 
 def _skills(context: Context, findings: Findings) -> Work[None]:

@@ -24,6 +24,7 @@ CREATE TABLE access_logins (
   expires_at timestamp with time zone NOT NULL,
   ended_at timestamp with time zone,
   ns text NOT NULL,
+  credential_id text,
   CONSTRAINT access_logins_kind_check CHECK ((kind = ANY (ARRAY['link'::text, 'session'::text]))),
   CONSTRAINT access_logins_pkey PRIMARY KEY (login_id),
   CONSTRAINT access_logins_role_check CHECK ((role = ANY (ARRAY['operator'::text, 'auditor'::text]))),
@@ -257,6 +258,7 @@ CREATE TABLE erasures (
   leaf_id text NOT NULL,
   leaf_ver bigint NOT NULL,
   leaf_salt bytea,
+  certificate text,
   CONSTRAINT erasures_kind_check CHECK ((kind = ANY (ARRAY['subject'::text, 'record'::text]))),
   CONSTRAINT erasures_pkey PRIMARY KEY (id)
 );
@@ -535,6 +537,23 @@ CREATE TABLE flow_values (
   CONSTRAINT flow_values_pkey PRIMARY KEY (value_id)
 );
 
+CREATE TABLE head_anchors (
+  id text NOT NULL,
+  origin text NOT NULL,
+  size bigint NOT NULL,
+  head text NOT NULL,
+  url text,
+  log text NOT NULL,
+  log_index bigint NOT NULL,
+  key text NOT NULL,
+  proof text NOT NULL,
+  created_at timestamp with time zone NOT NULL,
+  leaf_id text NOT NULL,
+  leaf_ver bigint NOT NULL,
+  leaf_salt bytea,
+  CONSTRAINT head_anchors_pkey PRIMARY KEY (id)
+);
+
 CREATE TABLE idempotency_cache (
   idempotency_key text NOT NULL,
   request_hash text NOT NULL,
@@ -599,7 +618,7 @@ CREATE TABLE keyring (
   leaf_ver bigint NOT NULL,
   leaf_salt bytea,
   CONSTRAINT keyring_pkey PRIMARY KEY (keyid),
-  CONSTRAINT keyring_role_check CHECK ((role = ANY (ARRAY['judge'::text, 'memory'::text, 'log'::text, 'root'::text])))
+  CONSTRAINT keyring_role_check CHECK ((role = ANY (ARRAY['judge'::text, 'memory'::text, 'log'::text, 'root'::text, 'log-pq'::text])))
 );
 
 CREATE TABLE lock_fences (
@@ -820,7 +839,7 @@ CREATE TABLE passkey_challenges (
   used_at timestamp with time zone,
   ns text NOT NULL DEFAULT 'main'::text,
   CONSTRAINT passkey_challenges_pkey PRIMARY KEY (challenge),
-  CONSTRAINT passkey_challenges_purpose_check CHECK ((purpose = ANY (ARRAY['register'::text, 'answer'::text])))
+  CONSTRAINT passkey_challenges_purpose_check CHECK ((purpose = ANY (ARRAY['register'::text, 'answer'::text, 'login'::text])))
 );
 
 CREATE TABLE passkeys (
@@ -838,6 +857,9 @@ CREATE TABLE passkeys (
   leaf_id text NOT NULL,
   leaf_ver bigint NOT NULL,
   leaf_salt bytea,
+  login_role text,
+  login_token_id text,
+  login_ns text,
   CONSTRAINT passkeys_pkey PRIMARY KEY (credential_id)
 );
 
@@ -1142,6 +1164,14 @@ CREATE TABLE store_facts (
   CONSTRAINT store_facts_pkey PRIMARY KEY (key)
 );
 
+CREATE TABLE store_growth (
+  hour text NOT NULL,
+  at timestamp with time zone NOT NULL,
+  entries bigint NOT NULL,
+  bytes bigint NOT NULL,
+  CONSTRAINT store_growth_pkey PRIMARY KEY (hour)
+);
+
 CREATE TABLE subjects (
   handle text NOT NULL,
   ns text NOT NULL,
@@ -1154,6 +1184,58 @@ CREATE TABLE subjects (
   leaf_salt bytea,
   CONSTRAINT subjects_ns_name_hash_key UNIQUE (ns, name_hash),
   CONSTRAINT subjects_pkey PRIMARY KEY (handle)
+);
+
+CREATE TABLE tenant_heads (
+  id text NOT NULL,
+  tenant_id text NOT NULL,
+  name text NOT NULL,
+  origin text NOT NULL,
+  size bigint NOT NULL,
+  head text NOT NULL,
+  keys text NOT NULL,
+  recorded_at timestamp with time zone NOT NULL,
+  leaf_id text NOT NULL,
+  leaf_ver bigint NOT NULL,
+  leaf_salt bytea,
+  CONSTRAINT tenant_heads_pkey PRIMARY KEY (id)
+);
+
+CREATE TABLE tenant_limits (
+  id text NOT NULL,
+  limits text NOT NULL,
+  reason text NOT NULL,
+  set_at timestamp with time zone NOT NULL,
+  statement text NOT NULL,
+  ns text NOT NULL,
+  leaf_id text NOT NULL,
+  leaf_ver bigint NOT NULL,
+  leaf_salt bytea,
+  CONSTRAINT tenant_limits_pkey PRIMARY KEY (id)
+);
+
+CREATE TABLE tenant_usage (
+  ns text NOT NULL,
+  minute text NOT NULL,
+  entries bigint NOT NULL,
+  bytes bigint NOT NULL,
+  CONSTRAINT tenant_usage_pkey PRIMARY KEY (ns)
+);
+
+CREATE TABLE tenants (
+  id text NOT NULL,
+  name text NOT NULL,
+  status text NOT NULL,
+  place text NOT NULL,
+  store text,
+  finding text,
+  reason text,
+  created_at timestamp with time zone NOT NULL,
+  changed_at timestamp with time zone NOT NULL,
+  leaf_id text NOT NULL,
+  leaf_ver bigint NOT NULL,
+  leaf_salt bytea,
+  CONSTRAINT tenants_pkey PRIMARY KEY (id)
 );
 
 CREATE TABLE thread_blocks (
@@ -1421,6 +1503,8 @@ CREATE INDEX idx_flow_transitions_dfid ON kernel.flow_transitions USING btree (d
 CREATE INDEX idx_flow_transitions_root_dfid ON kernel.flow_transitions USING btree (root_dfid);
 CREATE UNIQUE INDEX flow_values_dfid_ns_key_key ON kernel.flow_values USING btree (dfid, ns, key);
 CREATE UNIQUE INDEX flow_values_pkey ON kernel.flow_values USING btree (value_id);
+CREATE UNIQUE INDEX head_anchors_pkey ON kernel.head_anchors USING btree (id);
+CREATE INDEX idx_head_anchors_size ON kernel.head_anchors USING btree (origin, size);
 CREATE UNIQUE INDEX idempotency_cache_pkey ON kernel.idempotency_cache USING btree (ns, idempotency_key);
 CREATE INDEX idx_idempotency_cache_expires_at ON kernel.idempotency_cache USING btree (expires_at);
 CREATE UNIQUE INDEX imported_rows_pkey ON kernel.imported_rows USING btree (id);
@@ -1498,8 +1582,17 @@ CREATE INDEX idx_snapshots_rev ON kernel.snapshots USING btree (ns, rev);
 CREATE UNIQUE INDEX snapshots_ns_cid_key ON kernel.snapshots USING btree (ns, cid);
 CREATE UNIQUE INDEX snapshots_pkey ON kernel.snapshots USING btree (id);
 CREATE UNIQUE INDEX store_facts_pkey ON kernel.store_facts USING btree (key);
+CREATE UNIQUE INDEX store_growth_pkey ON kernel.store_growth USING btree (hour);
 CREATE UNIQUE INDEX subjects_ns_name_hash_key ON kernel.subjects USING btree (ns, name_hash);
 CREATE UNIQUE INDEX subjects_pkey ON kernel.subjects USING btree (handle);
+CREATE INDEX idx_tenant_heads_size ON kernel.tenant_heads USING btree (tenant_id, origin, size);
+CREATE INDEX idx_tenant_heads_tenant ON kernel.tenant_heads USING btree (tenant_id, id);
+CREATE UNIQUE INDEX tenant_heads_pkey ON kernel.tenant_heads USING btree (id);
+CREATE INDEX idx_tenant_limits_ns ON kernel.tenant_limits USING btree (ns, id);
+CREATE UNIQUE INDEX tenant_limits_pkey ON kernel.tenant_limits USING btree (id);
+CREATE UNIQUE INDEX tenant_usage_pkey ON kernel.tenant_usage USING btree (ns);
+CREATE UNIQUE INDEX idx_tenants_name ON kernel.tenants USING btree (name) WHERE (status <> 'deleted'::text);
+CREATE UNIQUE INDEX tenants_pkey ON kernel.tenants USING btree (id);
 CREATE UNIQUE INDEX thread_blocks_pkey ON kernel.thread_blocks USING btree (thread, h);
 CREATE INDEX idx_thread_checkpoints_run ON kernel.thread_checkpoints USING btree (run_id) WHERE (run_id IS NOT NULL);
 CREATE UNIQUE INDEX thread_checkpoints_pkey ON kernel.thread_checkpoints USING btree (n);

@@ -23,7 +23,7 @@ CREATE TABLE access_logins (
   expires_at TEXT NOT NULL,
   ended_at TEXT,
   ns TEXT NOT NULL
-);
+, credential_id TEXT);
 
 CREATE INDEX idx_access_logins_expires_at ON access_logins (expires_at);
 
@@ -225,7 +225,7 @@ CREATE INDEX idx_decision_flows_listed ON decision_flows (ns, created_at, status
 
 CREATE INDEX idx_decision_flows_root_dfid ON decision_flows (root_dfid);
 
-CREATE INDEX idx_decision_flows_status ON decision_flows (status);
+CREATE INDEX idx_decision_flows_status ON decision_flows (status, ns);
 
 CREATE TABLE decision_ledger_entries (
   id INTEGER PRIMARY KEY AUTOINCREMENT,
@@ -281,7 +281,7 @@ CREATE TABLE erasures (
   leaf_id TEXT NOT NULL,
   leaf_ver INTEGER NOT NULL,
   leaf_salt BLOB
-);
+, certificate TEXT);
 
 CREATE TABLE escalation_answers (
   id INTEGER PRIMARY KEY AUTOINCREMENT,
@@ -602,6 +602,24 @@ CREATE TABLE flow_values (
   UNIQUE (dfid, ns, key)
 );
 
+CREATE TABLE head_anchors (
+  id TEXT PRIMARY KEY,
+  origin TEXT NOT NULL,
+  size INTEGER NOT NULL,
+  head TEXT NOT NULL,
+  url TEXT,
+  log TEXT NOT NULL,
+  log_index INTEGER NOT NULL,
+  key TEXT NOT NULL,
+  proof TEXT NOT NULL,
+  created_at TEXT NOT NULL,
+  leaf_id TEXT NOT NULL,
+  leaf_ver INTEGER NOT NULL,
+  leaf_salt BLOB
+);
+
+CREATE INDEX idx_head_anchors_size ON head_anchors (origin, size);
+
 CREATE TABLE idempotency_cache (
   idempotency_key TEXT NOT NULL,
   request_hash TEXT NOT NULL,
@@ -659,7 +677,7 @@ CREATE INDEX idx_intent_retry_next_retry_at ON intent_retry (next_retry_at);
 
 CREATE TABLE keyring (
   keyid TEXT PRIMARY KEY,
-  role TEXT NOT NULL CHECK (role IN ('judge', 'memory', 'log', 'root')),
+  role TEXT NOT NULL CHECK (role IN ('judge', 'memory', 'log', 'root', 'log-pq')),
   alg TEXT NOT NULL,
   public TEXT NOT NULL,
   statement TEXT NOT NULL,
@@ -888,7 +906,7 @@ CREATE TABLE objects (
 
 CREATE TABLE passkey_challenges (
   challenge TEXT PRIMARY KEY,
-  purpose TEXT NOT NULL CHECK (purpose IN ('register', 'answer')),
+  purpose TEXT NOT NULL CHECK (purpose IN ('register', 'answer', 'login')),
   person TEXT NOT NULL,
   nonce TEXT NOT NULL,
   origin TEXT NOT NULL,
@@ -914,7 +932,7 @@ CREATE TABLE passkeys (
   leaf_id TEXT NOT NULL,
   leaf_ver INTEGER NOT NULL,
   leaf_salt BLOB
-);
+, login_role TEXT, login_token_id TEXT, login_ns TEXT);
 
 CREATE INDEX idx_passkeys_person ON passkeys (ns, person);
 
@@ -1209,6 +1227,13 @@ CREATE TABLE store_facts (
   updated_at TEXT NOT NULL
 );
 
+CREATE TABLE store_growth (
+  hour TEXT NOT NULL PRIMARY KEY,
+  at TEXT NOT NULL,
+  entries INTEGER NOT NULL,
+  bytes INTEGER NOT NULL
+);
+
 CREATE TABLE subjects (
   handle TEXT PRIMARY KEY,
   ns TEXT NOT NULL,
@@ -1221,6 +1246,62 @@ CREATE TABLE subjects (
   leaf_salt BLOB,
   UNIQUE (ns, name_hash)
 );
+
+CREATE TABLE tenant_heads (
+  id TEXT PRIMARY KEY,
+  tenant_id TEXT NOT NULL,
+  name TEXT NOT NULL,
+  origin TEXT NOT NULL,
+  size INTEGER NOT NULL,
+  head TEXT NOT NULL,
+  keys TEXT NOT NULL,
+  recorded_at TEXT NOT NULL,
+  leaf_id TEXT NOT NULL,
+  leaf_ver INTEGER NOT NULL,
+  leaf_salt BLOB
+);
+
+CREATE INDEX idx_tenant_heads_size ON tenant_heads (tenant_id, origin, size);
+
+CREATE INDEX idx_tenant_heads_tenant ON tenant_heads (tenant_id, id);
+
+CREATE TABLE tenant_limits (
+  id TEXT PRIMARY KEY,
+  limits TEXT NOT NULL,
+  reason TEXT NOT NULL,
+  set_at TEXT NOT NULL,
+  statement TEXT NOT NULL,
+  ns TEXT NOT NULL,
+  leaf_id TEXT NOT NULL,
+  leaf_ver INTEGER NOT NULL,
+  leaf_salt BLOB
+);
+
+CREATE INDEX idx_tenant_limits_ns ON tenant_limits (ns, id);
+
+CREATE TABLE tenant_usage (
+  ns TEXT PRIMARY KEY,
+  minute TEXT NOT NULL,
+  entries INTEGER NOT NULL,
+  bytes INTEGER NOT NULL
+);
+
+CREATE TABLE tenants (
+  id TEXT PRIMARY KEY,
+  name TEXT NOT NULL,
+  status TEXT NOT NULL,
+  place TEXT NOT NULL,
+  store TEXT,
+  finding TEXT,
+  reason TEXT,
+  created_at TEXT NOT NULL,
+  changed_at TEXT NOT NULL,
+  leaf_id TEXT NOT NULL,
+  leaf_ver INTEGER NOT NULL,
+  leaf_salt BLOB
+);
+
+CREATE UNIQUE INDEX idx_tenants_name ON tenants (name) WHERE status <> 'deleted';
 
 CREATE TABLE thread_blocks (
   thread INTEGER NOT NULL REFERENCES threads (n),

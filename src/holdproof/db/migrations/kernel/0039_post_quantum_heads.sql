@@ -1,0 +1,20 @@
+-- Keys of a further role sign heads with ML-DSA-44 beside the log key (ADR 59). SQLite changes no CHECK in place.
+--postgres:ALTER TABLE keyring DROP CONSTRAINT keyring_role_check;
+--postgres:ALTER TABLE keyring ADD CONSTRAINT keyring_role_check CHECK (role IN ('judge', 'memory', 'log', 'root', 'log-pq'));
+--sqlite:ALTER TABLE keyring RENAME TO keyring_before;
+--sqlite:CREATE TABLE keyring (
+--sqlite:  keyid TEXT PRIMARY KEY,
+--sqlite:  role TEXT NOT NULL CHECK (role IN ('judge', 'memory', 'log', 'root', 'log-pq')),
+--sqlite:  alg TEXT NOT NULL,
+--sqlite:  public TEXT NOT NULL,
+--sqlite:  statement TEXT NOT NULL,
+--sqlite:  revoked_from INTEGER,
+--sqlite:  added_at TEXT NOT NULL,
+--sqlite:  leaf_id TEXT NOT NULL,
+--sqlite:  leaf_ver INTEGER NOT NULL,
+--sqlite:  leaf_salt BLOB
+--sqlite:);
+--sqlite:INSERT INTO keyring (keyid, role, alg, public, statement, revoked_from, added_at, leaf_id, leaf_ver, leaf_salt)
+--sqlite:  SELECT keyid, role, alg, public, statement, revoked_from, added_at, leaf_id, leaf_ver, leaf_salt FROM keyring_before;
+--sqlite:DROP TABLE keyring_before;
+--sqlite:CREATE INDEX idx_keyring_role ON keyring (role);

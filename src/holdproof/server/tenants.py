@@ -1,0 +1,322 @@
+"""The stores of tenants behind one server: `/t/NAME/…` is the API of a tenant, opened at its first request.
+
+Rules:
+- A tenant has tokens of its own: one of the parent, or of another tenant, opens nothing here.
+- At most so many are open at once. Another one takes the place of that which was used least recently, once its requests
+  are answered; so a thousand tenants cost what those cost that are in use.
+- What moves or deletes a tenant through this server finds it closed, and requests meanwhile are told to come again.
+- Heads are recorded in rounds. A tenant that is found rolled back or forked is closed, and not opened again.
+"""
+
+import asyncio
+import logging
+import threading
+import time
+from collections import Counter, OrderedDict
+from collections.abc import AsyncIterator, Iterator
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager, suppress
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Final
+from urllib.parse import unquote
+from weakref import WeakValueDictionary
+
+from fastapi import FastAPI
+from starlette.middleware import Middleware as Layer
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from holdproof.client import Holdproof
+from holdproof.errors import BusyError, HoldproofError, InvalidInputError, NotFoundError, TenantNotFoundError
+from holdproof.evidence import tenants
+from holdproof.model.namespaces import TENANT_PATH
+from holdproof.server import method_routes, otlp
+from holdproof.server.app import create_app
+from holdproof.server.authentication import AuthenticationMiddleware
+from holdproof.server.middleware import Middleware
+from holdproof.server.settings import ServerSettings
+from holdproof.server.state import ServerState
+from holdproof.store.opening import open_place
+from holdproof.store.tenants import open_tenants
+from holdproof.store.tenants.places import Parent, TenantPlace, refuse_unusable
+
+_log = logging.getLogger("holdproof.server")
+
+MOST_OPEN: Final = 16
+_LOOK_S: Final = 5.0
+"""How often the row of a tenant in use is looked at again."""
+_ROUND_S: Final = 60.0
+_REST: Final = 9.0
+"""How many times as long as a round the pause after it lasts at least."""
+_PARENTS: Final = ("login", "logout", "v1/tenants/")
+"""What a server offers to callers of the parent only."""
+_PATIENCE_S: Final = 10.0
+"""How long somebody who needs a tenant alone waits for the requests that are under way."""
+
+
+@dataclass(slots=True)
+class OpenTenant:
+    """A tenant's store, its application, and who uses it now."""
+
+    store: Holdproof
+    app: FastAPI
+    life: AbstractAsyncContextManager[object]
+    looked_at: float
+    users: int = 0
+
+
+class TenantPool:
+    """The tenants that a server has open; `part` adds them to its application, `run` works beside it."""
+
+    def __init__(
+        self, store: Holdproof, settings: ServerSettings, *, most: int = MOST_OPEN, round_s: float = _ROUND_S
+    ) -> None:
+        if most < 1:
+            raise InvalidInputError("at least one tenant has to be open at once", field="open_tenants")
+        self._store = store
+        self._parent = Parent(store.context.paths, store.context.settings)
+        # Logins by a proxy are those of the parent's console; a tenant is reached with its own tokens.
+        self._settings = replace(settings, proxy_login=None, witness=None)
+        self._most = most
+        self._round_s = round_s
+        self._open: OrderedDict[str, OpenTenant] = OrderedDict()
+        self._held: Counter[str] = Counter()
+        self._opening = 0
+        self._closing: dict[str, asyncio.Event] = {}
+        self._turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+        self._is_ended = False
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._thread = 0
+
+    def part(self, app: FastAPI) -> None:
+        """Put the tenants before the authentication of the parent, behind its limits."""
+        layers = app.user_middleware
+        place = next(at for at, each in enumerate(layers) if each.cls is AuthenticationMiddleware)  # type: ignore[comparison-overlap]
+        layers.insert(place, Layer(TenantRouter, pool=self))
+
+    async def run(self, _: ServerState) -> None:
+        """Record heads in rounds until the server ends, then close every tenant."""
+        self._loop = asyncio.get_running_loop()
+        self._thread = threading.get_ident()
+        try:
+            with open_tenants.holding(self._hold):
+                pause_s = self._round_s
+                while True:
+                    await asyncio.sleep(pause_s)
+                    began = time.monotonic()
+                    await self._round()
+                    # Every tenant is looked at: where there are many, rounds take a tenth of the time at most.
+                    pause_s = max(self._round_s, _REST * (time.monotonic() - began))
+        finally:
+            await self.close()
+
+    async def close(self) -> None:
+        """Close every tenant."""
+        self._is_ended = True
+        for name in [*self._open]:
+            # One that cannot be closed keeps none of the others open.
+            with suppress(HoldproofError):
+                await self._close(name)
+
+    @property
+    def open(self) -> tuple[str, ...]:
+        """The tenants that are open, the one used least recently first."""
+        return tuple(self._open)
+
+    # --- using one ---
+
+    @asynccontextmanager
+    async def using(self, name: str) -> AsyncIterator[FastAPI]:
+        """Yield the application of a tenant, opened if it is not; it stays open inside the block."""
+        tenant = await self._acquire(name)
+        try:
+            yield tenant.app
+        finally:
+            tenant.users -= 1
+
+    async def _acquire(self, name: str) -> OpenTenant:
+        self._refuse_held(name)
+        tenant = self._open.get(name)
+        is_recent = tenant is not None and time.monotonic() - tenant.looked_at <= _LOOK_S
+        if tenant is None or not is_recent:
+            # In turn for each: nobody waits for a tenant of somebody else whose database does not answer.
+            async with self._turn(name):
+                tenant = await self._look(name)
+        # No other task runs between the look and the count.
+        tenant.users += 1
+        self._open.move_to_end(name)
+        return tenant
+
+    def _refuse_held(self, name: str) -> None:
+        if self._held[name]:
+            raise BusyError(f"the tenant {name} is being moved or deleted; try again in a moment", tenant=name)
+
+    def _turn(self, name: str) -> asyncio.Lock:
+        """Return the lock of a name, which is forgotten once nobody waits for it: anybody may ask for any name."""
+        return self._turns.setdefault(name, asyncio.Lock())
+
+    async def _look(self, name: str) -> OpenTenant:
+        """Look at the tenant's row, and open it if it is not; called in turn."""
+        self._refuse_held(name)
+        tenant = self._open.get(name)
+        try:
+            place = await self._place(name)
+        except HoldproofError:
+            if tenant is not None and not tenant.users and self._open.get(name) is tenant:
+                await self._close(name)
+            raise
+        if tenant is None or self._open.get(name) is not tenant:
+            tenant = await self._begin(place)
+        tenant.looked_at = time.monotonic()
+        return tenant
+
+    async def _place(self, name: str) -> TenantPlace:
+        try:
+            row = await self._store.read(partial(tenants.require, tenant=name))
+        except (NotFoundError, InvalidInputError):
+            # Without the names that are near: whoever asks has shown no token yet.
+            raise TenantNotFoundError("there is no such tenant here", tenant=name[:100]) from None
+        try:
+            refuse_unusable(row)
+        except HoldproofError as error:
+            _log.warning("somebody asked for a tenant that is not open: %s", error.message)
+            raise type(error)(f"the tenant {name} is not open to anybody now", tenant=name) from None
+        return self._parent.place_of(row)
+
+    async def _begin(self, place: TenantPlace) -> OpenTenant:
+        """Open a tenant once there is room for it."""
+        while (end := self._closing.get(place.name)) is not None:
+            await end.wait()
+        await self._make_room()
+        self._opening += 1
+        try:
+            tenant = self._open[place.name] = await self._open_tenant(place)
+        finally:
+            self._opening -= 1
+        if self._is_ended:
+            await self._close(place.name)
+            raise BusyError("the server ends")
+        return tenant
+
+    async def _make_room(self) -> None:
+        while len(self._open) + len(self._closing) + self._opening >= self._most:
+            idle = next((name for name, each in self._open.items() if not each.users), None)
+            if idle is None:
+                if ends := [*self._closing.values()]:
+                    await ends[0].wait()
+                    continue
+                raise BusyError(
+                    f"all {self._most} tenants that may be open at once are in use: try again in a moment, or start"
+                    " the server with a larger --open-tenants"
+                )
+            await self._close(idle)
+
+    async def _open_tenant(self, place: TenantPlace) -> OpenTenant:
+        try:
+            store = Holdproof(await asyncio.to_thread(partial(open_place, place, create=False, few=True)))
+        except HoldproofError as error:
+            # Whoever asks has shown no token yet: folders and servers are nothing to tell them.
+            _log.error("the tenant %s cannot be opened: %s", place.name, error.message)
+            raise BusyError(f"the tenant {place.name} cannot be opened now", tenant=place.name) from None
+        app = create_app(store, self._settings, parts=(method_routes.part, otlp.part))
+        life = app.router.lifespan_context(app)
+        try:
+            await life.__aenter__()
+        except BaseException:
+            await store.close()
+            raise
+        return OpenTenant(store, app, life, time.monotonic())
+
+    async def _close(self, name: str) -> None:
+        tenant = self._open.pop(name)
+        end = self._closing[name] = asyncio.Event()
+        try:
+            try:
+                await tenant.life.__aexit__(None, None, None)
+            finally:
+                await tenant.store.close()
+        finally:
+            del self._closing[name]
+            end.set()
+
+    # --- having one alone ---
+
+    @contextmanager
+    def _hold(self, home: Path) -> Iterator[None]:
+        """Keep the tenant of a home closed inside the block; see `open_tenants.Holder`."""
+        name = home.name
+        if home.parent.parent != self._parent.paths.data or self._loop is None:
+            yield
+            return
+        if threading.get_ident() == self._thread:
+            raise BusyError("a tenant is moved or deleted by a call of the API, not on the server's event loop")
+        asyncio.run_coroutine_threadsafe(self._suspend(name), self._loop).result()
+        try:
+            yield
+        finally:
+            self._loop.call_soon_threadsafe(self._release, name)
+
+    def _release(self, name: str) -> None:
+        # Of two who want it alone, the one that ends first gives it back for itself only.
+        self._held[name] -= 1
+        self._held += Counter()
+
+    async def _suspend(self, name: str) -> None:
+        self._held[name] += 1
+        try:
+            await self._close_unused(name)
+        except BaseException:
+            self._release(name)
+            raise
+
+    async def _close_unused(self, name: str) -> None:
+        deadline = time.monotonic() + _PATIENCE_S
+        # What is being opened is open after its turn, and what closes is closed.
+        async with self._turn(name):
+            while name in self._open or name in self._closing:
+                tenant = self._open.get(name)
+                if tenant is not None and not tenant.users:
+                    await self._close(name)
+                elif time.monotonic() > deadline:
+                    raise BusyError(f"the tenant {name} is in use", tenant=name)
+                else:
+                    await asyncio.sleep(0.02)
+
+    # --- rounds ---
+
+    async def _round(self) -> None:
+        try:
+            checks = await self._store.tenants.record_heads()
+        except HoldproofError as error:
+            _log.warning("heads of tenants could not be recorded: %s", error.message)
+            return
+        for check in checks:
+            if check.state == "finding":
+                _log.error("the tenant %s: %s", check.name, check.what)
+                with suppress(HoldproofError):
+                    # Looked at anew, it is refused and closed.
+                    async with self._turn(check.name):
+                        await self._look(check.name)
+
+
+class TenantRouter(Middleware):
+    """Sends what is for a tenant to the tenant's application, with the address that this has on its own."""
+
+    def __init__(self, app: ASGIApp, pool: TenantPool) -> None:
+        super().__init__(app)
+        self._pool = pool
+
+    async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer for a tenant, or pass on what is for the parent."""
+        if not scope["path"].startswith(TENANT_PATH):
+            await self.app(scope, receive, send)
+            return
+        name, _, rest = scope["path"].removeprefix(TENANT_PATH).partition("/")
+        # A session of the console is a cookie of the whole address, and so the parent's; as tenants are.
+        if rest.startswith(_PARENTS):
+            raise NotFoundError("there is nothing at this address of a tenant")
+        async with self._pool.using(unquote(name)) as app:
+            path = f"/{rest}"
+            # A scope of its own: what the tenant's layers note in it is none of the parent's.
+            own = {**scope, "path": path, "raw_path": path.encode(), "state": {}, "root_path": ""}
+            await app(own, receive, send)

@@ -1,0 +1,222 @@
+"""Tenants behind one server: each with its own tokens, few of them open at once, closed for whoever needs one alone."""
+
+import asyncio
+import json
+import os
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+import holdproof
+from holdproof import errors, sync
+from holdproof.cli.app import app
+from holdproof.server import ServerSettings, serve
+from holdproof.server.serve import ListenAddress, Listening
+from holdproof.server.state import ServerState
+from holdproof.server.tenants import TenantPool
+from holdproof.store.opening import open_place
+from holdproof.store.tenants import open_tenants
+from holdproof.store.tenants.places import TenantPlace
+
+NAMES = tuple(f"t{number}" for number in range(5))
+MOST = 2
+
+
+@dataclass
+class Served:
+    """A server over tenants, and a token of each."""
+
+    home: Path
+    address: str
+    operator: str
+    tokens: dict[str, str]
+    pool: TenantPool
+
+    def connect(self, tenant: str, token: str | None = None) -> "sync.Holdproof":
+        return sync.connect(self.address, token or self.tokens[tenant], tenant=tenant)  # type: ignore[return-value]
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str, dict[str, str]]:
+    """Made once: five tenants, each with a token."""
+    folder = tmp_path_factory.mktemp("tenants")
+    tokens: dict[str, str] = {}
+    with sync.open(folder) as store:
+        operator = store.tokens.create("operator", role="operator").secret
+        for name in NAMES:
+            store.tenants.create(name)
+            with sync.open(folder, tenant=name) as tenant:
+                tenant.agents.register("trader", version="1.0.0")
+                tokens[name] = tenant.tokens.create("app", role="operator").secret
+    return folder, operator, tokens
+
+
+@pytest.fixture
+def served(home: tuple[Path, str, dict[str, str]]) -> Iterator[Served]:
+    folder, operator, tokens = home
+    ready = threading.Event()
+    ends: list[tuple[asyncio.AbstractEventLoop, ServerState]] = []
+    found: list[tuple[Listening, TenantPool]] = []
+
+    async def run() -> None:
+        async with holdproof.open(folder) as store:
+            settings = ServerSettings()
+            pool = TenantPool(store, settings, most=MOST, round_s=0.2)
+
+            async def watch(state: ServerState) -> None:
+                ends.append((asyncio.get_running_loop(), state))
+                await asyncio.Event().wait()
+
+            def listening(at: Listening) -> None:
+                found.append((at, pool))
+                ready.set()
+
+            parts = (*serve.parts(console=True), pool.part)
+            place = ListenAddress(port=0)
+            await serve.serve(store, place, settings, ready=listening, parts=parts, beside=[watch, pool.run])
+
+    thread = threading.Thread(target=lambda: asyncio.run(run()))
+    thread.start()
+    assert ready.wait(120)
+    [(at, pool)] = found
+    yield Served(folder, at.address, operator, tokens, pool)
+    while not ends:
+        pass
+    loop, state = ends[0]
+    loop.call_soon_threadsafe(state.stopping.set)
+    thread.join(120)
+    assert not thread.is_alive()
+    assert not pool.open, "all are closed with the server"
+
+
+def test_each_tenant_answers_to_its_own_tokens_only(served: Served) -> None:
+    with served.connect("t0") as store:
+        flow = store.flows.start("trader")
+        assert store.flows.get(flow.flow_id).flow_id == flow.flow_id
+        with pytest.raises(errors.NotFoundError):
+            store.tenants.list()
+    with served.connect("t1") as store:
+        assert flow.flow_id not in [each.flow_id for each in store.flows.list().items]
+    for token in (served.tokens["t0"], served.operator):
+        with served.connect("t1", token) as store, pytest.raises(errors.UnauthenticatedError):
+            store.flows.list()
+    with sync.connect(served.address, served.tokens["t0"]) as parent, pytest.raises(errors.UnauthenticatedError):
+        parent.flows.list()
+
+
+def test_a_name_that_nobody_has_says_no_name_of_others(served: Served) -> None:
+    for name in ("t9", "T0", "..%2f", "x" * 200):
+        with served.connect(name, "hp_none") as store, pytest.raises(errors.NotFoundError) as refused:
+            store.flows.list()
+        assert "t0" not in str(refused.value)
+
+
+def test_no_more_are_open_at_once_than_the_server_was_told(served: Served) -> None:
+    def use(number: int) -> int:
+        with served.connect(NAMES[number % len(NAMES)]) as store:
+            while True:
+                try:
+                    return len(store.flows.list().items)
+                except errors.BusyError:  # all that may be open were in use at that moment
+                    continue
+
+    with ThreadPoolExecutor(4) as threads:
+        for _ in threads.map(use, range(20)):
+            assert len(served.pool.open) <= MOST
+    before = threading.active_count(), len(os.listdir("/proc/self/fd"))
+    for number in range(10):
+        use(number)
+    assert threading.active_count() <= before[0] + 4
+    assert len(os.listdir("/proc/self/fd")) <= before[1] + 20
+
+
+def test_a_tenant_that_does_not_open_keeps_nobody_from_another(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    arrival, gate = threading.Event(), threading.Event()
+
+    def slow(place: TenantPlace, **options: bool) -> object:
+        if place.name == "t0":
+            arrival.set()
+            assert gate.wait(60)
+        return open_place(place, **options)
+
+    def use(name: str) -> int:
+        with served.connect(name) as store:
+            return len(store.agents.list().items)
+
+    monkeypatch.setattr("holdproof.server.tenants.open_place", slow)
+    with ThreadPoolExecutor(2) as threads:
+        waiting = threads.submit(use, "t0")
+        try:
+            assert arrival.wait(60)
+            assert threads.submit(use, "t1").result(20) == 1
+            assert not waiting.done()
+        finally:
+            gate.set()
+        assert waiting.result(60) == 1
+
+
+def test_who_has_shown_no_token_is_not_told_where_a_tenant_lies_or_what_is_wrong(served: Served) -> None:
+    with sync.connect(served.address, served.operator) as parent:
+        parent.tenants.create("broken")
+        for file in (served.home / "tenants" / "broken").glob("kernel.db*"):
+            file.unlink()
+        for _ in range(2):
+            with served.connect("broken", "hp_none") as store, pytest.raises(errors.HoldproofError) as refused:
+                store.flows.list()
+            assert not isinstance(refused.value, errors.UnauthenticatedError)
+            assert str(served.home) not in str(refused.value.to_dict())
+            assert "GONE" not in str(refused.value)
+            parent.tenants.record_heads("broken")
+        parent.tenants.delete("broken", reason="tried")
+
+
+def test_a_tenant_is_given_back_once_the_last_who_wants_it_alone_has_ended(served: Served) -> None:
+    place = TenantPlace("t1", served.home / "tenants" / "t1", None)
+    with served.connect("t1") as store:
+        assert store.agents.list().items
+        with open_tenants.released(place):
+            with open_tenants.released(place):
+                assert "t1" not in served.pool.open
+            with pytest.raises(errors.BusyError):
+                store.agents.list()
+        assert store.agents.list().items
+
+
+def test_an_operator_creates_records_and_deletes_tenants_through_the_server_that_has_them_open(served: Served) -> None:
+    with sync.connect(served.address, served.operator) as parent:
+        parent.tenants.create("short-lived")
+        with sync.open(served.home, tenant="short-lived") as tenant:
+            secret = tenant.tokens.create("app", role="operator").secret
+        with served.connect("short-lived", secret) as tenant:
+            tenant.agents.register("trader", version="1.0.0")
+            assert "short-lived" in served.pool.open
+        assert parent.tenants.delete("short-lived", reason="tried").status == "deleted"
+        assert "short-lived" not in served.pool.open
+        with served.connect("short-lived", secret) as tenant, pytest.raises(errors.NotFoundError):
+            tenant.agents.list()
+
+
+def test_a_command_reaches_a_tenant_through_the_server(served: Served) -> None:
+    words = ["--server", served.address, "--token", served.tokens["t3"], "--tenant", "t3", "agents", "list", "--json"]
+    done = CliRunner().invoke(app, words)
+    assert done.exit_code == 0, done.stderr
+    assert [each["agent_id"] for each in json.loads(done.stdout)["items"]] == ["trader"]
+
+
+def test_heads_are_recorded_while_tenants_are_used(served: Served) -> None:
+    with served.connect("t2") as store:
+        flow = store.flows.start("trader")
+        size = store.log.head().checkpoint.size
+    with sync.connect(served.address, served.operator) as parent:
+        for _ in range(200):
+            if (parent.tenants.get("t2").size or 0) >= size:
+                break
+            threading.Event().wait(0.1)
+        else:
+            raise AssertionError("no round recorded the head")
+    assert flow.flow_id
