@@ -1,6 +1,7 @@
 """A whole store made elsewhere, with other keys, laid in the place of one: sound in itself, and not this home's."""
 
 import shutil
+from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from holdproof import errors, sync
 from holdproof.db import open_database, sql
 from holdproof.evidence import restores
 from holdproof.model.verdicts import Verdict
+from tests.databases import fresh_database
 
 _NAME = sql("INSERT INTO store_facts (key, value, updated_at) VALUES ('store_id', :value, :now)")
 
@@ -179,14 +181,15 @@ class TestSqlite(Suite):
 
 class TestPostgres(Suite):
     @pytest.fixture(autouse=True)
-    def _place(self, tmp_path: Path, postgres: Postgres, postgres_url: str, migrated: str) -> None:
+    def _place(self, tmp_path: Path, postgres: Postgres, postgres_url: str, migrated: str) -> Iterator[None]:
         self.home = tmp_path / "home"
         self.server = postgres
         self.migrated = migrated
         self.url = postgres_url
         self.name = postgres_url.partition("?")[0].rpartition("/")[2]
-        postgres.sql(f"CREATE DATABASE {self.name}_forged TEMPLATE {migrated}")
-        self.other_url = postgres.url(f"{self.name}_forged")
+        # The pool may lend the same database to the next test, so the other one goes with its test.
+        with fresh_database(postgres, name=f"{self.name}_forged", template=migrated) as self.other_url:
+            yield
 
     def replace(self, forged: Path | None) -> None:
         self.server.sql(f"DROP DATABASE {self.name} WITH (FORCE)")
