@@ -139,6 +139,13 @@ def _definitions(tree: ast.Module) -> Iterator[tuple[int, str]]:
                 yield node.lineno, name
 
 
+def _classes(tree: ast.Module) -> Iterator[tuple[int, str]]:
+    """Yield line and name of every class."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ClassDef):
+            yield node.lineno, node.name
+
+
 def _words(identifier: str) -> set[str]:
     """Return the words of an identifier: `HighWater_mark` has high, water and mark."""
     return {word.lower() for word in re.findall(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])", identifier)}
@@ -208,6 +215,18 @@ def test_no_summary_has_a_private_phrase() -> None:
         for file in FILES
         for line, summary in _documented(_tree(file))
         if (match := PRIVATE_PHRASES.search(summary))
+    ]
+    assert not places
+
+
+def test_no_summary_begins_with_a_class_where_a_verb_belongs() -> None:
+    # What a codemod leaves that renames a class in prose, too: "FlowReplay the newest flows".
+    classes = {name for file in FILES for _, name in _classes(_tree(file))}
+    places = [
+        f"{_place(file)}:{line} {match.group()}"
+        for file in FILES
+        for line, summary in _documented(_tree(file))
+        if (match := re.match(r"((?:[A-Z][a-z]+){2,}) [a-z`]", summary)) and match[1] in classes
     ]
     assert not places
 

@@ -261,5 +261,5 @@ _TOUCH = sql(
 
 
 def touch(tx: Tx, used: Mapping[str, str]) -> None:
-    """StoredRecord when tokens were last used; a moment older than the recorded one changes nothing."""
+    """Record when tokens were last used; a moment older than the recorded one changes nothing."""
     tx.many(_TOUCH, [{"token_id": token_id, "at": at} for token_id, at in sorted(used.items())])

@@ -61,7 +61,7 @@ def domains() -> Iterator[Erasable]:
 
 
 class UnloggedRows(NamedTuple):
-    """UnloggedRows outside the log that may be a subject's."""
+    """Rows outside the log that may be a subject's."""
 
     table: str
     remove: Callable[[Tx, str], int]

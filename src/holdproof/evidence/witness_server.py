@@ -196,7 +196,7 @@ class _Handler(BaseHTTPRequestHandler):
         return self._send(WitnessResponse(200, f"{self.server.witness.key.encode()}\n"))
 
     def do_POST(self) -> None:
-        """WitnessResponse `add-checkpoint`."""
+        """Answer `add-checkpoint`."""
         length = self.headers.get("content-length", "")
         if not self.path.endswith("/add-checkpoint"):
             return self._send(WitnessResponse(404, "there is only add-checkpoint here\n"))

@@ -107,7 +107,7 @@ _NAMED = sql(
 def replay_all(
     registry: Mapping[str, RegisteredFunction], *, status: str | None = None, limit: int = 1000, ns: str = MAIN
 ) -> Work[tuple[FlowReplay, ...]]:
-    """FlowReplay the newest flows of every function that is registered here, `limit` of each at most; see `replay`."""
+    """Replay the newest flows of every function that is registered here, `limit` of each at most; see `replay`."""
     validation.limited(limit)
     replays: list[FlowReplay] = []
     for name in tuple(registry):

@@ -1,4 +1,4 @@
-"""ServerLogins with no more rights than their work needs: owner, application, services and reader.
+"""Logins with no more rights than their work needs: owner, application, services and reader.
 
 Rules:
 - The owner creates schemas and applies migrations; nothing else runs under it.

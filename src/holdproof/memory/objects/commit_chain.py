@@ -289,7 +289,7 @@ COMMIT: Final = b"\xa6cdidx"
 
 
 class BlockSource:
-    """BlockMap of a store across transactions: each page of a long walk has one of its own."""
+    """Blocks of a store across transactions: each page of a long walk has one of its own."""
 
     tx: Tx
 
