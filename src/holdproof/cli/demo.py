@@ -14,7 +14,7 @@ from rich.text import Text
 from holdproof.cli import render
 from holdproof.cli.call import CommandContext, command
 from holdproof.cli.draw import Facts
-from holdproof.demo import ACTS, Played, StoryEvent, play, require_own_store
+from holdproof.demo import LIVE_ACTS, Played, StoryEvent, play, require_own_store
 from holdproof.model.visible_text import visible
 
 COMMANDS: dict[str, click.Command] = {}
@@ -51,7 +51,7 @@ class Teller:
     """Tells what happens as it happens, act by act."""
 
     def __init__(self) -> None:
-        self._acts = {act.__name__: " ".join((act.__doc__ or "").split()) for act in ACTS}
+        self._acts = {act.__name__: " ".join((act.__doc__ or "").split()) for act in LIVE_ACTS}
         self._last = ""
 
     def __call__(self, event: StoryEvent) -> None:

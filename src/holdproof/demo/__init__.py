@@ -14,8 +14,8 @@ Rules:
 """
 
 from holdproof.demo.acts import ACTS
-from holdproof.demo.live import live
+from holdproof.demo.live import LIVE_ACTS, live
 from holdproof.demo.play import play, require_own_store
 from holdproof.demo.scene import Played, Scene, StoryEvent, Tell
 
-__all__ = ["ACTS", "Played", "Scene", "Tell", "StoryEvent", "live", "play", "require_own_store"]
+__all__ = ["ACTS", "LIVE_ACTS", "Played", "Scene", "Tell", "StoryEvent", "live", "play", "require_own_store"]

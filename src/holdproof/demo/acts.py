@@ -3,14 +3,13 @@
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
 from typing import Final
 
 from holdproof import errors
 from holdproof.config import Paths
 from holdproof.content import disk
 from holdproof.demo import forgery, shipping
-from holdproof.demo.scene import Background, Scene
+from holdproof.demo.scene import Act, Background, Scene
 from holdproof.model.flows import Flow
 
 _LIMIT: Final = 500
@@ -169,4 +168,4 @@ def proven(scene: Scene) -> None:
     scene.facts["bundle"] = str(file)
 
 
-ACTS: Final[tuple[Callable[[Scene], None], ...]] = (deciding, asking, killed, judged, remembered, tampered, proven)
+ACTS: Final[tuple[Act, ...]] = (deciding, asking, killed, judged, remembered, tampered, proven)

@@ -87,6 +87,10 @@ class Scene:
         return value
 
 
+Act = Callable[[Scene], None]
+"""A part of the story; its name and its summary are the heading that is printed."""
+
+
 class Background:
     """Work on a thread of its own, whose answer is asked for later; what it raises is raised then."""
 
