@@ -440,9 +440,13 @@ def test_a_locked_store_is_unlocked_with_a_reason_by_the_root_key_that_is_here(p
     home, url = place
     with sync.open(home, url) as store:
         locked = store.lockdown.lock(reason="drill")
-        with pytest.raises(errors.InvalidInputError):
+        with pytest.raises(errors.InvalidInputError, match="--reason TEXT"):
             store.lockdown.unlock()
         assert store.lockdown.unlock(reason="it was a drill").id == locked.id
+        settled(store)
+        ended, began = store.audit.trail(kind="lockdown").items
+        assert (ended.what, ended.note) == ("unlocked by the root key", "it was a drill")
+        assert (began.what, began.note) == ("locked: TAMPERED", "drill")
         store.write(lambda tx: put(tx, "k"))
         settled(store)
         [(envelope,)] = store.read(lambda tx: tx.all(_STATEMENTS))

@@ -9,9 +9,14 @@ from urllib.parse import urlsplit
 import psycopg
 import pytest
 
+from harness.raw_access import Past
 from harness.servers import Postgres
 from holdproof import errors, sync
-from tests.conformance.test_tenants import Frozen, Parent, _dropped, killed, parent, recorded, used
+from holdproof.crypto import checkpoint, keys, vkey
+from holdproof.evidence import tenants
+from holdproof.model.verdicts import Verdict
+from tests.conformance.test_tenants import Frozen, Parent, _dropped, killed, parent, recorded, tenant_url, used
+from tests.conformance.test_vouched import admit
 
 __all__ = ["_dropped", "parent"]
 
@@ -155,3 +160,86 @@ def test_what_is_damaged_can_be_deleted(parent: Parent) -> None:
             connection.execute(f'DROP DATABASE "{name}_acme" WITH (FORCE)'.encode())
     assert recorded(parent, "acme") == "finding"
     assert parent.store.tenants.delete("acme", reason="lost").status == "deleted"
+
+
+# --- keys --------------------------------------------------------------------------------------------------------
+
+
+def behind(parent: Parent, tenant: str) -> Past:
+    """The database of a tenant as somebody has it who does not have the tenant's keys."""
+    return Past(parent.folder(tenant), parent.url and tenant_url(parent.url, tenant))
+
+
+def test_a_head_that_is_signed_by_a_key_put_into_the_keyring_is_found_by_the_parent(parent: Parent) -> None:
+    parent.store.tenants.create("acme")
+    used(parent, "acme")
+    assert recorded(parent, "acme") == "recorded"
+    used(parent, "acme")
+    forged = keys.generate("ed25519")
+    past = behind(parent, "acme")
+    admit(past, forged.public)
+    [(text,)] = past.ask("SELECT head FROM log_state")
+    signed = checkpoint.sign(checkpoint.parse(text.encode()).checkpoint, forged)
+    past.ask("UPDATE log_state SET head = ?", signed.encode().decode())
+    [check] = parent.store.tenants.record_heads("acme")
+    assert (check.state, "TAMPERED: its newest head is signed by a log key" in str(check.what)) == ("finding", True)
+    with pytest.raises(errors.TenantFindingError, match="TAMPERED"):
+        parent.open("acme")
+
+
+def test_a_key_put_into_the_keyring_is_not_recorded_with_a_head(parent: Parent) -> None:
+    parent.store.tenants.create("acme")
+    used(parent, "acme")
+    forged = keys.generate("ed25519").public
+    admit(behind(parent, "acme"), forged)
+    assert recorded(parent, "acme") == "recorded"
+    newest = parent.store.read(lambda tx: tenants.last_head(tx, tenants.require(tx, "acme").id))
+    assert newest is not None
+    assert [vkey.parse(line).public.keyid == forged.keyid for line in newest.keys.split("\n")] == [False]
+
+
+@pytest.mark.parametrize("lost", [False, True])
+def test_a_log_key_that_the_old_one_or_root_admitted_is_no_finding(parent: Parent, lost: bool) -> None:
+    parent.store.tenants.create("acme")
+    used(parent, "acme")
+    assert recorded(parent, "acme") == "recorded"
+    if lost:
+        (parent.folder("acme") / "config" / "keys" / "log.pem").unlink()
+    for _ in range(2):
+        with parent.open("acme") as store:
+            store.keys.rotate("log")
+    used(parent, "acme")
+    assert recorded(parent, "acme") == "recorded"
+
+
+# --- homes that are links ----------------------------------------------------------------------------------------
+
+
+def test_a_tenant_whose_home_is_a_link_is_deleted_whole(parent: Parent, tmp_path: Path) -> None:
+    parent.store.tenants.create("acme")
+    used(parent, "acme")
+    elsewhere = tmp_path / "disk" / "acme"
+    elsewhere.parent.mkdir()
+    shutil.move(parent.folder("acme"), elsewhere)
+    parent.folder("acme").symlink_to(elsewhere)
+    used(parent, "acme")
+    assert parent.store.tenants.delete("acme", reason="the contract ended").status == "deleted"
+    assert not elsewhere.exists()
+    assert list(parent.folder("acme").parent.iterdir()) == []
+    parent.store.tenants.create("acme")
+    assert used(parent, "acme")
+    assert parent.store.verify.run(full=True).verdict is Verdict.VALID
+
+
+def test_a_link_to_what_others_have_is_not_deleted_with_a_tenant(tmp_path: Path) -> None:
+    with sync.open(tmp_path / "parent") as store:
+        parent = Parent(tmp_path / "parent", None, store)
+        for tenant in ("acme", "globex"):
+            store.tenants.create(tenant)
+        shutil.rmtree(parent.folder("acme"))
+        for target in (parent.folder("globex"), parent.home, tmp_path):
+            parent.folder("acme").symlink_to(target)
+            with pytest.raises(errors.ConflictError, match="remove the link"):
+                store.tenants.delete("acme", reason="the contract ended")
+            parent.folder("acme").unlink()
+        assert used(parent, "globex")

@@ -181,6 +181,20 @@ class TestAuditCommand(StoreOnSqlite):
         assert [row["kind"] for row in rows] == ["audit", "decision"]
         assert (rows[0]["what"][:2], rows[0]["person"]) == ("'=", "'-ann")
 
+    def test_a_mistyped_flow_or_agent_is_an_error_and_the_end_of_an_id_is_enough(self) -> None:
+        with self.open() as store:
+            store.agents.register("trader", version="1")
+            flow = store.flows.start("trader", flow_type="trade")
+        audit = ["--home", str(self.home), "audit"]
+        for words, cure in ((["--flow", "nosuch"], "flows list"), (["--agent", "tradr"], "agents list")):
+            refused = CliRunner().invoke(app, [*audit, *words])
+            assert (refused.exit_code, f"`holdproof {cure}`" in refused.stderr) == (3, True)
+        # What only the other filters leave out is none, and no mistake.
+        none = CliRunner().invoke(app, [*audit, "--flow", flow.flow_id, "--kind", "erasure"])
+        assert (none.exit_code, none.stdout.strip()) == (0, "none")
+        short = CliRunner().invoke(app, [*audit, "--flow", flow.flow_id[-8:], "--json"])
+        assert [each["flow_id"] for each in json.loads(short.stdout)["items"]] == [flow.flow_id]
+
     def test_csv_goes_to_a_file_that_is_whole(self, tmp_path: Path) -> None:
         with self.open() as store:
             store.agents.register("trader", version="1")

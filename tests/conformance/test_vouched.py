@@ -44,10 +44,10 @@ def names(place: StoreLocation) -> list[str]:
         return [evaluation_id for evaluation_id, _ in everything(store)]
 
 
-def admit(home: Path, key: keys.PublicKey) -> None:
+def admit(past: Past, key: keys.PublicKey) -> None:
     """Put a log key into the keyring, past Holdproof."""
     columns = "role, alg, statement, added_at, leaf_id, leaf_ver, leaf_salt"
-    Past(home).ask(
+    past.ask(
         f"INSERT INTO keyring (keyid, public, {columns}) SELECT ?, ?, {columns} FROM keyring WHERE role = 'log'",
         key.keyid,
         key.to_pem().decode(),
@@ -55,7 +55,7 @@ def admit(home: Path, key: keys.PublicKey) -> None:
 
 
 def test_a_key_put_into_the_keyring_vouches_for_no_backup(place: StoreLocation, forged: Path) -> None:
-    admit(place.home, KeyFolder(forged.parent / "fake" / "config" / "keys").load("log").public)
+    admit(Past(place.home), KeyFolder(forged.parent / "fake" / "config" / "keys").load("log").public)
     with pytest.raises(errors.ProofError, match="pass --key KEYID"):
         place.restore(forged)
 

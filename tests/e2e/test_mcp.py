@@ -78,6 +78,24 @@ def test_no_tool_takes_a_destination(tmp_path: Path) -> None:
     talk(tmp_path, "--operator", then=work)
 
 
+def test_no_tool_of_a_whole_resource_takes_a_destination(tmp_path: Path) -> None:
+    async def work(session: Any) -> None:
+        tools = {tool.name: tool.input_schema["properties"].keys() for tool in (await session.list_tools()).tools}
+        # What cannot do without one is no tool at all.
+        assert not {"tenants_export", "tenants_move", "backup_create", "backup_rotate", "log_publish"} & tools.keys()
+        asked = {"dest", "email", "folder", "place", "src", "target", "url"}
+        assert [name for name, properties in tools.items() if asked & properties] == []
+        for tool, values in (
+            ("tenants_create", {"tenant": "acme", "place": "postgresql://elsewhere.example/acme"}),
+            ("people_put", {"name": "ann", "email": "me@elsewhere.example"}),
+        ):
+            refused = json.loads((await session.call_tool(tool, values)).content[0].text)
+            assert (refused["code"], "takes no" in refused["detail"]) == ("input.invalid", True)
+
+    resources = [word for name in ("backup", "tenants", "log", "people") for word in ("--resource", name)]
+    talk(tmp_path, "--operator", *resources, then=work)
+
+
 def test_a_missing_argument_is_named(tmp_path: Path) -> None:
     async def work(session: Any) -> None:
         answer = json.loads((await session.call_tool("flows_get", {})).content[0].text)

@@ -102,6 +102,20 @@ def _refused(kind: type[errors.HoldproofError], call: Callable[[], object]) -> N
         aside(call)
 
 
+def _flipped(text: str, at: int) -> str:
+    data = bytearray(passkey_answers.to_bytes(text))
+    data[at] ^= 1
+    return passkey_answers.to_text(bytes(data))
+
+
+def _resigned(evidence: dict[str, Any], part: str, at: int) -> dict[str, Any]:
+    """The evidence of an answer with another bit in a part of what the authenticator answered."""
+    assertion = evidence["assertion"]
+    response = assertion["response"]
+    changed = {**assertion, "response": {**response, part: _flipped(response[part], at)}}
+    return {**evidence, "assertion": changed}
+
+
 def test_an_approver_signs_exactly_the_bytes_shown_and_anybody_can_check_it(
     store: sync.Holdproof, signer: Signer
 ) -> None:
@@ -125,8 +139,14 @@ def test_an_approver_signs_exactly_the_bytes_shown_and_anybody_can_check_it(
         {**facts, "passkey": {**evidence, "nonce": passkey_answers.to_text(bytes(32))}},
         {**facts, "passkey": {**evidence, "origin": "https://elsewhere.example"}},
         {**facts, "passkey": {**evidence, "rp_id": "elsewhere.example"}},
+        {**facts, "passkey": {**evidence, "public_key": _flipped(evidence["public_key"], -1)}},
+        # The presence and the verification of the person, the counter, what the browser saw, the signature itself.
+        *({**facts, "passkey": _resigned(evidence, "authenticatorData", at)} for at in (32, 36)),
+        *({**facts, "passkey": _resigned(evidence, part, 20)} for part in ("clientDataJSON", "signature")),
+        {**facts, "passkey": {**evidence, "assertion": {}}},
     ]
-    assert all(passkey_answers.problem_of(each) for each in forged)
+    assert [number for number, each in enumerate(forged) if not passkey_answers.problem_of(each)] == []
+    assert len(forged) > 10
     report = aside(lambda: store.verify.run(full=True, lock=False))
     assert report.findings == []
 

@@ -9,6 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
+import httpx
 import pytest
 from click.testing import CliRunner
 
@@ -65,7 +66,7 @@ def served(home: tuple[Path, str, dict[str, str]]) -> Iterator[Served]:
 
     async def run() -> None:
         async with holdproof.open(folder) as store:
-            settings = ServerSettings()
+            settings = ServerSettings(public_log=True)
             pool = TenantPool(store, settings, most=MOST, round_s=0.2)
 
             async def watch(state: ServerState) -> None:
@@ -107,6 +108,14 @@ def test_each_tenant_answers_to_its_own_tokens_only(served: Served) -> None:
             store.flows.list()
     with sync.connect(served.address, served.tokens["t0"]) as parent, pytest.raises(errors.UnauthenticatedError):
         parent.flows.list()
+
+
+def test_a_public_log_is_the_parents_and_no_tenants(served: Served) -> None:
+    for path in ("/checkpoint", "/tile/0/000.p/1"):
+        assert httpx.get(f"{served.address}{path}").status_code == 200
+        assert httpx.get(f"{served.address}/t/t0{path}").status_code == 401
+        mine = {"Authorization": f"Bearer {served.tokens['t0']}"}
+        assert httpx.get(f"{served.address}/t/t0{path}", headers=mine).status_code == 200
 
 
 def test_a_name_that_nobody_has_says_no_name_of_others(served: Served) -> None:

@@ -92,7 +92,18 @@ def test_in_toto_attestation_accepts_our_statement() -> None:
 
 @pytest.mark.parametrize(
     ("part", "twin"),
-    [(b"Statement/v1", b"Statement/v9"), (b'"name":', b'"nome":'), (b'"predicateType":', b'"predicateKind":')],
+    [
+        (b"Statement/v1", b"Statement/v9"),
+        (b'"_type":', b'"_types":'),
+        (b'"predicateType":', b'"predicateKind":'),
+        (b'"subject":', b'"subjects":'),
+        (b'"subject":[{', b'"subject":{"first":[{'),
+        (b'"name":"battle-1"', b'"name":17'),
+        (b'"name":', b'"nome":'),
+        (b'"digest":{"sha256":', b'"digest":{"sha256":17,"sha256":'),
+        (b'"digest":{', b'"digests":{'),
+        (b'"predicate":{', b'"predicate":"no object","predicates":{'),
+    ],
 )
 def test_in_toto_attestation_refuses_a_damaged_twin(part: bytes, twin: bytes) -> None:
     payload = attest.to_envelope(attest.sign(FIELDS, keys.generate())).payload

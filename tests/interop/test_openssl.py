@@ -1,13 +1,15 @@
 """Plain `openssl` checks what we sign, and refuses a tampered twin."""
 
+import math
 import shutil
 import subprocess
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from holdproof.crypto import attest, dbom, keys
+from holdproof.crypto import attest, b64, dbom, keys
 from holdproof.crypto.attest import Sigma
 from holdproof.crypto.dbom import Fields, SignedDbom
 from holdproof.crypto.keys import Alg
@@ -35,17 +37,41 @@ def verdict(folder: Path, key: keys.PublicKey, dbom: SignedDbom, options: list[s
     return done.returncode == 0
 
 
+def _resigned(signed: SignedDbom, at: int) -> SignedDbom:
+    """The same with another byte in its signature."""
+    sigma = attest.parse_sigma(signed.sigma_judge)
+    assert isinstance(sigma, Sigma)
+    raw = bytearray(sigma.signature)
+    raw[at] ^= 1
+    head, _, _ = signed.sigma_judge.rpartition(":")
+    return replace(signed, sigma_judge=f"{head}:{b64.encode_url(bytes(raw))}")
+
+
+TWINS: dict[str, Callable[[SignedDbom], SignedDbom]] = {
+    "another score": lambda signed: replace(signed, fields=replace(FIELDS, score_cis=0.876)),
+    "a score that is hardly another": lambda signed: replace(
+        signed, fields=replace(FIELDS, score_cis=math.nextafter(0.875, 1))
+    ),
+    "another battle": lambda signed: replace(signed, fields=replace(FIELDS, evaluation_id="battle-2")),
+    "another result": lambda signed: replace(signed, fields=replace(FIELDS, h_delta="ac" + FIELDS.h_delta[2:])),
+    "another time": lambda signed: replace(signed, fields=replace(FIELDS, timestamp="2026-01-14T21:05:52Z")),
+    "an intent in another order": lambda signed: replace(
+        signed, fields=replace(FIELDS, v_intent=FIELDS.v_intent[::-1])
+    ),
+    "an intent cut short": lambda signed: replace(signed, fields=replace(FIELDS, v_intent=FIELDS.v_intent[:-1])),
+    "no intent": lambda signed: replace(signed, fields=replace(FIELDS, v_intent=())),
+    "a flipped bit at the end of the signature": lambda signed: _resigned(signed, -1),
+    "a flipped bit in the signature": lambda signed: _resigned(signed, 20),
+}
+
+
 @pytest.mark.parametrize(("alg", "options"), [("ecdsa-p256-sha256", []), ("rsa-pss-sha256", PSS)])
-def test_openssl_accepts_our_dbom_and_refuses_a_tampered_twin(tmp_path: Path, alg: Alg, options: list[str]) -> None:
+def test_openssl_accepts_our_dbom_and_refuses_ten_tampered_twins(tmp_path: Path, alg: Alg, options: list[str]) -> None:
     key = keys.generate(alg, rsa_bits=2048)
     signed = attest.sign(FIELDS, key)
     assert verdict(tmp_path, key.public, signed, options)
-    for changed in (
-        replace(FIELDS, score_cis=0.876),
-        replace(FIELDS, evaluation_id="battle-2"),
-        replace(FIELDS, v_intent=FIELDS.v_intent[::-1]),
-    ):
-        assert not verdict(tmp_path, key.public, replace(signed, fields=changed), options)
+    accepted = [name for name, tamper in TWINS.items() if verdict(tmp_path, key.public, tamper(signed), options)]
+    assert (len(TWINS), accepted) == (10, [])
     assert not verdict(tmp_path, keys.generate(alg, rsa_bits=2048).public, signed, options)
 
 

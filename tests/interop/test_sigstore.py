@@ -91,6 +91,11 @@ def _payload(bundle: dict[str, Any], old: bytes, new: bytes) -> None:
     inner["payload"] = base64.b64encode(payload.replace(old, new)).decode()
 
 
+def _cut(bundle: dict[str, Any]) -> None:
+    inner = bundle["dsseEnvelope"]
+    inner["payload"] = base64.b64encode(base64.b64decode(inner["payload"])[:-1]).decode()
+
+
 def _flip(bundle: dict[str, Any]) -> None:
     [signature] = bundle["dsseEnvelope"]["signatures"]
     raw = bytearray(base64.b64decode(signature["sig"]))
@@ -104,6 +109,9 @@ TWINS: dict[str, Callable[[dict[str, Any]], object]] = {
     "another result": lambda bundle: _payload(bundle, b"abab", b"abac"),
     "another payload type": lambda bundle: bundle["dsseEnvelope"].update(payloadType="application/json"),
     "a flipped bit in the signature": _flip,
+    "another time": lambda bundle: _payload(bundle, b"2026-", b"2027-"),
+    "another kind of predicate": lambda bundle: _payload(bundle, b"predicateType", b"predicateKind"),
+    "a payload cut short": _cut,
     "no signature": lambda bundle: bundle["dsseEnvelope"].update(signatures=[]),
     "a key that nobody trusts": lambda bundle: bundle["verificationMaterial"]["publicKey"].update(hint="0" * 64),
 }

@@ -1,7 +1,9 @@
 """The error tree: every class has a face of its own."""
 
+import ast
 import pickle
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -81,3 +83,49 @@ def test_an_error_survives_a_trip_to_another_process(kind: type[HoldproofError])
     again = pickle.loads(pickle.dumps(kind("it failed", resource="r")))
     assert type(again) is kind
     assert again.to_dict() == kind("it failed", resource="r").to_dict()
+
+
+# --- what is not there -------------------------------------------------------------------------------------------
+
+SOURCE = Path(errors.__file__).parents[1]
+COMMANDS = (Path(__file__).parents[1] / "e2e" / "commands.txt").read_text().splitlines()
+
+
+def _absences() -> Iterator[tuple[str, ast.Call, str]]:
+    """Every error about a name that is not there, with the constant parts of its message; of what users name."""
+    for path in sorted(SOURCE.rglob("*.py")):
+        if "server" in path.relative_to(SOURCE).parts:
+            continue
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "NotFoundError":
+                parts = [each.value for each in ast.walk(node.args[0]) if isinstance(each, ast.Constant)]
+                yield f"{path.relative_to(SOURCE)}:{node.lineno}", node, " ".join(map(str, parts))
+
+
+def test_a_name_that_is_not_there_comes_with_the_way_to_those_that_are() -> None:
+    bare = []
+    for place, node, text in _absences():
+        # A message that says where it was looked for is about a place, which has no list.
+        said = any(mark in text for mark in ("`", ":", ";", " at ", " in ", " here"))
+        cured = {"listed_by", "remedy"} & {each.arg for each in node.keywords} or said
+        if text.startswith(("there is no ", "no blob", "there is nobody")) and not cured:
+            bare.append(f"{place} {text}")
+    assert bare == []
+
+
+def test_the_command_that_lists_what_is_there_exists() -> None:
+    named = {
+        str(each.value.value)
+        for _, node, _ in _absences()
+        for each in node.keywords
+        if each.arg == "listed_by" and isinstance(each.value, ast.Constant)
+    }
+    assert len(named) > 10
+    assert named - set(COMMANDS) == set()
+    error = errors.NotFoundError("there is no flow x", listed_by="flows list", flow_id="x")
+    assert error.to_dict() == {
+        "flow_id": "x",
+        "code": "not_found",
+        "message": "there is no flow x",
+        "remedy": "`holdproof flows list` names those there are.",
+    }

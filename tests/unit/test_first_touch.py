@@ -1,6 +1,7 @@
 """The first touch of a store: a wrong path creates nothing, `open` takes a path or a URL, and git takes no keys."""
 
 import asyncio
+import json
 import os
 import shutil
 import subprocess
@@ -242,6 +243,56 @@ def test_a_store_on_media_that_cannot_be_written_is_read_without_a_file_beside_i
     Path("store/kernel.db-wal").write_bytes(b"\0" * 32)
     with pytest.raises(errors.UnavailableError, match="holds commits"):
         sync.open("store", readonly=True)
+
+
+@pytest.fixture
+def medium(tmp_path: Path) -> Iterator[Path]:
+    """The copy of a store that nobody can write: mounted read-only, or without the rights to."""
+    with sync.open("store") as store:
+        store.agents.register("trader", version="1.0.0")
+        store.evaluations.submit({"n": 1}, evaluation_id="e-1", score=0.5)
+    home = tmp_path / "store"
+    if os.geteuid() != 0:
+        for path in (home, *home.rglob("*")):
+            path.chmod(0o500 if path.is_dir() else 0o400)
+        yield home
+        for path in (home, *home.rglob("*")):
+            path.chmod(0o700)
+        return
+    place = tmp_path / "medium"
+    place.mkdir()
+    bound = subprocess.run(["mount", "--bind", home, place], check=False, capture_output=True)
+    if bound.returncode != 0:
+        pytest.skip("this root may not mount")
+    try:
+        subprocess.run(["mount", "-o", "remount,ro,bind", place], check=True)
+        yield place
+    finally:
+        subprocess.run(["umount", place], check=True)
+
+
+def test_commands_read_a_store_on_a_medium_that_cannot_be_written_and_say_so(medium: Path) -> None:
+    for words in (["audit"], ["log", "list"], ["evaluations", "get", "e-1"], ["status"], ["agents", "get", "trader"]):
+        done = run("--home", str(medium), *words)
+        assert done.exit_code == 0, done.stderr
+        assert "opened to read only" in done.stderr
+    out = medium.parent / "e-1.zip"
+    assert run("--home", str(medium), "export", "bundle", "e-1", "--out", str(out)).exit_code == 0
+    assert run("verify", str(out)).exit_code == 0
+    assert run("verify", str(medium)).exit_code == 0
+    for words in (["agents", "register", "other", "--version", "1"], ["retention", "gc"]):
+        refused = run("--home", str(medium), *words, "--json")
+        assert (refused.exit_code, json.loads(refused.stdout)["error"]["code"]) == (6, "database.read_only")
+
+
+def test_verify_that_could_not_lock_says_so_and_names_the_verify_that_works(medium: Path) -> None:
+    refused = run("--home", str(medium), "verify", "--lock")
+    assert "cannot be written" in refused.stderr
+    assert "verify without --lock" in refused.stderr
+    assert "INSERT" not in refused.stderr
+    with pytest.raises(errors.ReadOnlyError, match="readonly=True"):
+        sync.verify(medium)
+    assert sync.verify(medium, readonly=True).verdict.word == "VALID"
 
 
 # --- git -----------------------------------------------------------------------------------------------------------

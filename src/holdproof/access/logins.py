@@ -187,7 +187,7 @@ def get(tx: Tx, login_id: str, *, ns: str = EVERY) -> Login:
     """Return one link or session, without its secret."""
     row = tx.one(_GET, login_id=login_id, ns=ns)
     if row is None:
-        raise NotFoundError(f"there is no login {login_id}", login_id=login_id)
+        raise NotFoundError(f"there is no login {login_id}", listed_by="logins list", login_id=login_id)
     return _Stored(*row).login()
 
 

@@ -224,7 +224,9 @@ def revoke(tx: Tx, credential_id: str, *, by: str, ns: str = MAIN) -> Passkey:
     lock_exclusive(tx, f"passkey:{credential_id}")
     row = tx.one(_FIND, credential_id=credential_id, ns=ns)
     if row is None:
-        raise NotFoundError(f"there is no passkey {credential_id}", credential_id=credential_id)
+        raise NotFoundError(
+            f"there is no passkey {credential_id}", listed_by="passkeys list", credential_id=credential_id
+        )
     record = PASSKEYS.record(row)
     if record.value.revoked_at is not None:
         return record.value

@@ -151,7 +151,7 @@ def _home(tx: Tx, agent_id: str, ns: str) -> str:
     """Return the namespace of an agent; NotFoundError where it is not visible from `ns`."""
     homes = _homes(tx, agent_id, ns)
     if not homes:
-        raise NotFoundError(f"there is no agent {agent_id}", agent_id=agent_id)
+        raise NotFoundError(f"there is no agent {agent_id}", listed_by="agents list", agent_id=agent_id)
     if len(homes) > 1:
         raise InvalidInputError(f"several namespaces have an agent {agent_id}: name one with ns", agent_id=agent_id)
     [home] = homes
@@ -170,7 +170,7 @@ def _record(tx: Tx, token_id: str, ns: str) -> StoredRecord[Token]:
     row = tx.one(_FIND, token_id=token_id)
     record = None if row is None else TOKENS.record(row)
     if record is None or ns not in (EVERY, record.value.ns):
-        raise NotFoundError(f"there is no token {token_id}", token_id=token_id)
+        raise NotFoundError(f"there is no token {token_id}", listed_by="tokens list", token_id=token_id)
     return record
 
 

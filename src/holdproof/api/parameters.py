@@ -9,8 +9,10 @@ from typing import Final
 
 SIGNED_BY_CALLER: Final = frozenset({"author", "by", "who"})
 """Parameters that name whoever does something; at the server that is always the caller."""
-ADDRESSES: Final = frozenset({"gateway", "node", "url"})
+ADDRESSES: Final = frozenset({"gateway", "node", "place", "url"})
 """Parameters that make the server connect to an address; not for callers that are bound to a namespace."""
+DESTINATIONS: Final = ADDRESSES | {"email"}
+"""Parameters that say where something of the store goes; no tool of a model takes one."""
 CALLED_BACK: Final = frozenset({"fn", "progress"})
 """Functions of the caller that run outside any transaction, so that a remote caller can be called back."""
 

@@ -82,7 +82,7 @@ class TenantsResource(Resource[Executor]):
     move = RunsWith(
         units.move,
         grantable=False,
-        parameters={**_TENANT, "to": "An empty database: a name on this store's server, a URL, or `file`."},
+        parameters={**_TENANT, "place": "An empty database: a name on this store's server, a URL, or `file`."},
         example="acme postgresql://db.example/acme",
     )
     delete = RunsWith(

@@ -16,6 +16,7 @@ import sys
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from functools import partial
 from ipaddress import ip_address
 from types import NoneType
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, get_args, get_origin
@@ -23,7 +24,7 @@ from urllib.parse import urlsplit
 
 import click
 
-from holdproof.errors import ConfigError, InvalidInputError, RemoteError
+from holdproof.errors import ConfigError, InvalidInputError, ReadOnlyError, RemoteError
 from holdproof.model.namespaces import tenant_address
 
 if TYPE_CHECKING:
@@ -113,7 +114,8 @@ class CommandContext:
         """Open the store of this call, or connect to that of a server.
 
         A first run and whatever is degraded are printed on stderr. Without `create` a store that is not there is an
-        error: a command that reads must not answer a wrong path with a new, empty store.
+        error: a command that reads must not answer a wrong path with a new, empty store. One that cannot be written,
+        as a copy on a medium of evidence, is then opened to read only, and said to be.
         """
         if (address := self.remote) is not None:
             # Imported late: its HTTP client is only for those who connect.
@@ -130,11 +132,17 @@ class CommandContext:
         # Imported late: help and completion need neither.
         sync = importlib.import_module("holdproof.sync")
         render = importlib.import_module("holdproof.cli.render")
+        if self.parent is None:
+            opening = partial(sync.open, self.home, self.url)
+        else:
+            opening = partial(sync.open, *self.parent, tenant=self.tenant)
         with told_once():
-            if self.parent is None:
-                opened = sync.open(self.home, self.url, create=create)
-            else:
-                opened = sync.open(*self.parent, tenant=self.tenant, create=False)
+            try:
+                opened = opening(create=create and self.parent is None)
+            except ReadOnlyError:
+                if create:
+                    raise
+                opened = opening(readonly=True)
         with opened as store:
             render.greet(store.status())
             yield store

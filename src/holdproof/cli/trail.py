@@ -14,9 +14,9 @@ from holdproof.cli import draw, parquet
 from holdproof.cli.call import Argument, CommandContext, Option, command
 from holdproof.cli.files import read_bytes
 from holdproof.cli.storage import delivered
-from holdproof.cli.typed import moment
+from holdproof.cli.typed import moment, whole_ids
 from holdproof.crypto import keys
-from holdproof.errors import InvalidInputError
+from holdproof.errors import InvalidInputError, NotFoundError
 from holdproof.model.namespaces import EVERY
 from holdproof.model.page import Page
 from holdproof.model.trail import TrailEntry
@@ -69,13 +69,30 @@ def audit(
     filters = {"since": since and moment(since, "since"), "until": until and moment(until, "until")}
     filters |= {"agent_id": agent, "flow_id": flow, "person": person, "kind": kind}
     with call.open(create=False) as store:
+        whole_ids(store, filters)
         if export is None:
-            return store.audit.trail(cursor=cursor, limit=limit, ns=ns, **filters)
+            page = store.audit.trail(cursor=cursor, limit=limit, ns=ns, **filters)
+            if not page.items and page.next_cursor is None and cursor is None:
+                _refuse_unknown(store, filters, ns)
+            return page
         pages = _pages(store, cursor, {**filters, "ns": ns})
         size = delivered(export(pages), "-" if out is None else str(out), call.as_json)
     if out is None:
         raise click.exceptions.Exit(0)  # stdout has the lines: a summary would be read as one more
     return {"written": str(out), "bytes": size}
+
+
+def _refuse_unknown(store: Holdproof, filters: dict[str, str | None], ns: str) -> None:
+    """Raise where the log has nothing at all of a flow or an agent: "none" would read like "nothing happened"."""
+    for name, word in (("flow_id", "flow"), ("agent_id", "agent")):
+        value = filters[name]
+        if value is None:
+            continue
+        page = store.audit.trail(limit=1, ns=ns, **{name: value})
+        if not page.items and page.next_cursor is None:
+            raise NotFoundError(
+                f"the log has no entry of the {word} {value}", listed_by=f"{word}s list", **{name: value}
+            )
 
 
 def _story(value: Any) -> Text:

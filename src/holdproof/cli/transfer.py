@@ -163,7 +163,7 @@ def get_blob(
 
 def _present(blob: Blob | None, key: str) -> Blob:
     if blob is None:
-        raise NotFoundError(f"no blob {key}", key=key)
+        raise NotFoundError(f"no blob {key}", listed_by="blobs list", key=key)
     return blob
 
 

@@ -61,6 +61,14 @@ class NotFoundError(HoldproofError):
     status = 404
     exit_code = 3
 
+    def __init__(
+        self, message: str, /, *, listed_by: str | None = None, remedy: str | None = None, **fields: Any
+    ) -> None:
+        """`listed_by` is the command that names those there are: most names that are not found are mistyped."""
+        if remedy is None and listed_by is not None:
+            remedy = f"`holdproof {listed_by}` names those there are."
+        super().__init__(message, remedy=remedy, **fields)
+
 
 class NoStoreError(NotFoundError):
     """Check the path, --home and HOLDPROOF_HOME, or the URL; `holdproof db migrate` or the first write creates one."""

@@ -267,7 +267,12 @@ def get(tx: Tx, evaluation_id: str, *, id: int | None = None, ns: str = MAIN) ->
     query = _NEWEST if id is None else _GET
     evaluation = EVALUATIONS.find(tx, query, **columns, id=id)
     if evaluation is None:
-        raise NotFoundError(f"there is no evaluation {evaluation_id!r}", evaluation_id=evaluation_id, id=id)
+        raise NotFoundError(
+            f"there is no evaluation {evaluation_id!r}",
+            listed_by="evaluations list",
+            evaluation_id=evaluation_id,
+            id=id,
+        )
     return evaluation
 
 

@@ -90,7 +90,7 @@ class MemoryKeys:
     def load(self, role: Role) -> Signer:
         """See Keys."""
         if role not in self._current:
-            raise NotFoundError(f"there is no {role} key", role=role)
+            raise NotFoundError(f"there is no {role} key here", role=role)
         return self._current[role]
 
     def ensure(self, role: Role) -> Signer:

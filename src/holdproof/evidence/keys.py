@@ -80,7 +80,10 @@ def get(tx: Tx, keyid: str) -> Key:
     """Return a key by its id, or by the start of it if only one key begins so; NotFoundError otherwise."""
     matches = [key for key in keyring(tx) if key.keyid.startswith(keyid)] if len(keyid) >= _PREFIX_DIGITS else []
     if len(matches) != 1:
-        raise NotFoundError(f"no key, or more than one, begins with {keyid!r}; give {_PREFIX_DIGITS} digits or more")
+        raise NotFoundError(
+            f"no key, or more than one, begins with {keyid!r}; give {_PREFIX_DIGITS} digits or more",
+            listed_by="keys list",
+        )
     return matches[0]
 
 

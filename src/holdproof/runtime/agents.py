@@ -156,7 +156,7 @@ def token(tx: Tx, agent_id: str, *, ns: str = MAIN) -> str | None:
 def _record(tx: Tx, agent_id: str, ns: str) -> StoredRecord[Agent]:
     row = tx.one(_FIND, agent_id=agent_id, ns=ns)
     if row is None:
-        raise NotFoundError(f"there is no agent {agent_id}", agent_id=agent_id)
+        raise NotFoundError(f"there is no agent {agent_id}", listed_by="agents list", agent_id=agent_id)
     return AGENTS.record(row)
 
 

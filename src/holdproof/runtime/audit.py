@@ -102,7 +102,7 @@ def write(tx: Tx, flow_id: str, columns: Mapping[str, Any], *, ns: str, sealed: 
     """
     flow = tx.one(_ROOT, dfid=flow_id, ns=ns)
     if flow is None:
-        raise NotFoundError(f"there is no flow {flow_id}", flow_id=flow_id)
+        raise NotFoundError(f"there is no flow {flow_id}", listed_by="flows list", flow_id=flow_id)
     root, subject, number = flow
     # Every logged column has a value before the leaf is made; what nobody names is NULL.
     row = {
@@ -131,7 +131,7 @@ def get(tx: Tx, id: int, *, ns: str = MAIN) -> AuditEvent:
     """Return one event."""
     event = AUDIT.find(tx, _GET, id=id, ns=ns)
     if event is None:
-        raise NotFoundError(f"there is no event {id}", id=id)
+        raise NotFoundError(f"there is no event {id}", listed_by="audit list", id=id)
     return _shown(tx, event)
 
 

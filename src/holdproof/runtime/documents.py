@@ -94,7 +94,7 @@ def put(tx: Tx, kind: DocumentKind, key: str, text: str, *, expected: int | None
 def _find(tx: Tx, kind: DocumentKind, key: str, ns: str) -> _Stored:
     row = tx.one(kind.find, key=key, ns=ns)
     if row is None:
-        raise NotFoundError(f"there is no {kind.owner} {key}", key=key)
+        raise NotFoundError(f"there is no {kind.owner} {key}", listed_by=f"{kind.owner}s list", key=key)
     return _Stored(*row)
 
 

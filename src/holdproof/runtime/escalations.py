@@ -348,7 +348,7 @@ def _lock(tx: Tx, id: int, ns: str) -> StoredRecord[Escalation]:
     row = tx.one(_FIND, id=id)
     record = None if row is None else ESCALATIONS.record(row)
     if record is None or record.value.ns != ns:
-        raise NotFoundError(f"there is no escalation {id}", id=id)
+        raise NotFoundError(f"there is no escalation {id}", listed_by="escalations list", id=id)
     lock_exclusive(tx, f"flow:{record.value.flow_id}")
     if tx.dialect == "postgres":  # somebody else may have resolved it while this transaction waited for the lock
         row = tx.one(_FIND, id=id)

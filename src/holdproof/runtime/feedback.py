@@ -51,7 +51,12 @@ def record(
     value = None if score is None else validation.number("score", score)
     numbers = tx.one(_NEXT, agent_id=agent_id, dfid=flow_id, ns=ns)
     if numbers is None:
-        raise NotFoundError(f"there is no agent {agent_id} or no flow {flow_id}", agent_id=agent_id, flow_id=flow_id)
+        raise NotFoundError(
+            f"there is no agent {agent_id} or no flow {flow_id}",
+            listed_by="agents list",
+            agent_id=agent_id,
+            flow_id=flow_id,
+        )
     subject, number = numbers
     row = {
         "id": number,

@@ -22,7 +22,7 @@ def tree(tx: Tx, flow_id: str, *, ns: str = MAIN) -> FlowTree:
     """Return a root flow and its sub-flows, in the order they were opened; NotFoundError for a flow that is no root."""
     flows = [FLOWS.from_row(row) for row in tx.all(_TREE, root=flow_id, ns=ns)]
     if all(flow.flow_id != flow_id for flow in flows):
-        raise NotFoundError(f"there is no root flow {flow_id}", flow_id=flow_id)
+        raise NotFoundError(f"there is no root flow {flow_id}", listed_by="flows list", flow_id=flow_id)
     return branch(flows, flow_id)
 
 

@@ -238,7 +238,7 @@ def get(tx: Tx, flow_id: str, *, ns: str = MAIN) -> Flow:
     """Return one flow."""
     flow = FLOWS.find(tx, _GET, dfid=flow_id, ns=ns)
     if flow is None:
-        raise NotFoundError(f"there is no flow {flow_id}", flow_id=flow_id)
+        raise NotFoundError(f"there is no flow {flow_id}", listed_by="flows list", flow_id=flow_id)
     return flow
 
 
@@ -259,7 +259,7 @@ def lock_governed(tx: Tx, flow_id: str, *, ns: str) -> tuple[Flow, bool]:
     lock_exclusive(tx, f"flow:{flow_id}")
     row = tx.one(_GOVERNED, dfid=flow_id, ns=ns, policy_set=set_handle(ns))
     if row is None:
-        raise NotFoundError(f"there is no flow {flow_id}", flow_id=flow_id)
+        raise NotFoundError(f"there is no flow {flow_id}", listed_by="flows list", flow_id=flow_id)
     *_, has_policies = row
     return FLOWS.from_row(row), has_policies is not None
 
@@ -372,7 +372,7 @@ def _lock_numbered(tx: Tx, flow_id: str, ns: str) -> _LockedFlow:
     lock_exclusive(tx, f"flow:{flow_id}")
     row = tx.one(_LOCKED, dfid=flow_id, ns=ns)
     if row is None:
-        raise NotFoundError(f"there is no flow {flow_id}", flow_id=flow_id)
+        raise NotFoundError(f"there is no flow {flow_id}", listed_by="flows list", flow_id=flow_id)
     next_id, *cells = row
     return _LockedFlow(FLOWS.from_row(tuple(cells)), next_id)
 

@@ -273,7 +273,9 @@ def get(tx: Tx, key: str, *, ns: str = MAIN) -> IdempotencyEntry:
     row = tx.one(_FIND, ns=ns, key=key)
     entry = None if row is None else _Stored(*row).entry()
     if entry is None or (entry.state in _FINISHED and entry.expires_at <= tx.now):
-        raise NotFoundError(f"there is no idempotency key {key}", key=key)
+        raise NotFoundError(
+            f"there is no idempotency key {key}", remedy="It was never used here, or its time is over.", key=key
+        )
     return entry
 
 

@@ -27,7 +27,7 @@ def get(tx: Tx, id: int, *, ns: str = MAIN) -> Escalation:
     """Return one escalation."""
     escalation = ESCALATIONS.find(tx, _GET, id=id, ns=ns)
     if escalation is None:
-        raise NotFoundError(f"there is no escalation {id}", id=id)
+        raise NotFoundError(f"there is no escalation {id}", listed_by="escalations list", id=id)
     return escalation_rows.shown(tx, escalation)
 
 

@@ -69,7 +69,7 @@ def commit(tx: Tx, flow_id: str, columns: Mapping[str, Any], *, ns: str) -> Ledg
         return _shown(tx, first)
     flow = tx.one(_FLOW, dfid=flow_id, ns=ns)
     if flow is None:
-        raise NotFoundError(f"there is no flow {flow_id}", flow_id=flow_id)
+        raise NotFoundError(f"there is no flow {flow_id}", listed_by="flows list", flow_id=flow_id)
     root, agent_id, subject, number = flow
     # `columns` comes last: another kernel may name another agent and root than the flow's.
     row = {

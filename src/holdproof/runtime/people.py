@@ -147,7 +147,9 @@ def _record(tx: Tx, name: str, ns: str) -> StoredRecord[Person] | None:
 
 
 def _unknown(name: str) -> NotFoundError:
-    return NotFoundError(f"there is nobody called {name}: add them with `people put`", name=name)
+    return NotFoundError(
+        f"there is nobody called {name}: add them with `people put`", listed_by="people list", name=name
+    )
 
 
 def _person_name(name: str) -> str:
@@ -253,7 +255,7 @@ def end_delegation(tx: Tx, id: int, *, by: str = "operator", ns: str = MAIN) -> 
     lock_exclusive(tx, f"delegation:{id}")
     row = tx.one(_FIND_DELEGATION, id=id, ns=ns)
     if row is None:
-        raise NotFoundError(f"there is no delegation {id}", id=id)
+        raise NotFoundError(f"there is no delegation {id}", listed_by="people delegations", id=id)
     record = DELEGATIONS.record(row)
     if record.value.ended_at is not None:
         return record.value

@@ -192,7 +192,7 @@ def _record(tx: Tx, name: str, ns: str) -> StoredRecord[Queue]:
     row = tx.one(_FIND, name=name, ns=ns)
     record = None if row is None else QUEUES.record(row)
     if record is None or record.columns["deleted_at"] is not None:
-        raise NotFoundError(f"the queue {name} has no limits", queue=name)
+        raise NotFoundError(f"the queue {name} has no limits", listed_by="queues list", queue=name)
     return record
 
 

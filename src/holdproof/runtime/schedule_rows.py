@@ -65,7 +65,7 @@ def find(tx: Tx, name: str, ns: str) -> Schedule:
     """Return a schedule by name, its arguments as they are stored."""
     schedule = SCHEDULES.find(tx, _BY_NAME, name=name, ns=ns)
     if schedule is None:
-        raise NotFoundError(f"there is no schedule {name}", name=name)
+        raise NotFoundError(f"there is no schedule {name}", listed_by="schedules list", name=name)
     return schedule
 
 
@@ -124,7 +124,7 @@ def lock_named(tx: Tx, name: str, ns: str) -> StoredRecord[Schedule]:
     record = lock(tx, find(tx, name, ns).schedule_id)
     # Somebody else may have deleted it while this transaction waited for the lock.
     if record is None:
-        raise NotFoundError(f"there is no schedule {name}", name=name)
+        raise NotFoundError(f"there is no schedule {name}", listed_by="schedules list", name=name)
     return record
 
 

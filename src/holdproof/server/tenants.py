@@ -1,7 +1,8 @@
 """The stores of tenants behind one server: `/t/NAME/…` is the API of a tenant, opened at its first request.
 
 Rules:
-- A tenant has tokens of its own: one of the parent, or of another tenant, opens nothing here.
+- A tenant has tokens of its own: one of the parent, or of another tenant, opens nothing here. Its log is for them, too,
+  where that of the parent is public.
 - At most so many are open at once. Another one takes the place of that which was used least recently, once its requests
   are answered; so a thousand tenants cost what those cost that are in use.
 - What moves or deletes a tenant through this server finds it closed, and requests meanwhile are told to come again.
@@ -75,8 +76,9 @@ class TenantPool:
             raise InvalidInputError("at least one tenant has to be open at once", field="open_tenants")
         self._store = store
         self._parent = Parent(store.context.paths, store.context.settings)
-        # Logins by a proxy are those of the parent's console; a tenant is reached with its own tokens.
-        self._settings = replace(settings, proxy_login=None, witness=None)
+        # Logins by a proxy are those of the parent's console; a tenant is reached with its own tokens. The parent's log
+        # may be public: those of tenants would tell everybody how much each customer does, and when.
+        self._settings = replace(settings, proxy_login=None, witness=None, public_log=False)
         self._most = most
         self._round_s = round_s
         self._open: OrderedDict[str, OpenTenant] = OrderedDict()

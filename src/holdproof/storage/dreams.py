@@ -43,7 +43,7 @@ def consolidate(tx: Tx, content: str, *, source_shapes: Sequence[str], confidenc
         raise InvalidInputError(f"a dream comes from 1 to {_MOST_SOURCES} shapes, by their ids", field="source_shapes")
     rows_by_id = shapes.existing(tx, sources)
     if missing := [id for id in sources if id not in rows_by_id]:
-        raise NotFoundError(f"there is no shape {missing[0]}", shape_id=missing[0])
+        raise NotFoundError(f"there is no shape {missing[0]}", listed_by="shapes list", shape_id=missing[0])
     id = tx.new_id()
     linked = validation.to_json("source_shapes", sources)
     tx.execute(_KEEP, id=id, content=content, source_shapes=linked, confidence=sure, now=tx.now, expect=1)
@@ -57,7 +57,7 @@ def get(tx: Tx, dream_id: str) -> Dream:
     """One dream."""
     row = tx.one(_GET, id=dream_id)
     if row is None:
-        raise NotFoundError(f"there is no dream {dream_id}", dream_id=dream_id)
+        raise NotFoundError(f"there is no dream {dream_id}", listed_by="dreams list", dream_id=dream_id)
     return _dream(row)
 
 

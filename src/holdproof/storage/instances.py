@@ -81,7 +81,7 @@ def get(tx: Tx, instance_id: str) -> Instance:
     """Return one instance."""
     row = tx.one(_GET, id=instance_id)
     if row is None:
-        raise NotFoundError(f"there is no instance {instance_id}", instance_id=instance_id)
+        raise NotFoundError(f"there is no instance {instance_id}", listed_by="instances list", instance_id=instance_id)
     return Instance(*row)
 
 

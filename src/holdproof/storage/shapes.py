@@ -65,7 +65,7 @@ def get(tx: Tx, shape_id: str) -> Shape:
     """One shape."""
     row = tx.one(_GET, id=shape_id)
     if row is None:
-        raise NotFoundError(f"there is no shape {shape_id}", shape_id=shape_id)
+        raise NotFoundError(f"there is no shape {shape_id}", listed_by="shapes list", shape_id=shape_id)
     return _shape(row)
 
 

@@ -21,6 +21,7 @@ from holdproof.errors import (
     MovedError,
     NoStoreError,
     NotFoundError,
+    ReadOnlyError,
     StoreGoneError,
     UnavailableError,
 )
@@ -51,6 +52,7 @@ from holdproof.store.opening import (
 from holdproof.upkeep.backups import swap
 from holdproof.upkeep.backups.backup_list import no_progress
 from holdproof.upkeep.backups.staging import RestoreRequest
+from holdproof.urls import redact
 
 if TYPE_CHECKING:
     from holdproof.evidence import statements
@@ -143,6 +145,12 @@ def verify(
                 progress=progress,
             )
             return SyncExecutor(store.database).run(work)
+    except ReadOnlyError as error:
+        place = redact(str(location.target))
+        message = f"{place} cannot be written: verify it with `readonly=True`"
+        if lock:
+            message = f"{place} cannot be written, so tampering could not lock it: verify without --lock"
+        raise ReadOnlyError(message, remedy="", path=place) from error
     except HoldproofError as error:
         if verification.is_foreign_writer(error, location.target):
             # In full: what that program wrote may be of any age.

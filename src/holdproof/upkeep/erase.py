@@ -218,7 +218,7 @@ def _by_name(
         count = sum(store.holds.values())
         erased.append(_served(tx, subject_stores.target(store.handle), count, who=who, certify=of_first))
     if not erased:
-        raise NotFoundError("no such subject is known here (it may be erased already)")
+        raise subject_stores.unknown()
     return _with_sealed(tx, erased[0])
 
 

@@ -73,7 +73,7 @@ def test(context: Context, name: str) -> Work[ChannelTest]:
     def send() -> ChannelTest:
         channel = {each.name: each for each in channels.load(context.paths.config)}.get(name)
         if channel is None:
-            raise NotFoundError(f"there is no channel {name} in {channels.FILE}", name=name)
+            raise NotFoundError(f"there is no channel {name} in {channels.FILE}", listed_by="channels list", name=name)
         text = f"This is a test of the channel {name} of Holdproof."
         problem = _send(channel, ChannelMessage("test", "Holdproof: a test", text, {}, channel.console))
         return ChannelTest(name, not problem, problem)

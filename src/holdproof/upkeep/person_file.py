@@ -63,7 +63,7 @@ def export(context: Context, subject: str, *, who: str = "operator", ns: str = M
         [label, *_] = yield from call(subject_stores.find, context, subject)
         handle = subject_stores.target(label.handle)
     if handle is None:
-        raise NotFoundError("no such subject is known here (it may be erased already)")
+        raise subject_stores.unknown()
     collected: _Collected = yield from ask(Read(partial(_collect, handle=handle, ns=ns), long=True))
     collected.sections.update(labelled)
     redaction = Redaction(collected.people - {subject})

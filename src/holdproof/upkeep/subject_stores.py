@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from holdproof.db.sqlite import snapshot
+from holdproof.errors import NotFoundError
 from holdproof.executors import SyncExecutor
 from holdproof.storage import erasure, labels
 from holdproof.storage.blobs import BlobStoreConfig
@@ -39,6 +40,14 @@ def target(handle: str) -> str:
 def is_target(name: str) -> bool:
     """Whether a name in the record of an erasure is that of a label."""
     return name.startswith(_FOLDER)
+
+
+def unknown() -> NotFoundError:
+    """Return the error for a person of whom nothing is known; who is known, no list may say."""
+    return NotFoundError(
+        "no such subject is known here (it may be erased already)",
+        remedy="Write the name as it was given with the content: only its hash is stored, and no list has names.",
+    )
 
 
 def find(context: Context, name: str) -> list[SubjectStore]:

@@ -52,7 +52,7 @@ class Signers(NamedTuple):
 def draft(store_id: str, locked: Locked, *, reason: str, signed_by: Role = "root") -> bytes:
     """Return the payload to be signed: which lockdown of which store ends, why, and on whose authority."""
     if not reason.strip():
-        raise InvalidInputError("say why the lockdown ends", field="reason")
+        raise InvalidInputError("say why the lockdown ends: `--reason TEXT`, in code `reason=`", field="reason")
     facts: dict[str, canonical.Json] = {"store_id": store_id, **locked.to_dict()}
     predicate: dict[str, canonical.Json] = {
         "store_id": store_id,
@@ -110,7 +110,13 @@ def check(envelope: bytes, signers: Signers, store_id: str, locked: Locked) -> s
 
 def reason_of(envelope: str) -> str:
     """Return the reason that a checked statement gives."""
-    return str(statement.parse(dsse.parse(envelope.encode()).payload).predicate["reason"])
+    return reason_and_signer(envelope)[0]
+
+
+def reason_and_signer(envelope: str) -> tuple[str, str]:
+    """Return the reason that a statement gives, and the role of the key that it names; FormatError for no statement."""
+    predicate = statement.parse(dsse.parse(envelope.encode()).payload).predicate
+    return str(predicate.get("reason", "")), str(predicate.get("signed_by", ""))
 
 
 _ROOTS = sql("SELECT keyid, public FROM keyring WHERE role = 'root' AND revoked_from IS NULL ORDER BY added_at")

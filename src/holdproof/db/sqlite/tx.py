@@ -1,6 +1,7 @@
 """A transaction on an apsw connection, and the translation of apsw's errors."""
 
 import errno
+import os
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from math import inf
@@ -80,6 +81,10 @@ def typed(error: apsw.Error, where: object, connection: apsw.Connection | None =
         what = "a page of the database is damaged, or another SQLite program wrote it"
         return CorruptError(f"{what}{_place(', '.join(tables) or where)}", tables=tables)
     kind = next((kind for theirs, kind in _TYPED if isinstance(error, theirs)), DatabaseError)
+    file = "" if connection is None else connection.filename
+    if kind is ReadOnlyError and file and not os.access(file, os.W_OK):
+        # Whatever the statement was: it is the file that cannot be written.
+        return ReadOnlyError(f"{file} cannot be written", sqlite=type(error).__name__, tables=tables)
     place = ", ".join(tables) or where if kind is CorruptError else where
     return kind(f"{error}{_place(place)}", sqlite=type(error).__name__, tables=tables)
 

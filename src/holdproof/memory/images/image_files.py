@@ -140,7 +140,7 @@ def read_manifest(path: Path) -> tuple[ImageManifest, dsse.Envelope]:
     try:
         return parse(disk.read(path, _MOST_MANIFEST, regular=True))
     except FileNotFoundError as error:
-        raise NotFoundError(f"there is no image {path}", path=str(path)) from error
+        raise NotFoundError(f"there is no image {path}", listed_by="image list", path=str(path)) from error
     except OSError as error:
         if error.errno in (errno.EINVAL, errno.EFBIG, errno.EISDIR, errno.ENXIO):
             raise ImageCorruptError(f"{path} is no manifest: {error.strerror}", path=str(path)) from error

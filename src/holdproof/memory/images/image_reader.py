@@ -24,7 +24,7 @@ class Image:
         """Return an object as it is in the image."""
         key = records.key_of(id)
         if self._view.find(OBJECT + key) is None:
-            raise NotFoundError(f"there is no object {id} in the image", id=id)
+            raise NotFoundError(f"there is no object {id} in the image", listed_by="objects list", id=id)
         return objects.read(self._view, key, self.manifest.ns, hidden=False)
 
     def list(self, *, cursor: str | None = None, limit: int = 100) -> Page[Object]:

@@ -159,7 +159,9 @@ def get(tx: Tx, path: Sequence[str], key: str, *, ns: str = MAIN) -> Note:
     """Return a note; NotFoundError where there is none, or its time is over."""
     note = find(tx, path, key, ns=ns)
     if note is None:
-        raise NotFoundError(f"there is no note {key} at {'.'.join(path)}", path=[*path], key=key)
+        raise NotFoundError(
+            f"there is no note {key} at {'.'.join(path)}", listed_by="notes search", path=[*path], key=key
+        )
     return note
 
 

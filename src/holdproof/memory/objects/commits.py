@@ -197,7 +197,7 @@ def get(tx: Tx, snapshot: str = NEWEST, *, ns: str = MAIN) -> Snapshot:
         None if cid_or_rev is None else tx.one(_BY_CID, ns=ns, cid=cid_or_rev) or tx.one(_BY_REV, ns=ns, rev=cid_or_rev)
     )
     if row is None:
-        raise NotFoundError(f"there is no snapshot {snapshot}", snapshot=snapshot, ns=ns)
+        raise NotFoundError(f"there is no snapshot {snapshot}", listed_by="snapshots list", snapshot=snapshot, ns=ns)
     return to_snapshot(tx, row)
 
 
@@ -205,7 +205,7 @@ def history_of(tx: Tx, cid: CID, *, ns: str) -> HistoryPosition:
     """Return where the history stood when a snapshot was taken."""
     row = tx.one(_BY_CID, ns=ns, cid=str(cid))
     if row is None:
-        raise NotFoundError(f"there is no snapshot {cid}", snapshot=str(cid), ns=ns)
+        raise NotFoundError(f"there is no snapshot {cid}", listed_by="snapshots list", snapshot=str(cid), ns=ns)
     _, _, noted, _ = row
     return decode_note(blocks.get(tx, parse(noted)))[1].position
 

@@ -84,7 +84,7 @@ def children(
     view = objects.view_at(tx, at, ns)
     key = records.key_of(id)
     if view.find(OBJECT + key) is None:
-        raise NotFoundError(f"there is no object {id}", id=id)
+        raise NotFoundError(f"there is no object {id}", listed_by="objects list", id=id)
     parent = objects.read(view, key, ns)
     below = _below(Family(view, tx if at is None else None, ns), parent, place, after)
     listed = (

@@ -62,7 +62,7 @@ def _flat(branch: Branch) -> Iterator[Object]:
 def _begin(view: TreeReader, id: str) -> str:
     key = records.key_of(id)
     if view.find(OBJECT + key) is None:
-        raise NotFoundError(f"there is no object {id}", id=id)
+        raise NotFoundError(f"there is no object {id}", listed_by="objects list", id=id)
     return key
 
 

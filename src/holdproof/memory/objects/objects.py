@@ -400,4 +400,4 @@ def _to_object(whole: ObjectRecord, cid: CID, meta: dict[str, Any], ns: str, hid
 
 
 def _absent(id: str) -> NotFoundError:
-    return NotFoundError(f"there is no object {id}", id=id)
+    return NotFoundError(f"there is no object {id}", listed_by="objects list", id=id)

@@ -225,7 +225,7 @@ def revoke(context: Context, path: str, *, by: str, comment: str = "", ns: str =
     name = skill_files.absolute(path)
     last = (yield from ask(Read(lambda tx: standing(tx, name, ns=ns)))).skill.approval
     if last is None or last.action == "revoke":
-        raise NotFoundError(f"{name} is not approved", path=name)
+        raise NotFoundError(f"{name} is not approved", listed_by="skills list", path=name)
     columns = {"action": "revoke", "place": last.place, "rules": last.rules, "root": last.root, "size": last.size}
     statement = _Statement(name, last.n + 1, columns, (), by, comment, ns)
     return (yield from _record_statement(context, statement))

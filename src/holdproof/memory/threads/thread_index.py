@@ -85,7 +85,7 @@ def get(tx: Tx, thread_id: str, *, ns: str = MAIN) -> Thread:
     """Return a thread as the index shows it; NotFoundError where there is none, or it was deleted."""
     thread = find(tx, thread_id, ns=ns)
     if thread is None:
-        raise NotFoundError(f"there is no thread {thread_id}", thread_id=thread_id)
+        raise NotFoundError(f"there is no thread {thread_id}", listed_by="threads list", thread_id=thread_id)
     return thread
 
 

@@ -312,7 +312,7 @@ def get(tx: Tx, name: str, *, ns: str = MAIN) -> Transcript:
     row = tx.one(_GET, ns=ns, name=name)
     _note_read(tx, ns, [name])
     if row is None:
-        raise NotFoundError(f"there is no transcript {name}", name=name)
+        raise NotFoundError(f"there is no transcript {name}", listed_by="transcripts list", name=name)
     return _transcript(row)
 
 

@@ -6,7 +6,8 @@ Rules:
 - Tools come in sets, by what a model does with them: decide, ask, remember, prove. Each is small enough to be chosen
   from; a client that needs one of them asks for that one.
 - Resources and prompts are made of methods that are tools of the same client, under the same decision (`calls.py`).
-- No tool takes a destination (`ADDRESSES`): text that a model read must not be able to send a store's content anywhere.
+- No tool takes a destination (`DESTINATIONS`): text that a model read must not be able to send a store's content
+  anywhere.
 - Read-only offers what reads, and verifies without locking.
 """
 

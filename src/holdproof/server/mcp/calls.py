@@ -2,7 +2,7 @@
 
 Rules:
 - A caller may do what it may do over HTTP: the same decision, the same audit of refusals.
-- No call takes a destination (`ADDRESSES`), and none a function: progress is asked for by the protocol's own token.
+- No call takes a destination (`DESTINATIONS`), and none a function: progress is asked for by the protocol's own token.
 - What fails in a way it should not is a defect here as everywhere: its words are for the server's log.
 """
 
@@ -19,7 +19,7 @@ from mcp.server.context import ServerRequestContext
 from mcp.shared.exceptions import MCPError
 
 from holdproof.api.catalogue import MethodSpec
-from holdproof.api.parameters import ADDRESSES
+from holdproof.api.parameters import DESTINATIONS
 from holdproof.api.problems import problem
 from holdproof.client import Holdproof
 from holdproof.errors import HoldproofError, InvalidInputError, StoppingError
@@ -82,8 +82,8 @@ async def perform(
     """Call a method for a client and return its answer; `values` are by name, and of the types of its parameters."""
     caller = client.caller
     require(caller, entry.resource, entry.method)
-    if unasked := sorted((ADDRESSES | set(entry.callbacks)) & values.keys()):
-        why = ": whoever runs the store says where it is" if unasked[0] in ADDRESSES else ""
+    if unasked := sorted((DESTINATIONS | set(entry.callbacks)) & values.keys()):
+        why = ": whoever runs the store says where it is" if unasked[0] in DESTINATIONS else ""
         raise InvalidInputError(f"a tool takes no {unasked[0]}{why}", parameter=unasked[0])
     # A model may override a tool's defaults, but not what read-only mode sets below.
     values = {**_defaults(entry), **values}

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Final, get_args
 
 from holdproof.api.catalogue import MethodSpec, entries
-from holdproof.api.parameters import ADDRESSES
+from holdproof.api.parameters import DESTINATIONS
 from holdproof.errors import InvalidInputError
 from holdproof.executors.exposure import ToolSet
 
@@ -25,7 +25,7 @@ class Offer:
         chosen = entry.exposure.tool in self.sets if self.resources is None else entry.resource in self.resources
         calls_back = any(each.shape.callback and each.required for each in entry.parameters)
         looks = entry.reads or bool(entry.exposure.read_only_with)
-        if any(each.required and each.name in ADDRESSES for each in entry.parameters):
+        if any(each.required and each.name in DESTINATIONS for each in entry.parameters):
             return False
         return chosen and not calls_back and not entry.streams and (looks or not self.read_only)
 

@@ -16,7 +16,7 @@ import mcp_types as types
 
 from holdproof.api import wire
 from holdproof.api.catalogue import MethodSpec
-from holdproof.api.parameters import ADDRESSES
+from holdproof.api.parameters import DESTINATIONS
 from holdproof.api.wire import Named, Schema
 
 _EMBEDDED: Final[Schema] = {
@@ -43,7 +43,7 @@ def input_schema(entry: MethodSpec) -> Schema:
     named: Named = {}
     schema = entry.schema(named)
     # Who does it is whoever calls: a model that is asked for a name would make one up.
-    unasked = ADDRESSES | {each.name for each in entry.parameters if each.names_caller}
+    unasked = DESTINATIONS | {each.name for each in entry.parameters if each.names_caller}
     schema["properties"] = {name: each for name, each in schema.get("properties", {}).items() if name not in unasked}
     schema["required"] = [name for name in schema["required"] if name not in unasked]
     return _whole(schema, named)

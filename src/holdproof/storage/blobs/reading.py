@@ -46,7 +46,7 @@ def open_read(config: BlobStoreConfig, key: str) -> Stream[bytes]:
     """Stream the bytes of a key in bounded memory; raises NotFoundError where there is none."""
     reader = yield from _open(config, key)
     if reader is None:
-        raise NotFoundError(f"no blob {key}", key=key)
+        raise NotFoundError(f"no blob {key}", listed_by="blobs list", key=key)
     try:
         previous = b""
         while piece := (yield from call(reader.piece)):

@@ -19,7 +19,9 @@ def proposal(tx: Tx, proposal_id: str) -> Proposal:
     """Return one proposal."""
     row = tx.one(_PROPOSAL, id=proposal_id)
     if row is None:
-        raise NotFoundError(f"there is no proposal {proposal_id}", proposal_id=proposal_id)
+        raise NotFoundError(
+            f"there is no proposal {proposal_id}", listed_by="selfgrow proposals", proposal_id=proposal_id
+        )
     return _proposal(row)
 
 
@@ -82,7 +84,11 @@ def token(tx: Tx, token_id: str) -> RollbackToken:
     """Return a rollback token: what can be restored with it."""
     row = tx.one(_TOKEN, id=token_id)
     if row is None:
-        raise NotFoundError(f"there is no rollback token {token_id}", token_id=token_id)
+        raise NotFoundError(
+            f"there is no rollback token {token_id}",
+            remedy="Pass the one that `selfgrow promote` answered.",
+            token_id=token_id,
+        )
     return RollbackToken(*row)
 
 

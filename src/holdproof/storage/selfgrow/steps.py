@@ -168,7 +168,11 @@ _HAS_TOKEN = sql("SELECT id FROM self_grow_nursery WHERE rollback_token = :token
 def _of_token(tx: Tx, token_id: str) -> Seedling:
     row = tx.one(_HAS_TOKEN, token=token_id)
     if row is None:
-        raise NotFoundError(f"there is no rollback token {token_id}", token_id=token_id)
+        raise NotFoundError(
+            f"there is no rollback token {token_id}",
+            remedy="Pass the one that `selfgrow promote` answered.",
+            token_id=token_id,
+        )
     (seedling_id,) = row
     return selfgrow_rows.seedling(tx, seedling_id)
 

@@ -174,7 +174,9 @@ def timeline(tx: Tx, session_id: str, *, limit: int = 200, after: str = "") -> S
     """Return a session with its agents, artifacts and a page of events, oldest first; `after` is an event's id."""
     session = session_rows.get(tx, session_id)
     if session is None:
-        raise NotFoundError(f"there is no session {session_id}", session_id=session_id)
+        raise NotFoundError(
+            f"there is no session {session_id}", listed_by="sessions list-sessions", session_id=session_id
+        )
     rows = tx.all(_ONWARD, session_id=session_id, limit=validation.limited(limit), after=after)
     page = tuple(_event(row) for row in rows)
     following = page[-1].id if len(page) == limit else None

@@ -51,7 +51,7 @@ def complete(tx: Tx, agent_id: str, *, status: str = "completed", error: str | N
         return _agent(row)
     row = tx.one(_STATUS, id=agent_id)
     if row is None:
-        raise NotFoundError(f"there is no agent {agent_id}", agent_id=agent_id)
+        raise NotFoundError(f"there is no agent {agent_id}", listed_by="agents list", agent_id=agent_id)
     (state,) = row
     raise SessionEndedError(f"agent {agent_id} is {state} already", agent_id=agent_id, state=state)
 

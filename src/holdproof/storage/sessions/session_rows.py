@@ -44,7 +44,9 @@ def refusal(tx: Tx, session_id: str) -> HoldproofError:
     """The error for a session that accepts nothing: it is missing, or has ended."""
     session = get(tx, session_id)
     if session is None:
-        return NotFoundError(f"there is no session {session_id}", session_id=session_id)
+        return NotFoundError(
+            f"there is no session {session_id}", listed_by="sessions list-sessions", session_id=session_id
+        )
     return SessionEndedError(
         f"session {session_id} is {session.state} since {session.ended_at}", session_id=session_id, state=session.state
     )

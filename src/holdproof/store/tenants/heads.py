@@ -2,17 +2,21 @@
 
 Rules:
 - A tenant is only read, with its database as it lies there: nothing of it is opened for use, repaired or migrated.
-- Its newest head counts only if a log key of its keyring signed it, and only if its log still contains the head that
-  was recorded last. A restore that lost recorded entries is a finding too: a person accepts it, with the reason.
+- Its newest head counts only if its log still contains the head that was recorded last. A restore that lost recorded
+  entries is a finding too: a person accepts it, with the reason.
+- It counts only under a log key that was recorded with that head, or that a chain of statements leads to from those:
+  who has the tenant's database can put any key into its keyring.
 - A database that is gone or damaged is a finding; a server that cannot be reached is none.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import closing
 from functools import partial
 from typing import Final, NamedTuple
 
-from holdproof.crypto import checkpoint
+from holdproof.crypto import checkpoint, vkey
+from holdproof.crypto.checkpoint import SignedCheckpoint
+from holdproof.crypto.vkey import ED25519, VerifierKey
 from holdproof.db import Call, Read, Tx, Work, Write, ask, transfer
 from holdproof.db.backends import is_there
 from holdproof.errors import (
@@ -31,6 +35,7 @@ from holdproof.model.tenants import TenantCheck, TenantHead
 from holdproof.model.verdicts import Verdict
 from holdproof.store.context import Context
 from holdproof.store.tenants.places import Parent, TenantPlace, open_to_read
+from holdproof.upkeep.verification import trusted_keys
 
 _BATCH: Final = 100
 DAMAGE: Final = (FormatError, CorruptError, NotFoundError, HistoryLostError)
@@ -77,8 +82,30 @@ def _look(tx: Tx, last_head: TenantHead | None) -> SeenHead:
         checkpoint.verify(signed, origin=now.origin, log_keys=keys)
     except FormatError as error:
         return SeenHead(now.head, now.size, "", f"TAMPERED: its newest head does not hold: {error.message}")
-    lines = "\n".join(key.encode() for key in keys)
-    return SeenHead(now.head, now.size, lines, None if last_head is None else _difference(tx, last_head, now.origin))
+    if last_head is not None:
+        finding = _difference(tx, last_head, now.origin) or _stranger(tx, last_head, signed)
+        if finding is not None:
+            return SeenHead(now.head, now.size, "", finding)
+    return SeenHead(now.head, now.size, "\n".join(key.encode() for key in _logged(tx, keys, signed)))
+
+
+def _stranger(tx: Tx, last_head: TenantHead, signed: SignedCheckpoint) -> str | None:
+    """Say that no key that was recorded, or that such a key admitted, signed the newest head; None where one did."""
+    if last_head.head.encode() == signed.encode():
+        return None
+    recorded = [vkey.parse(line) for line in last_head.keys.split("\n")]
+    anchors = [key.public for key in recorded if key.kind == ED25519]
+    if trusted_keys.vouches(tx, anchors, [checkpoint.parse(last_head.head.encode())]):
+        return None
+    return (
+        "TAMPERED: its newest head is signed by a log key that none of the keys recorded with the head of size"
+        f" {last_head.size} admitted"
+    )
+
+
+def _logged(tx: Tx, keys: Sequence[VerifierKey], signed: SignedCheckpoint) -> list[VerifierKey]:
+    """Return the keys whose admission stands under the head: a row of the keyring alone is anybody's."""
+    return [key for key in keys if trusted_keys.is_logged_under(tx, key.public.keyid, [signed.checkpoint])]
 
 
 def _difference(tx: Tx, last_head: TenantHead, origin: str) -> str | None:

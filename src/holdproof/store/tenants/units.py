@@ -183,7 +183,7 @@ def _export(place: TenantPlace, dest: Path, keys: bool, tell: Progress) -> Backu
 # --- moving ------------------------------------------------------------------------------------------------------
 
 
-def move(context: Context, tenant: str, to: str, *, progress: Progress | None = None) -> Work[TenantMoved]:
+def move(context: Context, tenant: str, place: str, *, progress: Progress | None = None) -> Work[TenantMoved]:
     """Move a tenant to another database, which is empty: its name on the parent's server, a URL, or `file`.
 
     Its log continues there, and what was left behind is sealed and says where it went. Nobody may have the tenant open.
@@ -192,11 +192,11 @@ def move(context: Context, tenant: str, to: str, *, progress: Progress | None = 
     parent = Parent(context.paths, context.settings)
     row: TenantRow = yield from ask(Read(partial(tenants.require, tenant=tenant)))
     refuse_unusable(row)
-    chosen = "" if to == "file" else parent.check_place(to)
+    chosen = "" if place == "file" else parent.check_place(place)
     if chosen == row.place:
-        raise InvalidInputError(f"the tenant {tenant} is there already", tenant=tenant, field="to")
+        raise InvalidInputError(f"the tenant {tenant} is there already", tenant=tenant, field="place")
     if not chosen and parent.url is not None:
-        raise InvalidInputError("the tenants of a store on a server are on servers: name a database", field="to")
+        raise InvalidInputError("the tenants of a store on a server are on servers: name a database", field="place")
     last_head = yield from ask(Read(partial(tenants.last_head, tenant_id=row.id)))
     moved: TenantMoved = yield from ask(Call(partial(_moved_to, parent, row, chosen, progress)))
     # What arrived has to continue what was recorded, like any other head: a move excuses no rollback.
@@ -252,6 +252,7 @@ def delete(context: Context, tenant: str, *, reason: str) -> Work[Tenant]:
     parent = Parent(context.paths, context.settings)
     row: TenantRow = yield from ask(Read(partial(tenants.require, tenant=tenant)))
     place = parent.place_of(row)
+    yield from ask(Call(partial(_refuse_shared, place)))
     if row.status == "active":
         yield from ask(Call(partial(_refuse_held, place, row)))
         last_head = yield from ask(Read(partial(tenants.last_head, tenant_id=row.id)))
@@ -284,6 +285,21 @@ def _deleting(tx: Tx, row: TenantRow, reason: str, log_head: SeenHead) -> Tenant
     if log_head.finding is None and log_head.head and (last_head is None or last_head.head != log_head.head):
         tenants.record_head(tx, changed, log_head.head, log_head.keys)
     return changed
+
+
+def _refuse_shared(place: TenantPlace) -> None:
+    """Raise where the home is a link to a folder in which there is something of the parent or of another tenant."""
+    if not place.home.is_symlink():
+        return
+    home = place.home.resolve()
+    data = place.home.parent.parent.resolve()
+    others = [each.resolve() for each in place.home.parent.iterdir() if each.name != place.home.name]
+    if any(home.is_relative_to(each) or each.is_relative_to(home) for each in (data, *others)):
+        raise ConflictError(
+            f"{place.home} is a link to {home}, which is not this tenant's alone: remove the link, then delete again",
+            tenant=place.name,
+            path=str(home),
+        )
 
 
 def _refuse_held(place: TenantPlace, row: TenantRow) -> None:
@@ -367,9 +383,19 @@ def _remove(parent: Database, place: TenantPlace, row: TenantRow) -> None:
             transfer.server("databases").drop(*place.administration)
         for file in disk.files(place.paths.keys, hidden=True):
             disk.shred(file)
-        if place.home.exists():
+        if os.path.lexists(place.home):
             place.home.rename(aside)
             folders.sync(aside.parent)
-    disk.remove_tree(aside)
-    if aside.exists():
-        raise ReadOnlyError(f"{aside} cannot be removed: correct its permissions, then delete again", path=str(aside))
+    _remove_home(aside)
+
+
+def _remove_home(aside: Path) -> None:
+    """Remove a home that was put aside; of one that is a link, what the link leads to and then the link."""
+    home = aside.resolve()
+    disk.remove_tree(home)
+    # The folder itself stays where something is mounted on it.
+    if home.exists() and any(home.iterdir()):
+        raise ReadOnlyError(f"{home} cannot be removed: correct its permissions, then delete again", path=str(home))
+    if aside.is_symlink():
+        aside.unlink()
+        folders.sync(aside.parent)

@@ -10,9 +10,16 @@ Rules:
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
+from holdproof.errors import FormatError
+from holdproof.lazy import lazy_module
 from holdproof.model.flows import status_after
+
+if TYPE_CHECKING:
+    from holdproof.upkeep import unlock
+else:
+    unlock = lazy_module("holdproof.upkeep.unlock")
 
 Columns = Mapping[str, Any]
 SEALED: Final = "(sealed)"
@@ -135,7 +142,11 @@ def _lockdown(version: Version) -> Words:
     row = version.columns
     if version.first:
         return Words(f"locked: {row['verdict']}", plain(row["reason"]))
-    return Words("unlocked", plain(row["reason"]))
+    try:
+        reason, signer = unlock.reason_and_signer(str(row["statement"]))
+    except FormatError:  # somebody edited it: `verify` tells
+        return Words("unlocked")
+    return Words(f"unlocked by the {signer} key", plain(reason))
 
 
 def _witness(version: Version) -> Words:
