@@ -194,18 +194,24 @@ class Marks:
             yield folder
 
     def begin(self, place: BucketPlace) -> None:
-        """Mark a place where a backup will be made, and clear what a killed one left; the caller holds its lock."""
+        """Mark a place where a backup will be made, and clear what a killed one left; the caller holds its lock.
+
+        A mark says that what lies below is a backup's. So it is put where nothing lies, or where one stands already:
+        whoever finds it later, after a kill at any moment, may remove all of that.
+        """
         bucket = place.bucket
         self._finish_removal(place)
         name = f"{place.path}{PARTIAL}"
-        is_new = bucket.create(name, self.text())
-        if not is_new:
+        leftovers = any(True for _ in bucket.names(place.path))
+        if leftovers and self.read(bucket, name) is None:
+            raise AlreadyExistsError(f"{place.url}: exists already", path=place.url)
+        if not bucket.create(name, self.text()):
             self._take_over(place)
-        files = set(bucket.names(place.path))
-        if place.name_of(manifests.MANIFEST) in files or (is_new and files):
+        if place.has_manifest():
+            # Killed between the manifest and the end, or made meanwhile: it is whole.
             bucket.remove(name)
             raise AlreadyExistsError(f"{place.url}: exists already", path=place.url)
-        if files:
+        if leftovers:
             bucket.remove_below(place.path)
 
     def _finish_removal(self, place: BucketPlace) -> None:
