@@ -10,7 +10,6 @@ import json
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 import rfc8785
@@ -19,6 +18,8 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.asymmetric.utils import Prehashed
 
+from harness import http_service
+from harness.http_service import Answer, Request
 from holdproof.crypto import checkpoint, keys, merkle, tiles
 from holdproof.crypto.checkpoint import LogCheckpoint, SignedCheckpoint
 from holdproof.crypto.tiles import EntryBundle, Tile
@@ -109,43 +110,28 @@ def _check_signature(asked: dict[str, Any]) -> None:
 def serving(tree: AnchorTree, change: Callable[[dict[str, Any]], None] = lambda answer: None) -> Iterator[str]:
     """The address of a log while it answers; `change` is what a lying one does to an answer."""
 
-    class Handler(BaseHTTPRequestHandler):
-        def do_POST(self) -> None:
-            body = self.rfile.read(int(self.headers["content-length"]))
-            if self.path != "/api/v2/log/entries":
-                return self._send(404, b"{}")
-            try:
-                answer = tree.create_entry(body)
-            except (ValueError, KeyError) as error:
-                return self._send(400, json.dumps({"code": 3, "message": str(error)}).encode())
-            change(answer)
-            return self._send(201, json.dumps(answer).encode())
-
-        def do_GET(self) -> None:
-            path = self.path.removeprefix("/api/v2/")
-            if path == "checkpoint":
-                return self._send(200, tree.head().encode())
-            target = tiles.parse_path(path)
-            if isinstance(target, EntryBundle):
-                first = target.index * tiles.WIDTH
-                return self._send(200, tiles.encode_bundle(tree.entries[first : first + target.width]))
-            return self._send(200, tree.tile(target))
-
-        def _send(self, status: int, body: bytes) -> None:
-            self.send_response(status)
-            self.send_header("content-type", "application/json")
-            self.send_header("content-length", str(len(body)))
-            self.end_headers()
-            self.wfile.write(body)
-
-        def log_message(self, *_: object) -> None:
-            pass
-
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
-        thread.start()
+    def respond(request: Request) -> Answer:
+        if request.method == "GET":
+            return Answer(200, "application/json", _published(tree, request.path.removeprefix("/api/v2/")))
+        if request.path != "/api/v2/log/entries":
+            return Answer(404, "application/json", b"{}")
         try:
-            yield f"http://127.0.0.1:{server.server_address[1]}"
-        finally:
-            server.shutdown()
-            thread.join()
+            answer = tree.create_entry(request.body)
+        except (ValueError, KeyError) as error:
+            return Answer(400, "application/json", json.dumps({"code": 3, "message": str(error)}).encode())
+        change(answer)
+        return Answer(201, "application/json", json.dumps(answer).encode())
+
+    with http_service.serving(respond) as url:
+        yield url
+
+
+def _published(tree: AnchorTree, path: str) -> bytes:
+    """What a monitor reads under a path."""
+    if path == "checkpoint":
+        return tree.head().encode()
+    target = tiles.parse_path(path)
+    if isinstance(target, EntryBundle):
+        first = target.index * tiles.WIDTH
+        return tiles.encode_bundle(tree.entries[first : first + target.width])
+    return tree.tile(target)

@@ -142,7 +142,15 @@ _TIME = "2026-01-01T00:00:00.000000Z"
 
 
 def as_restored(past: Past) -> None:
-    """Have the log as it stands look like a restored one, which gave up whatever heads of it were kept."""
+    """Have the log as it stands look like a restored one, which gave up whatever heads of it were kept.
+
+    At once: a sequencer that saw the new entry and not yet the new name would sign it under the old one.
+    """
+    with past.at_once():
+        _pass_for_restored(past)
+
+
+def _pass_for_restored(past: Past) -> None:
     [(origin, size, head)] = past.ask("SELECT origin, size, head FROM log_state")
     [(n,)] = past.ask("SELECT coalesce(max(n), 0) + 1 FROM restores")
     name = "/".join([*origin.split("/")[:2], str(n)])

@@ -1,7 +1,7 @@
 """Read and write a store's databases without Holdproof, as an attacker does who has the files or the server."""
 
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -51,16 +51,30 @@ class Past:
 
     def __init__(self, home: Path, url: str | None = None) -> None:
         self.home, self.url = home, url
+        self._server: psycopg.Connection[tuple[Any, ...]] | None = None
+
+    @contextmanager
+    def at_once(self) -> Iterator[None]:
+        """Make one transaction of a server of what is asked in the block: an open store sees all of it, or nothing."""
+        if self.url is None:
+            yield
+            return
+        with psycopg.connect(self.url, options="-c search_path=kernel") as server:
+            self._server = server
+            try:
+                yield
+            finally:
+                self._server = None
 
     def ask(self, statement: str, *values: Any) -> list[tuple[Any, ...]]:
         """What a query answers; nothing for what is no query."""
         if self.url is None:
             with behind(self.home) as connection:
                 return connection.execute(statement, values).fetchall()
+        if self._server is not None:
+            return _answer(self._server, statement, values)
         with psycopg.connect(self.url, autocommit=True, options="-c search_path=kernel") as server:
-            server.execute("SET session_replication_role = replica")  # no foreign key stands in the way
-            done = server.execute(statement.replace("%", "%%").replace("?", "%s").encode(), values)
-            return done.fetchall() if done.description else []
+            return _answer(server, statement, values)
 
     def run(self, *statements: str) -> None:
         """Statements, one after the other."""
@@ -68,6 +82,14 @@ class Past:
             attack(self.home, *statements)
         else:
             attack_server(self.url, *statements)
+
+
+def _answer(
+    server: psycopg.Connection[tuple[Any, ...]], statement: str, values: Sequence[Any]
+) -> list[tuple[Any, ...]]:
+    server.execute("SET session_replication_role = replica")  # no foreign key stands in the way
+    done = server.execute(statement.replace("%", "%%").replace("?", "%s").encode(), values)
+    return done.fetchall() if done.description else []
 
 
 Ask = Callable[[str], list[tuple[Any, ...]]]

@@ -9,7 +9,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
-from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 
 from cryptography import x509
@@ -17,6 +16,8 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
+from harness import http_service
+from harness.http_service import Answer, Request
 from holdproof.crypto import der
 from holdproof.crypto.der import write
 
@@ -104,28 +105,15 @@ def make(folder: Path, *, kind: str = "ec", purpose: str = "stamper") -> Authori
 @contextmanager
 def serving(authority: Authority) -> Iterator[str]:
     """The address of an authority while it answers."""
+    # One at a time: `openssl ts` counts its answers in a file.
+    answering = threading.Lock()
 
-    class Handler(BaseHTTPRequestHandler):
-        def do_POST(self) -> None:
-            body = self.rfile.read(int(self.headers["content-length"]))
-            answer = authority.answer(body)
-            self.send_response(200)
-            self.send_header("content-type", "application/timestamp-reply")
-            self.send_header("content-length", str(len(answer)))
-            self.end_headers()
-            self.wfile.write(answer)
+    def respond(request: Request) -> Answer:
+        with answering:
+            return Answer(200, "application/timestamp-reply", authority.answer(request.body))
 
-        def log_message(self, *_: object) -> None:
-            pass
-
-    with HTTPServer(("127.0.0.1", 0), Handler) as server:
-        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
-        thread.start()
-        try:
-            yield f"http://127.0.0.1:{server.server_address[1]}"
-        finally:
-            server.shutdown()
-            thread.join()
+    with http_service.serving(respond) as url:
+        yield url
 
 
 # --- without a process -------------------------------------------------------------------------------------------

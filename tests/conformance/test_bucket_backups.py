@@ -1,8 +1,10 @@
 """Backups in a bucket: as in a folder, on a real S3 server, and nothing half-sent is ever taken for one."""
 
+import dataclasses
 import json
 import os
 from collections.abc import Iterator
+from contextlib import AbstractContextManager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +15,10 @@ from harness.servers import Seaweed
 from holdproof import errors, sync
 from holdproof.cli.app import app
 from holdproof.crypto import canonical
+from holdproof.model.backup import Backup
 from holdproof.model.times import later
-from holdproof.upkeep.backups import bucket_places
+from holdproof.store.context import Context
+from holdproof.upkeep.backups import bucket_backups, bucket_places
 from holdproof.upkeep.backups.bucket import Bucket
 from tests.buckets import BackupBucket, place_in
 from tests.store_locations import StoreLocation, submit
@@ -112,6 +116,31 @@ def test_nothing_is_done_while_the_newest_is_young(small: StoreLocation, bucket:
     assert again.next_at == later(first.backup.created_at, 3600)
 
 
+def test_a_manifest_is_read_once_however_often_somebody_looks_whether_a_backup_is_due(
+    small: StoreLocation, bucket: BackupBucket, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It lists every file of a store, and a server looks every minute."""
+    reads: list[str] = []
+    real = Bucket.read
+
+    def read(self: Bucket, name: str, most: int) -> bytes:
+        reads.append(name)
+        return real(self, name, most)
+
+    with small.open() as store:
+        made = store.backup.rotate(bucket.url, every_s=3600).backup
+        assert made is not None
+        store.backup.list(bucket.url)
+        monkeypatch.setattr(Bucket, "read", read)
+        assert store.backup.rotate(bucket.url, every_s=3600).backup is None
+        assert [each.path for each in store.backup.list(bucket.url).items] == [made.path]
+        assert reads == []
+        # One that was changed is another one.
+        bucket.put(f"{made.path.rpartition('/')[2]}/manifest.json", b"{")
+        [listed] = store.backup.list(bucket.url).items
+        assert listed.trust.startswith("damaged")
+
+
 @pytest.mark.parametrize("change", ["flip", "missing", "added"])
 def test_a_backup_that_somebody_changed_is_refused_and_nothing_of_it_is_used(
     small: StoreLocation, bucket: BackupBucket, change: str
@@ -155,6 +184,14 @@ def test_the_settings_name_a_bucket_and_the_doctor_says_when_none_comes(
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "another")
     status, what = examined()
     assert (status, "SignatureDoesNotMatch" in what) == ("error", True)
+
+
+def test_a_restore_of_a_backup_whose_manifest_is_damaged_says_so(small: StoreLocation, bucket: BackupBucket) -> None:
+    with small.open() as store:
+        made = store.backup.create(f"{bucket.url}/monday")
+    bucket.put("monday/manifest.json", b"{")
+    with pytest.raises(errors.FormatError):
+        small.restore(Path(made.path))
 
 
 # --- mistakes ----------------------------------------------------------------------------------------------------
@@ -227,6 +264,72 @@ def test_what_is_there_is_never_written_over(small: StoreLocation, bucket: Backu
         assert store.backup.list(f"{bucket.url}/empty").items == []
     with pytest.raises(errors.NotFoundError, match="there is no backup"):
         small.restore(Path(f"{bucket.url}/empty"))
+
+
+class _InterruptError(BaseException):
+    """Somebody presses Ctrl-C."""
+
+
+@pytest.mark.parametrize("name", ["monday", "notes"])
+def test_a_backup_that_is_interrupted_before_it_sends_leaves_what_is_there_alone(
+    small: StoreLocation, bucket: BackupBucket, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    real = Bucket._translated
+    waits = -1
+
+    def translated(self: Bucket, name: str = "") -> AbstractContextManager[None]:
+        nonlocal waits
+        waits -= 1
+        if waits == -1:
+            raise _InterruptError
+        return real(self, name)
+
+    with small.open() as store:
+        bucket.put("notes/mine.txt", b"mine")
+        store.backup.create(f"{bucket.url}/monday")
+        before = {each for each in bucket.names() if "/" in each}
+        monkeypatch.setattr(Bucket, "_translated", translated)
+        interrupts = 0
+        is_refused = False
+        while not is_refused:
+            waits = interrupts
+            try:
+                with suppress(_InterruptError):
+                    store.backup.create(f"{bucket.url}/{name}")
+                interrupts += 1
+            except errors.AlreadyExistsError:
+                is_refused = True
+            waits = -1
+            assert {each for each in bucket.names() if "/" in each} == before, interrupts
+        assert interrupts > 1
+        monkeypatch.setattr(Bucket, "_translated", real)
+        store.backup.rotate(bucket.url)
+        # Nor does the next rotation take what an interrupt left for its own.
+        assert before < set(bucket.names())
+
+
+def test_a_backup_that_another_home_made_meanwhile_is_not_removed(
+    small: StoreLocation, bucket: BackupBucket, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = bucket_backups.make
+    with small.open() as store:
+        first = store.backup.rotate(bucket.url).backup
+        assert first is not None
+
+        def make(context: Context, place: bucket_places.BucketPlace, **options: Any) -> Backup:
+            new = real(context, place, **options)
+            real(context, dataclasses.replace(place, path=f"{bucket.path}/of-another-home"), **options)
+            return new
+
+        monkeypatch.setattr(bucket_backups, "make", make)
+        rotation = store.backup.rotate(bucket.url, keep=1)
+        assert rotation.backup is not None
+        assert rotation.removed == [first.path]
+        listed = {each.path for each in store.backup.list(bucket.url).items}
+        assert listed == {rotation.backup.path, f"{bucket.url}/of-another-home"}
+        # Of the two the next one of either home leaves none.
+        monkeypatch.setattr(bucket_backups, "make", real)
+        assert store.backup.rotate(bucket.url, keep=1).backups == 1
 
 
 # --- what others left --------------------------------------------------------------------------------------------

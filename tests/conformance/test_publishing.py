@@ -191,8 +191,15 @@ class Publishing(StoreOnSqlite):
                     store.log.publish(www)
                 assert str(www) in caught.value.message
                 assert of(www) == before
-            with pytest.raises(errors.InvalidInputError):
-                store.log.publish("ftp://somewhere")
+            (www / "checkpoint").write_bytes(bytes(1 << 20))
+            with pytest.raises(errors.ConflictError, match="something else"):
+                store.log.publish(www)
+            for where in ("ftp://somewhere", "s3://", "s3://bucket/../logs"):
+                with pytest.raises(errors.InvalidInputError, match="s3://bucket/folder"):
+                    store.log.publish(where)
+            with pytest.raises(errors.InvalidInputError, match="AWS_") as refused:
+                store.log.publish("s3://AKIA1234:s3cr3t@public/logs")
+            assert "s3cr3t" not in str(refused.value.to_dict())
             (tmp_path / "file").write_text("x")
             with pytest.raises(errors.HoldproofError):
                 store.log.publish(tmp_path / "file" / "log")
@@ -220,7 +227,8 @@ def test_a_bucket_serves_the_log_and_refuses_the_slower_of_two(
         write(store, 200)
         last = store.log.publish(where)
         assert (first.size, last.size_before) == (last.size_before, first.size)
-        assert store.log.publish(where).files == 0
+        # A path object has one slash of the two, and is the same place.
+        assert store.log.publish(Path(where)).files == 0
         with targets.opened(where) as target:
             seen = target.checkpoint()
             assert seen is not None
@@ -232,6 +240,9 @@ def test_a_bucket_serves_the_log_and_refuses_the_slower_of_two(
                 return obstore.get(target._store, path).bytes().to_bytes()  # type: ignore[attr-defined]
 
             assert len(audit(fetch, store.log.verifier_keys())) == last.size
+            obstore.put(target._store, "checkpoint", bytes(1 << 20))  # type: ignore[attr-defined]
+            with pytest.raises(errors.ConflictError, match="something else"):
+                store.log.publish(where)
 
 
 def test_the_command_line_publishes(tmp_path: Path) -> None:

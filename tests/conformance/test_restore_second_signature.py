@@ -121,6 +121,19 @@ class RestoreSuite(StoreOnSqlite):
         assert self.restore(tmp_path / "good").trust == "the store here"
         assert self.names() == ["a", "b"]
 
+    def lose_database(self) -> None:
+        """Remove the store here; keys and kept heads stay."""
+        for end in ("", "-wal", "-shm"):
+            (self.home / f"kernel.db{end}").unlink(missing_ok=True)
+
+    def test_where_the_database_here_is_gone_its_home_does(self, tmp_path: Path) -> None:
+        self.furnished(tmp_path, _drop_key)
+        self.lose_database()
+        with pytest.raises(errors.ProofError, match=r"ML-DSA-44 too.*the keys here can prove"):
+            self.restore(tmp_path / "forged")
+        assert self.restore(tmp_path / "good").trust == "the keys here"
+        assert self.names() == ["a", "b"]
+
     @pytest.mark.parametrize("how", FORGERIES)
     @pytest.mark.parametrize("known", ["key folder", "kept heads"])
     def test_where_the_store_here_cannot_say_its_key_folder_and_kept_heads_do(
@@ -200,3 +213,8 @@ class TestSqlite(RestoreSuite):
 
 class TestPostgres(StoreOnPostgres, RestoreSuite):
     """On a server."""
+
+    def lose_database(self) -> None:
+        """Remove the schemas; keys and kept heads stay."""
+        for schema in ("kernel", "membrane", "telemetry"):
+            Past(self.home, self.url).run(f"DROP SCHEMA IF EXISTS {schema} CASCADE")

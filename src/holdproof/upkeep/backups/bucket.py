@@ -6,6 +6,7 @@ Rules:
 - Nothing is held in memory but some parts of one file: files are sent in parts and read in ranges. Each is a request
   with its own time limit, so that a slow connection is not taken for a dead one.
 - What arrived is known by reading it: no answer of the service stands for the bytes.
+- Of a file of several parts each part is told to `tell`; what that raises ends the work on the file.
 """
 
 import os
@@ -105,11 +106,17 @@ class Bucket:
             raise FormatError(f"{self.where}/{name} is larger than {most} bytes", size=size)
         return b"".join(self._ranges(name, size))
 
-    def entry(self, name: str, size: int) -> Entry:
-        """Read a file that has to be that long; return hash and length. NotFoundError where there is none."""
-        return self._consumed(name, size, _drop)
+    def version(self, name: str) -> str:
+        """Return what tells a file from another one of that name; NotFoundError where there is none."""
+        with self._translated(name):
+            about = obstore.head(self._store, name)
+        return f"{about['e_tag']} {about['size']} {about['last_modified']}"
 
-    def fetch(self, name: str, target: Path, size: int) -> Entry:
+    def entry(self, name: str, size: int, tell: Progress) -> Entry:
+        """Read a file that has to be that long; return hash and length. NotFoundError where there is none."""
+        return self._consumed(name, size, _drop, tell)
+
+    def fetch(self, name: str, target: Path, size: int, tell: Progress) -> Entry:
         """Read a file that has to be that long into a new one; return hash and length of what arrived.
 
         NotFoundError where there is none. Of one that is longer nothing is read: it could fill the disk.
@@ -117,7 +124,7 @@ class Bucket:
         folders.make(target.parent)
         handle = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         with os.fdopen(handle, "wb") as writer:
-            return self._consumed(name, size, writer.write)
+            return self._consumed(name, size, writer.write, tell)
 
     def list(self, folder: str) -> BucketListing:
         """Return what lies directly in a folder; nothing where there is no such folder."""
@@ -146,7 +153,7 @@ class Bucket:
             with self._translated():
                 obstore.delete(self._store, names[start : start + _PAGE])
 
-    def _consumed(self, name: str, expected: int, sink: Callable[[bytes], object]) -> Entry:
+    def _consumed(self, name: str, expected: int, sink: Callable[[bytes], object], tell: Progress) -> Entry:
         there = self._size(name)
         if there != expected:
             raise FormatError(f"{self.where}/{name} has {there} bytes, and not {expected}: it was changed", size=there)
@@ -156,6 +163,8 @@ class Bucket:
             digest.update(chunk)
             size += len(chunk)
             sink(chunk)
+            if expected > _PART:
+                tell(f"reading {name.rpartition('/')[2]}", size, expected)
         return Entry(digest.hexdigest(), size)
 
     def _size(self, name: str) -> int:

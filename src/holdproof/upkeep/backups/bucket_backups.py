@@ -9,10 +9,12 @@ Rules:
 """
 
 import tempfile
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
+from threading import Event
 from typing import Final, TypeVar
 
 from holdproof.content import disk
@@ -28,6 +30,11 @@ from holdproof.upkeep.backups.bucket_places import BucketPlace, Marks, working
 
 _AT_ONCE: Final = 8
 """Requests under way: a store has thousands of small files, and each waits for an answer."""
+_MOST_AHEAD: Final = 128
+"""Files begun, or waiting to be, while the result of an earlier one is waited for."""
+_SUMMARIES: Final[dict[tuple[str, str], Backup]] = {}
+"""What manifests say, by address and version: each lists every file of a store, and a server looks every minute."""
+_MOST_SUMMARIES: Final = 1000
 S = TypeVar("S")
 T = TypeVar("T")
 
@@ -42,6 +49,7 @@ def make(context: Context, place: BucketPlace, *, keys: bool, configuration: boo
         raise InvalidInputError(f"name the backup: {place.url}/monday", path=place.url)
     marks = Marks.of(context)
     with marks.at_work(place) as folder:
+        # A run that ends in here leaves a mark at most: nothing was sent yet, so nothing is to be removed.
         marks.begin(place)
         try:
             manifest = contents.fill(
@@ -67,14 +75,14 @@ def make(context: Context, place: BucketPlace, *, keys: bool, configuration: boo
 
 
 def _send(place: BucketPlace, files: Iterable[tuple[str, Path]], tell: Progress) -> Iterator[tuple[str, Entry | None]]:
-    def send(file: tuple[str, Path]) -> tuple[str, Entry | None]:
+    def send(file: tuple[str, Path], told: Progress) -> tuple[str, Entry | None]:
         name, path = file
         try:
-            return name, place.bucket.send(path, place.name_of(name), tell)
+            return name, place.bucket.send(path, place.name_of(name), told)
         except FileNotFoundError:
             return name, None
 
-    return _at_once(send, files)
+    return _at_once(send, files, tell)
 
 
 def _send_databases(place: BucketPlace, folder: Path, manifest: Manifest, tell: Progress) -> None:
@@ -92,10 +100,10 @@ def _read_back(place: BucketPlace, manifest: Manifest, tell: Progress) -> None:
 
 
 def _check_files(place: BucketPlace, names: list[str], manifest: Manifest, tell: Progress) -> None:
-    def entry(name: str) -> tuple[str, Entry]:
-        return name, place.bucket.entry(place.name_of(name), manifest.files[name].size)
+    def entry(name: str, told: Progress) -> tuple[str, Entry]:
+        return name, place.bucket.entry(place.name_of(name), manifest.files[name].size, told)
 
-    for number, (name, arrived) in enumerate(_at_once(entry, names), 1):
+    for number, (name, arrived) in enumerate(_at_once(entry, names, tell), 1):
         manifests.check_file(name, arrived, manifest)
         tell("files read back", number, len(names))
 
@@ -108,13 +116,34 @@ def _publish(place: BucketPlace, data: bytes, signature: bytes) -> None:
             raise FormatError(f"{place.url}: {name} did not arrive as it was sent", file=name)
 
 
-def _at_once(work: Callable[[S], T], items: Iterable[S]) -> Iterator[T]:
-    """Give the results of some work in the order of its items, some of which are under way at once."""
+class _StoppedError(Exception):
+    """Ends a request of a run that has failed meanwhile; nobody waits for its result."""
+
+
+def _at_once(work: Callable[[S, Progress], T], items: Iterable[S], tell: Progress) -> Iterator[T]:
+    """Give the results of some work in the order of its items, some of which are under way at once.
+
+    The first failure ends it, and so does an interrupt: nothing new is begun, and a large file ends at its next part.
+    """
+    stopped = Event()
+
+    def told(what: str, done: int, total: int) -> None:
+        if stopped.is_set():
+            raise _StoppedError
+        tell(what, done, total)
+
     pool = ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="holdproof-bucket")
+    results: deque[Future[T]] = deque()
     try:
-        yield from pool.map(work, items)
+        for item in items:
+            # A store may have millions of files: not all of them wait in memory.
+            if len(results) == _MOST_AHEAD:
+                yield results.popleft().result()
+            results.append(pool.submit(work, item, told))
+        while results:
+            yield results.popleft().result()
     finally:
-        # The first failure ends it; nothing new is begun.
+        stopped.set()
         pool.shutdown(cancel_futures=True)
 
 
@@ -149,11 +178,26 @@ def list_backups(place: BucketPlace) -> list[Backup]:
 
 def _summary(place: BucketPlace) -> Backup | None:
     try:
-        manifest, *_ = _read(place)
+        return _remembered(place)
     except NotFoundError:
         return None
     except FormatError as error:
         return backup_list.damaged(place.url, error)
+
+
+def _remembered(place: BucketPlace) -> Backup:
+    key = place.url, place.bucket.version(place.name_of(manifests.MANIFEST))
+    summary = _SUMMARIES.get(key)
+    if summary is None:
+        summary = _summary_of(place)
+        if len(_SUMMARIES) >= _MOST_SUMMARIES:
+            _SUMMARIES.clear()
+        _SUMMARIES[key] = summary
+    return summary
+
+
+def _summary_of(place: BucketPlace) -> Backup:
+    manifest, *_ = _read(place)
     return backup_list.backup_of(place.url, manifest, signer="", trust="not checked")
 
 
@@ -164,10 +208,10 @@ def fetched(
     """Fetch a backup, or the newest one of a place up to a point; yield its folder, there during the block, and where
     it is in the bucket."""
     until = backup_list.moment(time)
-    one = _summary(place)
-    listing = list_backups(place) if one is None else [one]
+    one = place.has_manifest()
+    listing = [_summary_of(place)] if one else list_backups(place)
     chosen = backup_list.newest_of(listing, place.url, index=index, until=until)
-    source = place if one is not None else place.child(chosen.path.rpartition("/")[2])
+    source = place if one else place.child(chosen.path.rpartition("/")[2])
     with working(source, cache) as work:
         manifest, data, signature = _read(source)
         manifests.check_names(_names(source), manifest)
@@ -178,10 +222,10 @@ def fetched(
 
 
 def _fetch(place: BucketPlace, folder: Path, names: list[str], manifest: Manifest, tell: Progress) -> None:
-    def fetch(name: str) -> tuple[str, Entry]:
-        return name, place.bucket.fetch(place.name_of(name), folder / name, manifest.files[name].size)
+    def fetch(name: str, told: Progress) -> tuple[str, Entry]:
+        return name, place.bucket.fetch(place.name_of(name), folder / name, manifest.files[name].size, told)
 
-    for number, (name, entry) in enumerate(_at_once(fetch, names), 1):
+    for number, (name, entry) in enumerate(_at_once(fetch, names, tell), 1):
         manifests.check_file(name, entry, manifest)
         tell("files from the bucket", number, len(names))
 

@@ -9,7 +9,6 @@ Rules:
 """
 
 import os
-import re
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -25,12 +24,12 @@ from holdproof.errors import (
     ConflictError,
     FormatError,
     HoldproofError,
-    InvalidInputError,
     MissingExtraError,
     NotFoundError,
 )
 from holdproof.model.times import later, to_micros, to_text
 from holdproof.store.context import Context
+from holdproof.upkeep import bucket_address
 from holdproof.upkeep.backups import manifest as manifests
 from holdproof.upkeep.backups.backup_list import PARTIAL, REMOVING
 from holdproof.upkeep.backups.partial import locked_folder, partial_folder
@@ -42,9 +41,6 @@ if TYPE_CHECKING:
 ANOTHERS_S: Final = 86_400.0
 """How long the mark of another home counts."""
 _MOST_BYTES: Final = 1 << 16
-# One slash is enough: a `Path` made of the address has only one.
-_ADDRESS: Final = re.compile(r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]+):(?P<slashes>/{1,2})(?P<rest>.*)", re.DOTALL)
-_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,26 +74,14 @@ class BucketPlace:
 
 def opened(place: str | os.PathLike[str]) -> BucketPlace | None:
     """Return the place in a bucket that `s3://bucket/folder` names; None for a path."""
-    address = _ADDRESS.fullmatch(os.fspath(place))
-    if address is None or (address["scheme"] != "s3" and address["slashes"] != "//"):
+    address = bucket_address.parse(place)
+    if address is None:
         return None
-    if address["scheme"] != "s3":
-        raise InvalidInputError("backups are in a folder or in s3://bucket/folder", path=os.fspath(place))
-    name, _, path = address["rest"].partition("/")
-    if name and not _NAME.fullmatch(name):
-        # Not named in the error: people write keys there, as in other addresses.
-        raise InvalidInputError(
-            "name it s3://bucket/folder: a bucket has small letters, digits, dots and hyphens, and keys come from the"
-            " AWS_ variables"
-        )
-    parts = path.strip("/").split("/")
-    if not name or (parts != [""] and not {"", ".", ".."}.isdisjoint(parts)):
-        raise InvalidInputError(f"{os.fspath(place)}: name it s3://bucket/folder", path=os.fspath(place))
     try:
         from holdproof.upkeep.backups.bucket import Bucket  # noqa: PLC0415 (an optional extra)
     except ImportError as error:
         raise MissingExtraError("S3 needs its client: pip install 'holdproof[s3]'") from error
-    return BucketPlace(Bucket(name), "/".join(parts))
+    return BucketPlace(Bucket(address.bucket), address.folder)
 
 
 @contextmanager
@@ -194,18 +178,24 @@ class Marks:
             yield folder
 
     def begin(self, place: BucketPlace) -> None:
-        """Mark a place where a backup will be made, and clear what a killed one left; the caller holds its lock."""
+        """Mark a place where a backup will be made, and clear what a killed one left; the caller holds its lock.
+
+        A mark says that what lies below is a backup's. So it is put where nothing lies, or where one stands already:
+        whoever finds it later, after a kill at any moment, may remove all of that.
+        """
         bucket = place.bucket
         self._finish_removal(place)
         name = f"{place.path}{PARTIAL}"
-        is_new = bucket.create(name, self.text())
-        if not is_new:
+        leftovers = any(True for _ in bucket.names(place.path))
+        if leftovers and self.read(bucket, name) is None:
+            raise AlreadyExistsError(f"{place.url}: exists already", path=place.url)
+        if not bucket.create(name, self.text()):
             self._take_over(place)
-        files = set(bucket.names(place.path))
-        if place.name_of(manifests.MANIFEST) in files or (is_new and files):
+        if place.has_manifest():
+            # Killed between the manifest and the end, or made meanwhile: it is whole.
             bucket.remove(name)
             raise AlreadyExistsError(f"{place.url}: exists already", path=place.url)
-        if files:
+        if leftovers:
             bucket.remove_below(place.path)
 
     def _finish_removal(self, place: BucketPlace) -> None:

@@ -1,8 +1,10 @@
 """Backups by the clock in a bucket; the rules are those of rotation.py.
 
-Two homes that rotate in one place at once may both make a backup where one is due; neither removes the other's.
+Two homes that rotate in one place at once may both make a backup where one is due. Neither removes the other's: only
+what was there before a rotation made its own is removed by it.
 """
 
+from collections.abc import Set
 from pathlib import Path
 
 from holdproof.content import disk
@@ -33,7 +35,7 @@ def rotate(context: Context, place: BucketPlace, tell: Progress, *, keep: int, e
         _sweep(place, marks)
         name = marks.now.replace(":", "-").replace(".", "-")
         new = bucket_backups.make(context, place.child(name), keys=keys, configuration=keys, tell=tell)
-        removed = _remove_oldest(place, marks, keep, new)
+        removed = _remove_oldest(place, marks, keep, new, before={each.path for each in backups})
         next_at = later(marks.now, every_s) if every_s else None
         return Rotation(new, removed, len(of_store(place, marks.store_id)), next_at)
 
@@ -57,10 +59,11 @@ def _sweep(place: BucketPlace, marks: Marks) -> None:
             marks.remove(beside)
 
 
-def _remove_oldest(place: BucketPlace, marks: Marks, keep: int, new: Backup) -> list[str]:
+def _remove_oldest(place: BucketPlace, marks: Marks, keep: int, new: Backup, *, before: Set[str]) -> list[str]:
+    # What came meanwhile is another home's, and no older than ours: each would remove the other's otherwise.
+    listed = [each for each in of_store(place, marks.store_id) if each.path in before]
     # Those that claim to be later than the newest were made before it, under a wrong clock.
-    backups = sorted(of_store(place, marks.store_id), key=lambda each: each.created_at <= new.created_at)
-    older = [each.path for each in backups if each.path != new.path]
+    older = [each.path for each in sorted(listed, key=lambda each: each.created_at <= new.created_at)]
     removed = older[: max(0, len(older) + 1 - keep)]
     for path in removed:
         marks.remove(place.child(Path(path).name))

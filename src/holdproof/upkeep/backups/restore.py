@@ -14,7 +14,7 @@ Rules:
 - Keys of subjects that the backup leaves out are taken from the store it replaces, where that can be read.
 - A backup of another store, or one signed by a key this store does not know, is refused unless that is asked for. The
   replaced database may be what somebody tampered with, so only those keys of its keyring count that this home can
-  prove (trusted_keys.py); where it cannot be read, the keys of the home count.
+  prove (trusted_keys.py); where it cannot be read or is gone, the keys of the home count.
 - Where heads have a second signature (ML-DSA-44), that is demanded by the same rule (second_signature.py), and rows are
   held against their entries, since a manifest has one signature.
 - On a machine without any key of the store a backup is trusted by itself (`trust: itself`); `key=` names the signer.
@@ -170,11 +170,11 @@ def _into_files(paths: Paths, source: Path, backup: OpenedBackup | None, request
 def _current(paths: Paths, head_file: HeadFile) -> ReplacedStore:
     """Read what can be read of the store that is replaced; damage is noted, not raised."""
     current = ReplacedStore()
-    if not paths.kernel_db.exists():
-        return with_heads(head_file, current)
     try:
-        with snapshot.view(paths.kernel_db) as tx:
-            _read_replaced(paths, head_file, current, tx)
+        # Where it is gone, the keys and heads of the home judge the copy, as where it cannot be read.
+        if paths.kernel_db.exists():
+            with snapshot.view(paths.kernel_db) as tx:
+                _read_replaced(paths, head_file, current, tx)
     except HoldproofError as error:
         current.notes.append(f"the store that is replaced could not be read in full: {error.message}")
     return _with_home(paths, head_file, current)

@@ -10,7 +10,8 @@ from obstore.store import S3Store
 
 from holdproof.errors import ConfigError, ConflictError
 from holdproof.storage.blobs.s3 import PATIENCE, plain, refusal
-from holdproof.upkeep.publishing.targets import CHECKPOINT, StoredCheckpoint
+from holdproof.upkeep.bucket_address import BucketAddress
+from holdproof.upkeep.publishing.targets import CHECKPOINT, MOST_BYTES, StoredCheckpoint, something_else
 
 _FOREVER: Final = "public, max-age=31536000, immutable"
 _BRIEFLY: Final = "no-cache"
@@ -19,13 +20,12 @@ _BRIEFLY: Final = "no-cache"
 class LogBucket:
     """See targets.LogTarget. Endpoint and credentials come from the AWS_ variables."""
 
-    def __init__(self, rest: str) -> None:
-        name, _, prefix = rest.partition("/")
-        self.where = f"s3://{rest}"
+    def __init__(self, address: BucketAddress) -> None:
+        self.where = f"s3://{address.bucket}/{address.folder}".rstrip("/")
         try:
             self._store = S3Store(
-                name,
-                prefix=prefix or None,
+                address.bucket,
+                prefix=address.folder or None,
                 client_options={"timeout": PATIENCE, **({"allow_http": True} if plain({}) else {})},
                 retry_config={"max_retries": 3, "retry_timeout": PATIENCE},
             )
@@ -39,6 +39,9 @@ class LogBucket:
                 answer = obstore.get(self._store, CHECKPOINT)
             except (NotFoundError, FileNotFoundError):
                 return None
+            # Known before any of it is read: it could be larger than the memory.
+            if answer.meta["size"] > MOST_BYTES:
+                raise something_else(self.where)
             return StoredCheckpoint(answer.bytes().to_bytes(), answer.meta["e_tag"])
 
     def put(self, path: str, data: bytes) -> None:

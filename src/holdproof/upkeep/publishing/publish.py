@@ -75,9 +75,7 @@ def _continued(tx: Tx, before: StoredCheckpoint, head: SignedCheckpoint, where: 
     try:
         there = checkpoint.parse(before.data).checkpoint
     except FormatError as error:
-        raise ConflictError(
-            f"{where} holds something else: name a place of its own for the log", target=where
-        ) from error
+        raise targets.something_else(where) from error
     now = head.checkpoint
     if there.origin != now.origin:
         raise ConflictError(

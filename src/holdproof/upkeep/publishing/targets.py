@@ -6,6 +6,7 @@ Rules:
   refused. In a folder that is a lock, in a bucket a conditional request.
 """
 
+import errno
 import fcntl
 import os
 import shutil
@@ -16,7 +17,8 @@ from typing import Final, NamedTuple, Protocol
 
 from holdproof import folders
 from holdproof.content import disk
-from holdproof.errors import InvalidInputError, MissingExtraError
+from holdproof.errors import ConflictError, MissingExtraError
+from holdproof.upkeep import bucket_address
 
 CHECKPOINT: Final = "checkpoint"
 MOST_BYTES: Final = 1 << 16
@@ -30,13 +32,18 @@ class StoredCheckpoint(NamedTuple):
     version: object
 
 
+def something_else(where: str) -> ConflictError:
+    """Return the error for a place whose checkpoint is none."""
+    return ConflictError(f"{where} holds something else: name a place of its own for the log", target=where)
+
+
 class LogTarget(Protocol):
     """A place for the files of one log."""
 
     where: str
 
     def checkpoint(self) -> StoredCheckpoint | None:
-        """Return the published checkpoint; None where there is none."""
+        """Return the published checkpoint; None where there is none, ConflictError for a file that cannot be one."""
         ...
 
     def put(self, path: str, data: bytes) -> None:
@@ -65,6 +72,11 @@ class LogFolder:
             return StoredCheckpoint(disk.read(self._path / CHECKPOINT, MOST_BYTES, regular=True), None)
         except FileNotFoundError:
             return None
+        except OSError as error:
+            # A pipe, a device, or a file that is too large to be one.
+            if error.errno in (errno.EINVAL, errno.EFBIG):
+                raise something_else(self.where) from error
+            raise
 
     def put(self, path: str, data: bytes) -> None:
         """See LogTarget."""
@@ -95,15 +107,13 @@ def _make(folder: Path) -> None:
 @contextmanager
 def opened(target: str | os.PathLike[str]) -> Iterator[LogTarget]:
     """Open the target that a text names: a folder, which is created, or `s3://bucket/prefix`."""
-    scheme, separator, rest = str(target).partition("://")
-    if separator and scheme != "s3":
-        raise InvalidInputError("a log is published to a folder or to s3://bucket/prefix", field="target")
-    if separator:
+    address = bucket_address.parse(target)
+    if address is not None:
         try:
             from holdproof.upkeep.publishing.bucket import LogBucket  # noqa: PLC0415 (an optional extra)
         except ImportError as error:
             raise MissingExtraError("S3 needs its client: pip install 'holdproof[s3]'") from error
-        yield LogBucket(rest)
+        yield LogBucket(address)
         return
     path = Path(os.path.abspath(os.path.expanduser(target)))
     with disk.translated(path):
