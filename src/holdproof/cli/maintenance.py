@@ -30,8 +30,10 @@ from holdproof.store.opening import locate
 from holdproof.urls import redact
 
 if TYPE_CHECKING:
-    from holdproof.upkeep.verification import certificate_check, offline, person_check
+    from holdproof.crypto.keys import PublicKey
+    from holdproof.upkeep.verification import archive_check, certificate_check, offline, person_check
 else:
+    archive_check = lazy_module("holdproof.upkeep.verification.archive_check")
     certificate_check = lazy_module("holdproof.upkeep.verification.certificate_check")
     offline = lazy_module("holdproof.upkeep.verification.offline")
     person_check = lazy_module("holdproof.upkeep.verification.person_check")
@@ -135,6 +137,11 @@ def _store_of(path: Path) -> str:
     return str(path)
 
 
+def _trusted(root: Path | None) -> "PublicKey | None":
+    """Return the root key of a file."""
+    return None if root is None else keys.load_public_pem(read_bytes(root, 1 << 16))
+
+
 @command(
     COMMANDS,
     "verify",
@@ -148,7 +155,7 @@ def verify(
     call: CommandContext,
     target: Annotated[
         str | None,
-        Argument(help="A bundle, a certificate, a store's folder or a database's URL; else the store."),
+        Argument(help="A bundle, a certificate, an archive, a store's folder or a database's URL; else the store."),
     ] = None,
     *,
     full: Annotated[bool, Option("--full", help="Recompute the whole tree from its leaves.")] = False,
@@ -172,7 +179,7 @@ def verify(
     # A path that leads nowhere is looked for as a store, which says that there is none.
     if target is not None and url is None and not Path(target).is_dir():
         # No store is opened: a bundle must be checkable by somebody who has none.
-        trusted = None if root is None else keys.load_public_pem(read_bytes(root, 1 << 16))
+        trusted = _trusted(root)
         data = read_bytes(Path(target), offline.MOST_BYTES + 1)
         check = _check_of(data)
         if attested and check is offline.check:
@@ -180,6 +187,8 @@ def verify(
         _refuse_attested(attested)
         return check(data, root=trusted)
     _refuse_attested(attested)
+    if target is not None and url is None and archive_check.is_archive(Path(target)):
+        return archive_check.check(Path(target), root=_trusted(root))
     home = call.home if target is None or url is not None else target
     with bar() as progress:
         if target is None and call.remote is not None:
