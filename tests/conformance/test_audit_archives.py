@@ -133,9 +133,7 @@ class Archives(OnStore):
             store.retention.archive(month="2026-01", to=blocked)
         assert (left(store), store.retention.archives().items) == (JANUARY + 2, [])
 
-    def test_what_a_rule_keeps_is_not_archived(
-        self, store: sync.Holdproof, clock: FrozenClock, tmp_path: Path
-    ) -> None:
+    def test_what_a_rule_keeps_is_not_archived(self, store: sync.Holdproof, clock: FrozenClock, tmp_path: Path) -> None:
         filled(store, clock)
         floor = store.retention.floor(183, reason="six months", what="audit")
         with pytest.raises(errors.RetentionHeldError, match="183 days: 2026-01"):
@@ -257,7 +255,17 @@ class TestSqlite(OnSqlite, Archives):
     ) -> None:
         filled(store, clock)
         home = ["--home", str(self.home)]
-        command = [*home, "--json", "retention", "archive", "audit", "--month", "2026-01", "--to", str(tmp_path / "a b")]
+        command = [
+            *home,
+            "--json",
+            "retention",
+            "archive",
+            "audit",
+            "--month",
+            "2026-01",
+            "--to",
+            str(tmp_path / "a b"),
+        ]
         answer = CliRunner().invoke(app, command)
         assert answer.exit_code == 0, answer.output
         assert "holdproof verify" in answer.stderr

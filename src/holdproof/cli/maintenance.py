@@ -23,7 +23,7 @@ from holdproof.lazy import lazy_module
 from holdproof.model.backup import Drill, Restored, StartedOver
 from holdproof.model.doctor import HealthReport
 from holdproof.model.legacy import LegacyReport
-from holdproof.model.status import Check, Migrated, Resealed, Roles, Status
+from holdproof.model.status import Check, Migrated, Partitioned, Resealed, Roles, Status
 from holdproof.model.transfer import Copied, Moved
 from holdproof.model.verify import BundleReport, Report
 from holdproof.store.opening import locate
@@ -142,6 +142,25 @@ def _trusted(root: Path | None) -> "PublicKey | None":
     return None if root is None else keys.load_public_pem(read_bytes(root, 1 << 16))
 
 
+def _is_document(path: Path) -> bool:
+    """Whether this is no store: a path that leads nowhere is looked for as one, which says that there is none."""
+    return not path.is_dir() or archive_check.is_archive(path)
+
+
+def _check_document(path: Path, root: Path | None, attested: list[str] | None) -> BundleReport:
+    """Check a file, or an archive; no store is opened: it must be checkable by somebody who has none."""
+    trusted = _trusted(root)
+    if path.is_dir():
+        _refuse_attested(attested)
+        return archive_check.check(path, root=trusted)
+    data = read_bytes(path, offline.MOST_BYTES + 1)
+    check = _check_of(data)
+    if attested and check is offline.check:
+        return offline.check(data, root=trusted, attested=attested)
+    _refuse_attested(attested)
+    return check(data, root=trusted)
+
+
 @command(
     COMMANDS,
     "verify",
@@ -176,19 +195,9 @@ def verify(
         raise InvalidInputError("that is the address of a server: `holdproof verify --server URL`", field="target")
     if target is not None and url is None:
         target = _store_of(Path(target))
-    # A path that leads nowhere is looked for as a store, which says that there is none.
-    if target is not None and url is None and not Path(target).is_dir():
-        # No store is opened: a bundle must be checkable by somebody who has none.
-        trusted = _trusted(root)
-        data = read_bytes(Path(target), offline.MOST_BYTES + 1)
-        check = _check_of(data)
-        if attested and check is offline.check:
-            return offline.check(data, root=trusted, attested=attested)
-        _refuse_attested(attested)
-        return check(data, root=trusted)
+    if target is not None and url is None and _is_document(Path(target)):
+        return _check_document(Path(target), root, attested)
     _refuse_attested(attested)
-    if target is not None and url is None and archive_check.is_archive(Path(target)):
-        return archive_check.check(Path(target), root=_trusted(root))
     home = call.home if target is None or url is not None else target
     with bar() as progress:
         if target is None and call.remote is not None:
@@ -399,6 +408,15 @@ def roles(
         reader=reader,
         apply=apply,
     )
+
+
+@command(COMMANDS, "db partition", example="holdproof db partition", group="Operate", group_summary=_DATABASE)
+def partition(
+    call: CommandContext, months: Annotated[int, Option("--months", help="How many months are made ahead.")] = 24
+) -> Partitioned:
+    """Divide audit events on PostgreSQL by months, while the store is in use; again, it makes the months to come."""
+    with spinner("dividing"):
+        return sync.partition(call.home, call.url, months=months)
 
 
 @command(COMMANDS, "db reseal", example="holdproof db reseal", group="Operate", group_summary=_DATABASE)

@@ -7,6 +7,7 @@ Rules:
 - A record that does not match its entry is not archived, and nothing is.
 - One entry names an archive of up to 250,000 records; a month with more has several. Entries and tree stay.
 - Killed between the entry and the removal, records are in both; the next run archives those once more.
+- Where the month is a partition of PostgreSQL, of which nothing stays, it is dropped as a whole by a login that may.
 """
 
 import hashlib
@@ -15,17 +16,19 @@ import os
 from array import array
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from holdproof import folders, validation
 from holdproof.content import disk, parquet
 from holdproof.crypto import canonical
-from holdproof.db import Call, Read, Row, Tx, Work, Write, ask, sql
+from holdproof.db import Call, Read, Row, Tx, Work, Write, ask, partitioned_schema, sql
 from holdproof.errors import InvalidInputError, ProofError, RetentionHeldError, TamperedError
 from holdproof.evidence import archives, log, logged_tables, retention_rules, tree, trust
-from holdproof.evidence.logged_tables import COLUMNS, LoggedTable, logged_row
+from holdproof.evidence.logged_tables import COLUMNS, logged_row
 from holdproof.model.namespaces import EVERY, MAIN
 from holdproof.model.progress import Progress
 from holdproof.model.retention import Archive, Archived
@@ -52,8 +55,8 @@ _OF_MONTH: Final = (
 )
 _HELD: Final = retention_rules.HELD.format(flow="f")
 _BOUNDS = sql("SELECT min(id), max(id) FROM decision_audit_events WHERE created_at >= :start AND created_at < :end")
-_COUNT_DUE = sql(f"SELECT count(*) {_OF_MONTH} AND NOT{_HELD}")  # noqa: S608 (constants)
-_COUNT_HELD = sql(f"SELECT count(*) {_OF_MONTH} AND{_HELD}")  # noqa: S608 (as above)
+_COUNT_DUE = sql(f"SELECT count(*) {_OF_MONTH} AND NOT{_HELD}")
+_COUNT_HELD = sql(f"SELECT count(*) {_OF_MONTH} AND{_HELD}")
 _IDS = sql(
     f"SELECT t.id {_OF_MONTH} AND t.id > :after AND t.id <= :last AND NOT{_HELD} AND EXISTS (SELECT 1 FROM log_leaves l"  # noqa: S608
     " WHERE l.id = t.leaf_id AND l.ver = t.leaf_ver AND l.idx < :size) ORDER BY t.id LIMIT :limit"
@@ -61,9 +64,12 @@ _IDS = sql(
 _LISTED: Final = "IN (SELECT value FROM json_each(:ids))"
 _LISTED_POSTGRES: Final = "IN (SELECT CAST(value AS BIGINT) FROM json_array_elements_text(CAST(:ids AS JSON)))"
 _SELECTED = logged_tables.selecting(_TABLE, "id", f"t.id {_LISTED}", f"t.id {_LISTED_POSTGRES}")
+_ALL_HELD: Final = (
+    "SELECT 1 FROM retention_rules h WHERE h.kind = 'hold' AND h.scope = 'everything' AND h.lifted_at IS NULL"
+)
+_EVERYTHING_HELD = sql(f"{_ALL_HELD} LIMIT 1")
 _NOT_HELD: Final = (
-    " AND NOT EXISTS (SELECT 1 FROM retention_rules h WHERE h.kind = 'hold' AND h.scope = 'everything'"  # noqa: S608
-    " AND h.lifted_at IS NULL) AND NOT EXISTS (SELECT 1 FROM decision_flows f WHERE f.dfid = decision_audit_events.dfid"
+    f" AND NOT EXISTS ({_ALL_HELD}) AND NOT EXISTS (SELECT 1 FROM decision_flows f WHERE f.dfid = decision_audit_events.dfid"
     f" AND f.ns = decision_audit_events.ns AND{_HELD})"
 )
 _REMOVE = sql(
@@ -114,7 +120,7 @@ def archive(
     if dry_run:
         return Archived(what, month, dry_run, scope.due, scope.held, [], dropped=False)
     written: list[Archive] = []
-    removed = 0
+    selections: list[_Selection] = []
     after = None if scope.first is None else scope.first - 1
     while after is not None:
         act = partial(_archive_some, context, what, month, scope, after=after, to=to, who=who, tell=tell)
@@ -122,17 +128,24 @@ def archive(
         if made is None:
             break
         written.append(made)
-        removed += yield from _remove(selection, tell)
+        selections.append(selection)
         after = selection.ids[-1] if len(selection.ids) == archive_check.MOST else None
+    ids = array("q", chain.from_iterable(selection.ids for selection in selections))
+    dropped = bool(ids) and (yield from ask(Write(partial(_drop, scope=scope, ids=ids))))
+    removed = len(ids) if dropped else 0
+    for selection in () if dropped else selections:
+        removed += yield from _remove(selection, tell)
     held = (yield from ask(Read(partial(_scope, what=what, month=month)))).held
-    return Archived(what, month, dry_run, removed, held, written, dropped=False)
+    return Archived(what, month, dry_run, removed, held, written, dropped)
 
 
 def _scope(tx: Tx, *, what: str, month: str) -> _Scope:
     """Return what is in a month; RetentionHeldError where a rule keeps it, InvalidInputError before it has ended."""
     start, end = month_bounds(month)
     if end > tx.now:
-        raise InvalidInputError(f"{month} has not ended: only a month that nothing is added to is archived", month=month)
+        raise InvalidInputError(
+            f"{month} has not ended: only a month that nothing is added to is archived", month=month
+        )
     _check_rules(tx, what, month, end)
     [(first, last)] = tx.all(_BOUNDS, start=start, end=end)
     [(due,)] = tx.all(_COUNT_DUE, start=start, end=end)
@@ -173,7 +186,7 @@ def _archive_some(
     selection = _Selection()
     facts = {"v": 1, "what": what, "table": _TABLE.table, "month": month, "size": scope.size, "made_at": now}
     try:
-        yield from ask(Call(partial(_write_records, context, place.staging, scope, after, selection, tell)))
+        yield from ask(Call(partial(_write_records, place.staging, _rows(context, scope, after, selection, tell))))
         if not selection.ids:
             return None, selection
         yield from ask(Call(partial(_write_proof, context, place.staging, scope, selection)))
@@ -182,7 +195,7 @@ def _archive_some(
         yield from ask(Call(partial(_add, place.staging, TRUST, signed.text.encode())))
         facts |= {"count": len(selection.ids), "files": _files(place.staging)}
         document = yield from trust.sign_document(
-            context, "archive", PAYLOAD_TYPE, lambda tx: canonical.dumps({**facts, "origin": _origin(scope)})
+            context, "archive", PAYLOAD_TYPE, lambda _: canonical.dumps({**facts, "origin": _origin(scope)})
         )
         yield from ask(Call(partial(_add, place.staging, MANIFEST, document.text.encode())))
         tell(f"checking {month}", 0, 0)
@@ -207,11 +220,8 @@ def _record(tx: Tx, *, made: Archive, indexes: Sequence[int], end: str) -> None:
     archives.record(tx, made, indexes)
 
 
-def _write_records(
-    context: Context, folder: Path, scope: _Scope, after: int, selection: _Selection, tell: Progress
-) -> None:
-    """Write `records.parquet`, and note what is in it."""
-    rows = _rows(context, scope, after, selection, tell)
+def _write_records(folder: Path, rows: Iterator[list[Any]]) -> None:
+    """Write `records.parquet`, all of it or nothing."""
     with disk.translated(folder):
         folders.make(folder)
         disk.deliver(folder / RECORDS, parquet.write(archive_check.columns(_TABLE), _groups(rows), name="archive"))
@@ -219,6 +229,7 @@ def _write_records(
 
 
 def _rows(context: Context, scope: _Scope, after: int, selection: _Selection, tell: Progress) -> Iterator[list[Any]]:
+    """Yield the next records as rows of the file, and note which they are."""
     while len(selection.ids) < archive_check.MOST:
         limit = min(_PAGE, archive_check.MOST - len(selection.ids))
         page = context.database.read(partial(_read_page, scope=scope, after=after, limit=limit)).result()
@@ -340,6 +351,48 @@ class _Place:
 
 
 # --- removing ----------------------------------------------------------------------------------------------------
+
+
+_PARTITION = sql(
+    "SELECT :name WHERE 1 = 0",
+    # Only whoever owns the table may drop a part of it; others remove the rows.
+    postgres="SELECT c.relname FROM pg_class c JOIN pg_inherits i ON i.inhrelid = c.oid JOIN pg_class p"
+    " ON p.oid = i.inhparent WHERE p.oid = to_regclass('decision_audit_events') AND c.relname = :name"
+    " AND pg_has_role(current_user, p.relowner, 'USAGE') AND pg_has_role(current_user, c.relowner, 'USAGE')",
+)
+_ALL_IDS = sql(
+    "SELECT id FROM decision_audit_events WHERE created_at >= :start AND created_at < :end AND id > :after"
+    " ORDER BY id LIMIT :limit"
+)
+_MANY: Final = 50_000
+
+
+def _drop(tx: Tx, *, scope: _Scope, ids: "array[int]") -> bool:
+    """Drop the partition of a month if all that is in it was archived and nothing is held; whether it was."""
+    partition = partitioned_schema.month_name(datetime.fromisoformat(scope.start))
+    if tx.one(_PARTITION, name=partition) is None:
+        return False
+    # Nobody adds to the month from here on, and others go on reading it.
+    tx.script(f"LOCK TABLE {partition} IN SHARE MODE")
+    [(held,)] = tx.all(_COUNT_HELD, start=scope.start, end=scope.end)
+    if held or tx.one(_EVERYTHING_HELD) is not None or not _has_only(tx, scope, ids):
+        return False
+    # A partition's foreign key ends with it: in the order in which everybody locks the two.
+    tx.script("LOCK TABLE decision_flows IN ACCESS EXCLUSIVE MODE")
+    tx.script(f"ALTER TABLE {partitioned_schema.TABLE} DETACH PARTITION {partition}; DROP TABLE {partition}")
+    return True
+
+
+def _has_only(tx: Tx, scope: _Scope, ids: "array[int]") -> bool:
+    """Whether every record of the month is one of these, which are ascending."""
+    after = scope.first - 1 if scope.first is not None else 0
+    archived = iter(ids)
+    while page := tx.all(_ALL_IDS, start=scope.start, end=scope.end, after=after, limit=_MANY):
+        # One pass over both: `in` takes from the iterator until it meets the number.
+        if not all(id in archived for (id,) in page):
+            return False
+        [after] = page[-1]
+    return True
 
 
 def _remove(selection: _Selection, tell: Progress) -> Work[int]:

@@ -101,9 +101,7 @@ def _judge_page(tx: Tx, table: LoggedTable, after: Place, size: int, archived: A
     logged = [logged_tables.logged_row(row) for row in rows]
     # Records that began after `size` was read are left to the next run: the walk over the log does not meet them.
     begun_before = (each for each in logged if each.first_index is not None and each.first_index < size)
-    total = sum(
-        _number(each.leaf_id) for each in begun_before if not archived.has(table.table, each.first_index)
-    )
+    total = sum(_number(each.leaf_id) for each in begun_before if not archived.has(table.table, each.first_index))
     return _Page(len(rows), table.place(rows[-1]) if rows else after, len(rows) < limit, total, wrong)
 
 
