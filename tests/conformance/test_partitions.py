@@ -1,4 +1,4 @@
-"""`db partition`: audit events by months on a real server, while the store is in use; verified as the plain table is."""
+"""`db partition`: audit events by months on a real server, while the store is in use; verified as the plain table."""
 
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
@@ -176,6 +176,22 @@ def _divide_at(url: str, home: Path) -> None:
                 f"CREATE TABLE kernel.decision_audit_events_2026_0{number} PARTITION OF kernel.decision_audit_events"
                 f" FOR VALUES FROM ('2026-0{number}-01Z') TO ('2026-0{number + 1}-01Z')".encode()
             )
+
+
+def test_doctor_warns_before_the_months_end(postgres_store: tuple[str, Path]) -> None:
+    url, home = postgres_store
+
+    def level() -> list[str]:
+        return [each.level for each in sync.doctor(home, url).checks if each.about == "partitions"]
+
+    assert level() == []
+    sync.partition(home, url, months=1)
+    assert level() == ["ok"]
+    with admin(url) as connection:
+        connection.execute(f"DROP TABLE kernel.{month(1)}".encode())
+    assert level() == ["warning"]
+    assert sync.partition(home, url, months=1).made == [month(1)]
+    assert level() == ["ok"]
 
 
 def test_sqlite_says_that_it_has_none(tmp_path: Path) -> None:

@@ -69,8 +69,8 @@ _ALL_HELD: Final = (
 )
 _EVERYTHING_HELD = sql(f"{_ALL_HELD} LIMIT 1")
 _NOT_HELD: Final = (
-    f" AND NOT EXISTS ({_ALL_HELD}) AND NOT EXISTS (SELECT 1 FROM decision_flows f WHERE f.dfid = decision_audit_events.dfid"
-    f" AND f.ns = decision_audit_events.ns AND{_HELD})"
+    f" AND NOT EXISTS ({_ALL_HELD}) AND NOT EXISTS (SELECT 1 FROM decision_flows f"  # noqa: S608
+    f" WHERE f.dfid = decision_audit_events.dfid AND f.ns = decision_audit_events.ns AND{_HELD})"
 )
 _REMOVE = sql(
     f"DELETE FROM decision_audit_events WHERE id {_LISTED}{_NOT_HELD}",  # noqa: S608
