@@ -47,6 +47,7 @@ __all__ = [
     "open",
     "move",
     "restore",
+    "partition",
     "roles",
     "start_over",
     "storage",
@@ -159,6 +160,7 @@ if TYPE_CHECKING:
     drill = _in_thread(maintenance.drill)
     migrate = _in_thread(maintenance.migrate)
     migrate_legacy = _in_thread(maintenance.migrate_legacy)
+    partition = _in_thread(maintenance.partition)
     roles = _in_thread(maintenance.roles)
     move = _in_thread(maintenance.move)
     reseal = _in_thread(maintenance.reseal)
@@ -166,7 +168,9 @@ if TYPE_CHECKING:
     start_over = _in_thread(maintenance.start_over)
     verify = _in_thread(maintenance.verify)
 else:
-    _ON_CLOSED_STORES = "check copy doctor drill migrate migrate_legacy roles move reseal restore start_over verify"
+    _ON_CLOSED_STORES = (
+        "check copy doctor drill migrate migrate_legacy partition roles move reseal restore start_over verify"
+    )
 
     def __getattr__(name: str) -> Any:
         """Import what works on closed stores, and the type of an open flow, at their first use (PEP 562)."""

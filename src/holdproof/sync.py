@@ -25,6 +25,7 @@ __all__ = [
     "open",
     "move",
     "restore",
+    "partition",
     "roles",
     "start_over",
     "storage",
@@ -136,6 +137,7 @@ if TYPE_CHECKING:
     drill = maintenance.drill
     migrate = maintenance.migrate
     migrate_legacy = maintenance.migrate_legacy
+    partition = maintenance.partition
     roles = maintenance.roles
     move = maintenance.move
     reseal = maintenance.reseal
@@ -143,7 +145,9 @@ if TYPE_CHECKING:
     start_over = maintenance.start_over
     verify = maintenance.verify
 else:
-    _ON_CLOSED_STORES = "check copy doctor drill migrate migrate_legacy roles move reseal restore start_over verify"
+    _ON_CLOSED_STORES = (
+        "check copy doctor drill migrate migrate_legacy partition roles move reseal restore start_over verify"
+    )
 
     def __getattr__(name: str) -> Any:
         """Import what works on closed stores, and the type of an open flow, at their first use (PEP 562)."""

@@ -6,8 +6,8 @@ from typing import Any
 import duckdb
 import pytest
 
-from holdproof.cli import parquet
-from holdproof.cli.parquet import ParquetColumn
+from holdproof.content import parquet
+from holdproof.content.parquet import ParquetColumn
 
 COLUMNS = [
     ParquetColumn("number", "number", optional=False),

@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING, Generic
 
 from holdproof.api.limits import LimitsResource
 from holdproof.api.materials import MaterialsResource
+from holdproof.api.retention import RetentionResource
 from holdproof.api.tenants import TenantsResource
 from holdproof.api.words import BUNDLE_KINDS
 from holdproof.executors import Executor, Reads, Resource, Runs, RunsWith, StreamsWith, Writes
@@ -37,11 +38,9 @@ if TYPE_CHECKING:
         bundle,
         erase,
         erasure_certificate,
-        holds,
         intent_spread,
         lockdown,
         person_file,
-        retention,
         time_stamping,
         watch,
         witness_ring,
@@ -62,7 +61,7 @@ else:
     globals().update(
         lazy_functions(
             "holdproof.upkeep",
-            "anchoring attestation bundle erase erasure_certificate holds intent_spread lockdown person_file retention "
+            "anchoring attestation bundle erase erasure_certificate intent_spread lockdown person_file "
             "time_stamping watch witness_ring",
         )
     )
@@ -206,33 +205,6 @@ class Erase(Resource[Executor]):
         document="text",
         example="0198a7c2-9c1e-7a3b-8d4e-5f6071829304 --out certificate.json",
     )
-
-
-class Retention(Resource[Executor]):
-    """What has had its time, removed; every proof stays whole."""
-
-    group = "Operate"
-
-    prune = RunsWith(retention.prune, example="flows --older-than-days 90 --keep 1000 --dry-run")
-    gc = RunsWith(retention.gc, example="--dry-run")
-    compact = RunsWith(retention.compact)
-    list = Reads(retention.list, columns=("pruned_at", "what", "count", "who", "rule"))
-    hold = RunsWith(holds.hold, example="--flow-id order-1 --reason 'case 4711'")
-    floor = RunsWith(
-        holds.floor,
-        parameters={"days": "For how many days records stay at least."},
-        example="183 --what flows --reason 'logs are kept for six months'",
-    )
-    lift = RunsWith(holds.lift, example="0198a7c2-9c1e-7a3b-8f00-5d2c6e1b4a97 --reason 'the case is closed'")
-    draft = RunsWith(
-        holds.draft,
-        parameters={"action": "floor, hold or lift.", "days": "Of a floor: for how many days records stay at least."},
-        example="hold --subject 'Ada Lovelace' --reason 'case 4711' --out draft.json",
-        document="text",
-        note=lambda _: "root signs it: holdproof keys sign draft.json --recovery FILE --out rule.json",
-    )
-    import_rule = Writes(holds.import_rule, files=("text",), example="rule.json")
-    rules = Reads(holds.rules, columns=("id", "kind", "scope", "target", "days", "reason", "set_at", "lifted_at"))
 
 
 class Evaluations(Resource[Executor]):
@@ -484,7 +456,7 @@ class EvidenceResources(Generic[Executor]):
         self.lockdown = Lockdown(executor)
         self.backup = BackupResource(executor)
         self.erase = Erase(executor)
-        self.retention = Retention(executor)
+        self.retention = RetentionResource(executor)
         self.limits = LimitsResource(executor)
         self.tenants = TenantsResource(executor)
         self.imports = Imports(executor)

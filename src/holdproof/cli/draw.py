@@ -390,7 +390,7 @@ def _bundle_verification(value: Any) -> Text:
     """Draw a report on a bundle in the same order: what it is of, the verdict, under whose keys, the findings."""
     head = value["head"]
     report = {
-        "checked": f"bundle of {value['kind']} {value['subject']}",
+        "checked": f"{'' if value['kind'] == 'archive' else 'bundle of '}{value['kind']} {value['subject']}",
         "verdict": value["verdict"],
         "trusted by": "the root key that you passed" if value["trusted"] else "its own keys: compare them (--root)",
         "keys": value["keys"],

@@ -23,15 +23,17 @@ from holdproof.lazy import lazy_module
 from holdproof.model.backup import Drill, Restored, StartedOver
 from holdproof.model.doctor import HealthReport
 from holdproof.model.legacy import LegacyReport
-from holdproof.model.status import Check, Migrated, Resealed, Roles, Status
+from holdproof.model.status import Check, Migrated, Partitioned, Resealed, Roles, Status
 from holdproof.model.transfer import Copied, Moved
 from holdproof.model.verify import BundleReport, Report
 from holdproof.store.opening import locate
 from holdproof.urls import redact
 
 if TYPE_CHECKING:
-    from holdproof.upkeep.verification import certificate_check, offline, person_check
+    from holdproof.crypto.keys import PublicKey
+    from holdproof.upkeep.verification import archive_check, certificate_check, offline, person_check
 else:
+    archive_check = lazy_module("holdproof.upkeep.verification.archive_check")
     certificate_check = lazy_module("holdproof.upkeep.verification.certificate_check")
     offline = lazy_module("holdproof.upkeep.verification.offline")
     person_check = lazy_module("holdproof.upkeep.verification.person_check")
@@ -135,6 +137,30 @@ def _store_of(path: Path) -> str:
     return str(path)
 
 
+def _trusted(root: Path | None) -> "PublicKey | None":
+    """Return the root key of a file."""
+    return None if root is None else keys.load_public_pem(read_bytes(root, 1 << 16))
+
+
+def _is_document(path: Path) -> bool:
+    """Whether this is no store: a path that leads nowhere is looked for as one, which says that there is none."""
+    return not path.is_dir() or archive_check.is_archive(path)
+
+
+def _check_document(path: Path, root: Path | None, attested: list[str] | None) -> BundleReport:
+    """Check a file, or an archive; no store is opened: it must be checkable by somebody who has none."""
+    trusted = _trusted(root)
+    if path.is_dir():
+        _refuse_attested(attested)
+        return archive_check.check(path, root=trusted)
+    data = read_bytes(path, offline.MOST_BYTES + 1)
+    check = _check_of(data)
+    if attested and check is offline.check:
+        return offline.check(data, root=trusted, attested=attested)
+    _refuse_attested(attested)
+    return check(data, root=trusted)
+
+
 @command(
     COMMANDS,
     "verify",
@@ -148,7 +174,7 @@ def verify(
     call: CommandContext,
     target: Annotated[
         str | None,
-        Argument(help="A bundle, a certificate, a store's folder or a database's URL; else the store."),
+        Argument(help="A bundle, a certificate, an archive, a store's folder or a database's URL; else the store."),
     ] = None,
     *,
     full: Annotated[bool, Option("--full", help="Recompute the whole tree from its leaves.")] = False,
@@ -169,16 +195,8 @@ def verify(
         raise InvalidInputError("that is the address of a server: `holdproof verify --server URL`", field="target")
     if target is not None and url is None:
         target = _store_of(Path(target))
-    # A path that leads nowhere is looked for as a store, which says that there is none.
-    if target is not None and url is None and not Path(target).is_dir():
-        # No store is opened: a bundle must be checkable by somebody who has none.
-        trusted = None if root is None else keys.load_public_pem(read_bytes(root, 1 << 16))
-        data = read_bytes(Path(target), offline.MOST_BYTES + 1)
-        check = _check_of(data)
-        if attested and check is offline.check:
-            return offline.check(data, root=trusted, attested=attested)
-        _refuse_attested(attested)
-        return check(data, root=trusted)
+    if target is not None and url is None and _is_document(Path(target)):
+        return _check_document(Path(target), root, attested)
     _refuse_attested(attested)
     home = call.home if target is None or url is not None else target
     with bar() as progress:
@@ -390,6 +408,15 @@ def roles(
         reader=reader,
         apply=apply,
     )
+
+
+@command(COMMANDS, "db partition", example="holdproof db partition", group="Operate", group_summary=_DATABASE)
+def partition(
+    call: CommandContext, months: Annotated[int, Option("--months", help="How many months are made ahead.")] = 24
+) -> Partitioned:
+    """Divide audit events on PostgreSQL by months, while the store is in use; again, it makes the months to come."""
+    with spinner("dividing"):
+        return sync.partition(call.home, call.url, months=months)
 
 
 @command(COMMANDS, "db reseal", example="holdproof db reseal", group="Operate", group_summary=_DATABASE)

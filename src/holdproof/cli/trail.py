@@ -10,11 +10,12 @@ from typing import Annotated, Any, Final
 import click
 from rich.text import Text
 
-from holdproof.cli import draw, parquet
+from holdproof.cli import draw
 from holdproof.cli.call import Argument, CommandContext, Option, command
 from holdproof.cli.files import read_bytes
 from holdproof.cli.storage import delivered
 from holdproof.cli.typed import moment, whole_ids
+from holdproof.content import parquet
 from holdproof.crypto import keys
 from holdproof.errors import InvalidInputError, NotFoundError
 from holdproof.model.namespaces import EVERY

@@ -130,7 +130,8 @@ def open_marked(target: str | Path, space: str) -> Database:
 def server(module: str) -> ModuleType:
     """Return a module of `db.postgres`, which is an optional extra; MissingExtraError without its driver."""
     try:
-        from holdproof.db.postgres import databases, roles, snapshot, transfer  # noqa: PLC0415 (an optional extra)
+        from holdproof.db.postgres import databases, partitions, roles, snapshot, transfer  # noqa: PLC0415 (an optional extra)
     except ImportError as error:
         raise MissingExtraError("PostgreSQL needs its driver: pip install 'holdproof[postgres]'") from error
-    return {"databases": databases, "roles": roles, "snapshot": snapshot, "transfer": transfer}[module]
+    modules = (databases, partitions, roles, snapshot, transfer)
+    return {each.__name__.rpartition(".")[2]: each for each in modules}[module]

@@ -215,12 +215,15 @@ _FIRST: Final = (
 )
 
 
-def selecting(table: LoggedTable, key: str, where: str) -> Query:
-    """Return the query of `confirm`: rows `t` that match, by key, each beside its entry."""
-    clauses = f" WHERE {where} ORDER BY t.{key}"
+def selecting(table: LoggedTable, key: str, where: str, postgres: str | None = None) -> Query:
+    """Return the query of `confirm`: rows `t` that match, by key, each beside its entry.
+
+    `postgres` is the condition for PostgreSQL, where that has to be written otherwise.
+    """
+    order = f" ORDER BY t.{key}"
     return sql(
-        _select(table.table, key, table.columns) + clauses,
-        postgres=_select_pending(table.table, key, table.columns) + clauses,
+        f"{_select(table.table, key, table.columns)} WHERE {where}{order}",
+        postgres=f"{_select_pending(table.table, key, table.columns)} WHERE {postgres or where}{order}",
     )
 
 

@@ -8,6 +8,7 @@ Rules:
 """
 
 import os
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -114,12 +115,17 @@ def sign_statement(payload: str, *, recovery: str) -> str:
 
 def trust(context: Context) -> Work[Signed]:
     """Return every key with its role and validity, signed by root, or by the log key if root is not here."""
-    payload, able = yield from ask(Read(lambda tx: (_document(tx), _able(tx))))
+    return (yield from sign_document(context, "trust", PAYLOAD_TYPE, _document))
+
+
+def sign_document(context: Context, kind: str, payload_type: str, make: Callable[[Tx], bytes]) -> Work[Signed]:
+    """Return a document of this store in a DSSE envelope, signed by root, or by the log key if root is not here."""
+    payload, able = yield from ask(Read(lambda tx: (make(tx), _able(tx))))
     signer: Signer
     role: Role
     signer, role = yield from ask(Call(partial(_signer, context, able)))
-    envelope: Envelope = yield from ask(Call(partial(dsse.sign, PAYLOAD_TYPE, payload, signer)))
-    return Signed(dsse.encode(envelope).decode(), "trust", role)
+    envelope: Envelope = yield from ask(Call(partial(dsse.sign, payload_type, payload, signer)))
+    return Signed(dsse.encode(envelope).decode(), kind, role)
 
 
 def _able(tx: Tx) -> set[str]:
@@ -136,7 +142,7 @@ def _signer(context: Context, able: set[str]) -> tuple[Signer, Role]:
             signer = context.keys.load(role)
             if signer.keyid in able:
                 return signer, role
-    raise UnknownKeyError("neither a root key nor a log key of this store is here to sign its trust file")
+    raise UnknownKeyError("neither a root key nor a log key of this store is here to sign what it gives away")
 
 
 def _document(tx: Tx) -> bytes:

@@ -83,3 +83,33 @@ class RetentionRule(Value):
     lifted_at: str | None
     lift_reason: str | None
     ns: str
+
+
+@dataclass(frozen=True, slots=True)
+class Archive(Value):
+    """A folder with records of a month that retention wrote; `sha256` is the hash of its manifest, `archive.json`."""
+
+    id: str
+    what: str
+    month: str
+    count: int
+    place: str
+    sha256: str
+    who: str
+    archived_at: str
+
+
+@dataclass(frozen=True, slots=True)
+class Archived(Value):
+    """What was archived of a month and removed, or would be, and what had to stay: records under a legal hold.
+
+    `dropped` says whether the room went back as a whole, as a partition of PostgreSQL.
+    """
+
+    what: str
+    month: str
+    dry_run: bool
+    count: int
+    held: int
+    archives: list[Archive]
+    dropped: bool

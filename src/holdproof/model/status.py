@@ -64,6 +64,19 @@ class Roles:
 
 
 @dataclass(frozen=True, slots=True)
+class Partitioned:
+    """The partitions of the audit events on a server, whether a call switched them on, and those that it made."""
+
+    partitions: list[str]
+    switched_on: bool
+    made: list[str]
+
+    def to_dict(self) -> dict[str, Any]:
+        """The outcome as every client prints it."""
+        return asdict(self)
+
+
+@dataclass(frozen=True, slots=True)
 class Migrated:
     """Which migrations a call applied, and which are still to come."""
 

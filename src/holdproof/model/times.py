@@ -4,6 +4,8 @@ from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from typing import Final
 
+from holdproof.errors import InvalidInputError
+
 BEGINNING: Final = "0001-01-01T00:00:00.000000Z"
 """Before everything: where a listing has no lower bound."""
 END: Final = "9999-12-31T23:59:59.999999Z"
@@ -39,3 +41,16 @@ def utc(text: str) -> str:
 def later(text: str, seconds: float) -> str:
     """Return the moment that many seconds after another; negative seconds give an earlier one."""
     return to_text(to_micros(text) + round(seconds * 1_000_000))
+
+
+def month_bounds(month: str) -> tuple[str, str]:
+    """Return the first moment of a month (`2026-01`), and that of the next; InvalidInputError for any other text."""
+    try:
+        # Only this form: it is part of names and is compared with others.
+        first = datetime.strptime(month, "%Y-%m").replace(tzinfo=UTC)
+        if first.strftime("%Y-%m") != month:
+            raise ValueError("another form")
+        following = (first + timedelta(days=32)).replace(day=1)
+    except (ValueError, TypeError, OverflowError) as error:
+        raise InvalidInputError(f"a month is written as 2026-01, not {month!r}", field="month") from error
+    return to_text((first - _EPOCH) // _MICROSECOND), to_text((following - _EPOCH) // _MICROSECOND)

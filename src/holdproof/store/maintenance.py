@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from holdproof import validation
 from holdproof.content import disk
 from holdproof.crypto.keys import PrivateKey
 from holdproof.db import MEMORY, open_database, transfer
@@ -31,7 +32,7 @@ from holdproof.model.backup import Drill, Restored, StartedOver
 from holdproof.model.doctor import HealthCheck, HealthReport
 from holdproof.model.legacy import LegacyReport
 from holdproof.model.progress import Progress
-from holdproof.model.status import Check, Migrated, Resealed, Roles
+from holdproof.model.status import Check, Migrated, Partitioned, Resealed, Roles
 from holdproof.model.transfer import Copied, Moved
 from holdproof.model.verify import Report
 from holdproof.storage.executors import StorageExecutor, SyncStorageExecutor
@@ -256,6 +257,28 @@ def roles(
     logins = server.ServerLogins(owner, application, services, reader)
     run = server.apply if apply else server.script
     return Roles(run(location.settings.session_url, logins), apply)
+
+
+def partition(
+    where: str | Path | None = None,
+    url: str | None = None,
+    *,
+    home: str | Path | None = None,
+    months: int = 24,
+) -> Partitioned:
+    """Divide the audit events of a store on PostgreSQL by months, and make the months up to so many ahead.
+
+    The store may be in use. Run it again before the months end, as its owner. InvalidInputError for a store that is no
+    server's: SQLite has no partitions.
+    """
+    location = locate(where, url, home=home)
+    if location.settings.database_url in {None, MEMORY}:
+        raise InvalidInputError(
+            "SQLite has no partitions, and needs none: `holdproof retention archive` removes a month there too"
+        )
+    ahead = validation.count("months", months, least=1, most=120)
+    layout = transfer.server("partitions").ensure(location.settings.session_url, ahead=ahead)
+    return Partitioned(*layout)
 
 
 def migrate_legacy(

@@ -11,13 +11,14 @@ import os
 import platform
 import shutil
 from collections.abc import Callable, Iterator
+from datetime import datetime
 from functools import partial
 from importlib import metadata
 from pathlib import Path
 from typing import Final
 
 from holdproof.config import Paths
-from holdproof.db import MEMORY, Tx, sql
+from holdproof.db import MEMORY, Tx, partitioned_schema, sql
 from holdproof.db.clock import system_clock
 from holdproof.db.sql import sql_postgres
 from holdproof.errors import HoldproofError, NotFoundError
@@ -56,6 +57,7 @@ def examine(context: Context) -> HealthReport:
         "skills": partial(_skills, context),
         "flows": partial(_flows, context),
         "backups": partial(_backups, context),
+        "partitions": partial(_partitions, context),
     }
     return _gather(looks)
 
@@ -106,6 +108,28 @@ def _backups(context: Context) -> Iterator[HealthCheck]:
     late = system_clock() - to_micros(last.created_at) > 2_000_000 * settings.every_s
     what = f"the newest was made at {last.created_at}: {last.path}"
     yield HealthCheck("error" if late else "ok", "backups", what, remedy if late else "")
+
+
+_PARTITIONED = sql_postgres(
+    "SELECT (SELECT count(*) FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid WHERE i.inhparent = p.oid"
+    " AND c.relname = :name) FROM pg_class p WHERE p.oid = to_regclass('decision_audit_events') AND p.relkind = 'p'"
+)
+
+
+def _partitions(context: Context) -> Iterator[HealthCheck]:
+    """Check that the next month has its partition; nothing where audit events are not divided."""
+    if context.database.dialect != "postgres":
+        return
+    now = datetime.fromisoformat(to_text(system_clock()))
+    name = partitioned_schema.month_name(partitioned_schema.months(now, 2)[1])
+    row = context.database.read(lambda tx: tx.one(_PARTITIONED, name=name)).result()
+    if row is None:
+        return
+    if row == (1,):
+        yield HealthCheck("ok", "partitions", f"the next month has its partition, {name}")
+    else:
+        what = f"the next month has no partition, {name}: its audit events go into the rest"
+        yield HealthCheck("warning", "partitions", what, "holdproof db partition, as the owner of the tables")
 
 
 # --- around the store ----------------------------------------------------------------------------------------------

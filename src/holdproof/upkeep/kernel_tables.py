@@ -11,6 +11,7 @@ from holdproof.access import passkeys, tokens
 from holdproof.evidence import (
     accesses,
     anchors,
+    archives,
     erasures,
     evaluations,
     import_records,
@@ -81,6 +82,7 @@ _LOGGED: Final[tuple[LoggedTable, ...]] = (
     *(
         *accesses.LOGGED,
         *anchors.LOGGED,
+        *archives.LOGGED,
         *tenants.LOGGED,
         *timestamps.LOGGED,
         *verifications.LOGGED,

@@ -159,7 +159,7 @@ class Listener:
 
 _NAMES = sql_postgres(
     "SELECT c.relname FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE n.nspname = :space"
-    " AND c.relkind = 'r' ORDER BY c.relname",
+    " AND c.relkind IN ('r', 'p') AND NOT c.relispartition ORDER BY c.relname",
 )
 _SIZE = sql_postgres(
     "SELECT current_database(), coalesce(sum(pg_total_relation_size(c.oid)), 0) FROM pg_class c"  # noqa: S608

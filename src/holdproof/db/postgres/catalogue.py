@@ -123,8 +123,10 @@ def columns(connection: "psycopg.Connection[Any]", schema: str, kinds: str = "r"
     rows = connection.execute(
         "SELECT c.relname, a.attname, format_type(a.atttypid, a.atttypmod) FROM pg_class c"
         " JOIN pg_namespace n ON n.oid = c.relnamespace JOIN pg_attribute a ON a.attrelid = c.oid"
-        " WHERE n.nspname = %s AND c.relkind = ANY(%s) AND c.relname <> %s AND a.attnum > 0 AND NOT a.attisdropped"
-        " ORDER BY c.relname, a.attnum",
+        # A divided table of the kernel counts once, by its own name; of applications every table is copied by itself.
+        " WHERE n.nspname = %s AND (c.relkind = ANY(%s) OR n.nspname = 'kernel' AND c.relkind = 'p')"
+        " AND NOT (n.nspname = 'kernel' AND c.relispartition) AND c.relname <> %s AND a.attnum > 0"
+        " AND NOT a.attisdropped ORDER BY c.relname, a.attnum",
         (schema, list(kinds), COMMIT_MARKS),
     ).fetchall()
     tables: dict[str, list[TableColumn]] = {}
@@ -139,7 +141,9 @@ def sequences(connection: "psycopg.Connection[Any]", schema: str) -> dict[str, i
         "SELECT c.relname, a.attname, pg_sequence_last_value(pg_get_serial_sequence(quote_ident(n.nspname) || '.'"
         " || quote_ident(c.relname), a.attname)::regclass) FROM pg_class c"
         " JOIN pg_namespace n ON n.oid = c.relnamespace JOIN pg_attribute a ON a.attrelid = c.oid"
-        " WHERE n.nspname = %s AND c.relkind = 'r' AND a.attidentity <> ''",
+        # A divided table has a sequence of its own in the place of an identity.
+        " WHERE n.nspname = %s AND (c.relkind = 'r' AND a.attidentity <> '' OR n.nspname = 'kernel'"
+        " AND c.relkind = 'p' AND a.attname = 'id')",
         (schema,),
     ).fetchall()
     return {f"{table}.{column}": int(value) for table, column, value in rows if value is not None}

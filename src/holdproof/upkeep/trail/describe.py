@@ -218,6 +218,12 @@ def _pruning(version: Version) -> Words:
     return Words(f"retention removed {row['count']} {row['what']}", plain(row["rule"]), person=plain(row["who"]))
 
 
+def _archive(version: Version) -> Words:
+    row = version.columns
+    what = f"{row['count']} {row['what']} of {row['month']} archived"
+    return Words(what, f"{row['place']}, sha256 {row['sha256']}", person=plain(row["who"]))
+
+
 def _limits(version: Version) -> Words:
     row = version.columns
     done = "lifted" if row["limits"] == "{}" else f"set to {row['limits']}"
@@ -381,6 +387,7 @@ WORDS: Final[Mapping[str, Callable[[Version], Words]]] = {
     "queues": _named("queue {name} configured"),
     "refs": _tree,
     "restores": _restore,
+    "retention_archives": _archive,
     "retention_rules": _rule,
     "tenant_heads": _named("head of size {size} of the tenant {name} recorded", "origin"),
     "tenant_limits": _limits,

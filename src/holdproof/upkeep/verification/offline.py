@@ -119,7 +119,7 @@ def examine(data: bytes, *, root: PublicKey | None = None) -> tuple[BundleReport
     ) as error:  # an origin that names no key, a lone surrogate
         finding = Finding(Verdict.TAMPERED, str(error), _REMEDY, file="bundle")
         return BundleReport(Verdict.TAMPERED, subject, kind, findings=[finding]), []
-    keys = {f"{key.role} {keyid}": _until(key) for keyid, key in trust.keys.items()}
+    keys = {f"{key.role} {keyid}": until(key) for keyid, key in trust.keys.items()}
     facts = {"origin": head.checkpoint.origin, "size": head.checkpoint.size, "root": head.checkpoint.root.hex()}
     verdict = worst(each.verdict for each in findings)
     notes = _notes(members["VERIFY.md"], kind, records) + attested + signed_twice
@@ -148,7 +148,8 @@ def instructions() -> bytes:
     return (resources.files("holdproof.upkeep") / "VERIFY.md").read_bytes()
 
 
-def _until(key: TrustedKey) -> str:
+def until(key: TrustedKey) -> str:
+    """Say up to where a key counts."""
     return "until now" if key.until is None else f"until {key.until}"
 
 

@@ -7,6 +7,7 @@ Rules:
 - A leaf is filed under the record and version it names, or a newer one could be hidden and an older row put back.
 - A record in the log has its row, or its newest leaf, a later one than its first, is an erasure and a row of `erasures`
   names its handle, or a pruning does. A record that a pruning names has no row: one that was put back is found.
+- A record in an archive of retention may have a row or none: it counts on neither side of the sums.
 - Memory is bounded: rows and leaves are read in pages limited by rows and bytes. Whether each record has its row is
   decided by two sums over handles; only where they differ are the missing ones searched one by one.
 """
@@ -20,7 +21,8 @@ from itertools import pairwise
 from typing import Final, NamedTuple
 
 from holdproof.db import Row, Tx, Work, sql
-from holdproof.evidence import erasures, leaves, logged_tables, prunings, tree
+from holdproof.evidence import archives, erasures, leaves, logged_tables, prunings, tree
+from holdproof.evidence.archives import ArchivedRecords
 from holdproof.evidence.logged_tables import LoggedTable, Place
 from holdproof.model.verdicts import Verdict
 from holdproof.model.verify import Finding
@@ -42,11 +44,13 @@ def check(context: HasDatabase, findings: Findings) -> Work[None]:
     """Walk every logged table, then the log, and compare."""
     # The size is read first: records appended meanwhile count on neither side.
     size = (yield from read(context, tree.state)).size
+    # Archives too: a record that one names meanwhile still had its row, or is looked for by name.
+    archived = yield from read(context, archives.archived)
     sums: dict[str, int] = {}
     for table in kernel_tables.LOGGED.values():
-        sums[table.table] = yield from _walk_table(context, table, size, findings)
+        sums[table.table] = yield from _walk_table(context, table, size, archived, findings)
     pruned = yield from _walk_prunings(context, findings)
-    logged = yield from _walk_log(context, size, findings)
+    logged = yield from _walk_log(context, size, archived, findings)
     for table in kernel_tables.LOGGED.values():
         if (sums[table.table] + pruned[table.table]) % _MODULUS != logged.sums[table.table]:
             yield from _name_lost(context, table, logged.starts, findings)
@@ -67,7 +71,9 @@ class _Page(NamedTuple):
     findings: list[Finding]
 
 
-def _walk_table(context: HasDatabase, table: LoggedTable, size: int, findings: Findings) -> Work[int]:
+def _walk_table(
+    context: HasDatabase, table: LoggedTable, size: int, archived: ArchivedRecords, findings: Findings
+) -> Work[int]:
     """Check every row; return the sum over the handles of records that the log had at the start."""
     total = 0
     after = table.start
@@ -76,7 +82,7 @@ def _walk_table(context: HasDatabase, table: LoggedTable, size: int, findings: F
         what = "the row has a key that Holdproof never gives: it was added"
         findings.add(Finding(Verdict.TAMPERED, what, EXPLAIN, table=table.table, row=str(key)))
     while True:
-        page = yield from read(context, partial(_judge_page, table=table, after=after, size=size))
+        page = yield from read(context, partial(_judge_page, table=table, after=after, size=size, archived=archived))
         for finding in page.findings:
             findings.add(finding)
         total += page.total
@@ -87,7 +93,7 @@ def _walk_table(context: HasDatabase, table: LoggedTable, size: int, findings: F
         after = page.last
 
 
-def _judge_page(tx: Tx, table: LoggedTable, after: Place, size: int) -> _Page:
+def _judge_page(tx: Tx, table: LoggedTable, after: Place, size: int, archived: ArchivedRecords) -> _Page:
     """Check a page of rows; on the reader's thread, so that hashing does not block an event loop."""
     limit = page_size(tx, table, after, _PAGE)
     rows = tx.all(table.rows, **table.page(after, limit))
@@ -95,7 +101,7 @@ def _judge_page(tx: Tx, table: LoggedTable, after: Place, size: int) -> _Page:
     logged = [logged_tables.logged_row(row) for row in rows]
     # Records that began after `size` was read are left to the next run: the walk over the log does not meet them.
     begun_before = (each for each in logged if each.first_index is not None and each.first_index < size)
-    total = sum(_number(each.leaf_id) for each in begun_before)
+    total = sum(_number(each.leaf_id) for each in begun_before if not archived.has(table.table, each.first_index))
     return _Page(len(rows), table.place(rows[-1]) if rows else after, len(rows) < limit, total, wrong)
 
 
@@ -150,14 +156,14 @@ class _Logged(NamedTuple):
     starts: list[int]
 
 
-def _walk_log(context: HasDatabase, size: int, findings: Findings) -> Work[_Logged]:
+def _walk_log(context: HasDatabase, size: int, archived: ArchivedRecords, findings: Findings) -> Work[_Logged]:
     """Walk the leaves that exist; a forged size cannot make it walk for ever."""
     sums: dict[str, int] = defaultdict(int)
     counts: Counter[str] = Counter()
     start = 0
     starts = [0]
     while start < size:
-        page = yield from read(context, partial(_read_leaves, start=start, end=size))
+        page = yield from read(context, partial(_read_leaves, start=start, end=size, archived=archived))
         for index in page.misfiled:
             what = "the leaf is filed under another record or version than its own: the log was edited"
             findings.add(Finding(Verdict.TAMPERED, what, RESTORE, table="log", row=str(index)))
@@ -165,6 +171,8 @@ def _walk_log(context: HasDatabase, size: int, findings: Findings) -> Work[_Logg
         if page.width < page.end - start:
             what = f"leaves are missing between {start} and {page.end}: {page.width} of {page.end - start} are there"
             findings.add(Finding(Verdict.TAMPERED, what, RESTORE, table="log", row=str(start)))
+        if page.archived:
+            findings.checked["archived"] += page.archived
         for name, numbers in page.handles.items():
             sums[name] += sum(numbers)
             counts[name] += len(numbers)
@@ -179,12 +187,16 @@ def _walk_log(context: HasDatabase, size: int, findings: Findings) -> Work[_Logg
 
 
 class _Leaves(NamedTuple):
-    """A page of leaves: how many, where the next page begins, and by table the number of each record's first leaf."""
+    """A page of leaves: how many, where the next page begins, and by table the number of each record's first leaf.
+
+    `archived` is how many records in archives begin there: they are not among the numbers.
+    """
 
     width: int
     end: int
     handles: dict[str, list[int]]
     misfiled: list[int]
+    archived: int
 
 
 _PAGE_OF_LEAVES = sql(
@@ -192,20 +204,26 @@ _PAGE_OF_LEAVES = sql(
 )
 
 
-def _read_leaves(tx: Tx, start: int, end: int) -> _Leaves:
+def _read_leaves(tx: Tx, start: int, end: int, archived: ArchivedRecords) -> _Leaves:
     page = tx.all(_PAGE_OF_LEAVES, start=start, end=end, limit=_LEAVES)
     handles: dict[str, list[int]] = defaultdict(list)
     misfiled = []
+    away = 0
     for index, handle, version, text in page:
         if not leaves.is_filed(text, handle, version):
             misfiled.append(index)
         elif version == 1:
-            handles[table_of(text) or "?"].append(_number(handle))
-    return _Leaves(len(page), page[-1][0] + 1 if len(page) == _LEAVES else end, handles, misfiled)
+            table = table_of(text) or "?"
+            if archived.has(table, index):
+                away += 1
+            else:
+                handles[table].append(_number(handle))
+    end = page[-1][0] + 1 if len(page) == _LEAVES else end
+    return _Leaves(len(page), end, handles, misfiled, away)
 
 
 def _name_lost(context: HasDatabase, table: LoggedTable, starts: list[int], findings: Findings) -> Work[None]:
-    """Report the records of a table that have no row, unless they were erased or pruned."""
+    """Report the records of a table that have no row, unless they were erased, pruned or archived."""
     like = f'%"p":"{table.table}/%'
     for start, end in pairwise(starts):
         rows = yield from read(context, lambda tx: tx.all(table.missing, start=start, end=end, like=like))  # noqa: B023
@@ -225,7 +243,9 @@ class LostRecord(NamedTuple):
 def report_lost(
     context: HasDatabase, table: LoggedTable, records: Sequence[LostRecord], findings: Findings, *, since: int = 0
 ) -> Work[None]:
-    """Report the records of a table that have no row, unless they were erased or pruned: logged at `since` or later."""
+    """Report the records of a table that have no row, unless they were erased, pruned or archived since an entry."""
+    archived = yield from read(context, partial(archives.archived, since=since))
+    records = [each for each in records if not archived.has(table.table, each.at)]
     handles = {each.handle for each in records}
     pruned = yield from read(context, partial(prunings.among, table=table.table, handles=handles, since=since))
     erased = yield from read(context, partial(erasures.among, handles=handles, since=since))

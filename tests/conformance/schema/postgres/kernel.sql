@@ -1027,6 +1027,22 @@ CREATE TABLE restores (
   CONSTRAINT restores_pkey PRIMARY KEY (n)
 );
 
+CREATE TABLE retention_archives (
+  id text NOT NULL,
+  what text NOT NULL,
+  month text NOT NULL,
+  count bigint NOT NULL,
+  place text NOT NULL,
+  sha256 text NOT NULL,
+  positions text NOT NULL,
+  who text NOT NULL,
+  archived_at timestamp with time zone NOT NULL,
+  leaf_id text NOT NULL,
+  leaf_ver bigint NOT NULL,
+  leaf_salt bytea,
+  CONSTRAINT retention_archives_pkey PRIMARY KEY (id)
+);
+
 CREATE TABLE retention_rules (
   id text NOT NULL,
   kind text NOT NULL,
@@ -1566,6 +1582,7 @@ CREATE INDEX idx_resource_locks_dfid ON kernel.resource_locks USING btree (dfid)
 CREATE INDEX idx_resource_locks_expires_at ON kernel.resource_locks USING btree (expires_at);
 CREATE UNIQUE INDEX resource_locks_pkey ON kernel.resource_locks USING btree (ns, resource_id, dfid);
 CREATE UNIQUE INDEX restores_pkey ON kernel.restores USING btree (n);
+CREATE UNIQUE INDEX retention_archives_pkey ON kernel.retention_archives USING btree (id);
 CREATE INDEX idx_retention_rules_target ON kernel.retention_rules USING btree (ns, scope, target);
 CREATE UNIQUE INDEX retention_rules_pkey ON kernel.retention_rules USING btree (id);
 CREATE UNIQUE INDEX saga_dirty_state_pkey ON kernel.saga_dirty_state USING btree (dfid, ns);

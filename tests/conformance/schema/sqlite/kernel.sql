@@ -1098,6 +1098,21 @@ CREATE TABLE restores (
   leaf_salt BLOB
 );
 
+CREATE TABLE retention_archives (
+  id TEXT PRIMARY KEY,
+  what TEXT NOT NULL,
+  month TEXT NOT NULL,
+  count INTEGER NOT NULL,
+  place TEXT NOT NULL,
+  sha256 TEXT NOT NULL,
+  positions TEXT NOT NULL,
+  who TEXT NOT NULL,
+  archived_at TEXT NOT NULL,
+  leaf_id TEXT NOT NULL,
+  leaf_ver INTEGER NOT NULL,
+  leaf_salt BLOB
+);
+
 CREATE TABLE retention_rules (
   id TEXT PRIMARY KEY,
   kind TEXT NOT NULL CHECK (kind IN ('floor', 'hold')),

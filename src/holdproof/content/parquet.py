@@ -33,7 +33,9 @@ class ParquetColumn:
     optional: bool
 
 
-def write(columns: Sequence[ParquetColumn], groups: Iterable[Sequence[Sequence[Any]]]) -> Iterator[bytes]:
+def write(
+    columns: Sequence[ParquetColumn], groups: Iterable[Sequence[Sequence[Any]]], *, name: str = "trail"
+) -> Iterator[bytes]:
     """Yield the bytes of a file with these groups of rows; a moment is our text of it, absent is None."""
     yield _MAGIC
     offset = len(_MAGIC)
@@ -54,7 +56,7 @@ def write(columns: Sequence[ParquetColumn], groups: Iterable[Sequence[Sequence[A
         total += len(rows)
     footer = _struct(
         (1, _i32(1)),
-        (2, _list(_STRUCT, [_struct((4, _text("trail")), (5, _i32(len(columns)))), *map(_element, columns)])),
+        (2, _list(_STRUCT, [_struct((4, _text(name)), (5, _i32(len(columns)))), *map(_element, columns)])),
         (3, _i64(total)),
         (4, _list(_STRUCT, row_groups)),
         (6, _text("holdproof")),
