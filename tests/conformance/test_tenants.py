@@ -19,11 +19,12 @@ from psycopg import sql as text
 from harness.filling import running, settled
 from harness.servers import Postgres
 from holdproof import errors, sync
+from holdproof.content import disk
 from holdproof.crypto import canonical
 from holdproof.db import open_database, sql
 from holdproof.evidence import tenants as tenant_rows
 from holdproof.model.verdicts import Verdict
-from holdproof.store.tenants import proofs
+from holdproof.store.tenants import proofs, units
 
 _SIZE = sql("SELECT size FROM log_state")
 
@@ -239,6 +240,70 @@ def test_of_two_who_delete_one_at_once_one_does(parent: Parent) -> None:
         parent.store.tenants.delete("acme", reason="the contract ended")
     assert not parent.store.tenants.list().items
     assert not parent.folder("acme").exists()
+
+
+def test_who_deletes_one_second_does_not_take_back_what_the_first_removes(
+    parent: Parent, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    parent.store.tenants.create("acme")
+    refused: list[errors.HoldproofError] = []
+
+    def second() -> None:
+        try:
+            parent.store.tenants.delete("acme", reason="second")
+        except errors.HoldproofError as error:
+            refused.append(error)
+
+    # In the middle of the first, which has the lock of the home.
+    monkeypatch.setattr(disk, "files", meanwhile(disk.files, second))
+    assert parent.store.tenants.delete("acme", reason="first").status == "deleted"
+    assert [type(each) for each in refused] == [errors.BusyError]
+    assert not parent.store.tenants.list().items
+
+
+def test_who_deletes_one_first_does_not_take_back_what_the_second_removes(
+    parent: Parent, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    parent.store.tenants.create("acme")
+    begun, gate = threading.Event(), threading.Event()
+    outcomes: list[str] = []
+
+    def removing() -> None:
+        begun.set()
+        assert gate.wait(60)
+
+    def overtaken() -> None:
+        monkeypatch.setattr(disk, "files", meanwhile(disk.files, removing))
+        thread.start()
+        assert begun.wait(60)
+
+    def second() -> None:
+        outcomes.append(parent.store.tenants.delete("acme", reason="second").status)
+
+    thread = threading.Thread(target=second)
+    monkeypatch.setattr(units, "_remove", meanwhile(units._remove, overtaken))
+    try:
+        with pytest.raises(errors.BusyError):
+            parent.store.tenants.delete("acme", reason="first")
+    finally:
+        gate.set()
+        thread.join()
+    assert outcomes == ["deleted"]
+    assert not parent.store.tenants.list().items
+
+
+def meanwhile(real: Callable[..., Any], act: Callable[[], None]) -> Callable[..., Any]:
+    """Return a function that does something else before its first call, in a thread of its own."""
+    acts = [act]
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        if acts:
+            thread = threading.Thread(target=acts.pop())
+            thread.start()
+            thread.join()
+        return real(*args, **kwargs)
+
+    return call
 
 
 def test_a_tenant_is_as_usable_as_before_where_its_export_was_killed(parent: Parent, tmp_path: Path) -> None:

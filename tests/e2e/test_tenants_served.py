@@ -1,13 +1,17 @@
 """Tenants behind one server: each with its own tokens, few of them open at once, closed for whoever needs one alone."""
 
 import asyncio
+import http.client
 import json
 import os
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import httpx
 import pytest
@@ -16,6 +20,7 @@ from click.testing import CliRunner
 import holdproof
 from holdproof import errors, sync
 from holdproof.cli.app import app
+from holdproof.evidence import tenants
 from holdproof.server import ServerSettings, serve
 from holdproof.server.serve import ListenAddress, Listening
 from holdproof.server.state import ServerState
@@ -24,6 +29,7 @@ from holdproof.store.opening import open_place
 from holdproof.store.tenants import open_tenants
 from holdproof.store.tenants.places import TenantPlace
 
+NAME = "store.example"
 NAMES = tuple(f"t{number}" for number in range(5))
 MOST = 2
 
@@ -37,6 +43,24 @@ class Served:
     operator: str
     tokens: dict[str, str]
     pool: TenantPool
+    end: Callable[[], object]
+    """Has the server stop, as a signal would."""
+
+    @contextmanager
+    def ask(self, path: str, token: str, host: str = "") -> Iterator[http.client.HTTPResponse]:
+        """Send a GET as a program without the client would; `host` is the name by which it knows the server."""
+        headers = {"Authorization": f"Bearer {token}", "Connection": "close", **({"Host": host} if host else {})}
+        with closing(http.client.HTTPConnection(urlsplit(self.address).netloc, timeout=60)) as connection:
+            connection.request("GET", path, headers=headers)
+            with connection.getresponse() as answer:
+                yield answer
+
+    @contextmanager
+    def stream(self, tenant: str, token: str) -> Iterator[http.client.HTTPResponse]:
+        """Open the stream of a tenant's events; what follows is what was sent until it ended."""
+        with self.ask(f"/t/{tenant}/v1/events", token) as stream:
+            assert stream.readline() == b"retry: 2000\n"
+            yield stream
 
     def connect(self, tenant: str, token: str | None = None) -> "sync.Holdproof":
         return sync.connect(self.address, token or self.tokens[tenant], tenant=tenant)  # type: ignore[return-value]
@@ -78,18 +102,20 @@ def served(home: tuple[Path, str, dict[str, str]]) -> Iterator[Served]:
                 ready.set()
 
             parts = (*serve.parts(console=True), pool.part)
-            place = ListenAddress(port=0)
+            place = ListenAddress(port=0, names=frozenset({NAME}))
             await serve.serve(store, place, settings, ready=listening, parts=parts, beside=[watch, pool.run])
 
     thread = threading.Thread(target=lambda: asyncio.run(run()))
     thread.start()
     assert ready.wait(120)
     [(at, pool)] = found
-    yield Served(folder, at.address, operator, tokens, pool)
     while not ends:
         pass
     loop, state = ends[0]
-    loop.call_soon_threadsafe(state.stopping.set)
+    address = at.address.replace(NAME, "127.0.0.1")
+    end = partial(loop.call_soon_threadsafe, state.end_streams)
+    yield Served(folder, address, operator, tokens, pool, end)
+    end()
     thread.join(120)
     assert not thread.is_alive()
     assert not pool.open, "all are closed with the server"
@@ -116,6 +142,42 @@ def test_a_public_log_is_the_parents_and_no_tenants(served: Served) -> None:
         assert httpx.get(f"{served.address}/t/t0{path}").status_code == 401
         mine = {"Authorization": f"Bearer {served.tokens['t0']}"}
         assert httpx.get(f"{served.address}/t/t0{path}", headers=mine).status_code == 200
+
+
+def test_a_tenant_answers_to_every_name_that_its_server_goes_by(served: Served) -> None:
+    for host, status in ((NAME, 200), ("127.0.0.1", 200), ("elsewhere.example", 421)):
+        with served.ask("/t/t0/v1/agents/list", served.tokens["t0"], host) as answer:
+            assert answer.status == status
+
+
+def test_the_stream_of_a_tenant_ends_with_the_server(served: Served) -> None:
+    with served.stream("t0", served.tokens["t0"]) as stream:
+        served.end()
+        # Cut off by the end of its task it would raise IncompleteRead.
+        assert stream.read() == b"\n"
+
+
+def test_a_stream_keeps_nobody_from_deleting_its_tenant(served: Served) -> None:
+    with sync.connect(served.address, served.operator) as parent:
+        parent.tenants.create("watched")
+        with sync.open(served.home, tenant="watched") as tenant:
+            secret = tenant.tokens.create("app", role="operator").secret
+        with served.stream("watched", secret) as stream:
+            assert parent.tenants.delete("watched", reason="tried").status == "deleted"
+            assert stream.read() == b"\n"
+
+
+def test_a_stream_keeps_no_tenant_open_whose_log_is_not_believed(served: Served) -> None:
+    with sync.connect(served.address, served.operator) as parent:
+        parent.tenants.create("watched")
+        with sync.open(served.home, tenant="watched") as tenant:
+            secret = tenant.tokens.create("app", role="operator").secret
+        with served.stream("watched", secret) as stream:
+            with sync.open(served.home) as store:
+                store.write(lambda tx: tenants.change(tx, tenants.require(tx, "watched"), finding="TAMPERED: tried"))
+            # The next round finds it.
+            assert stream.read() == b"\n"
+        parent.tenants.delete("watched", reason="tried")
 
 
 def test_a_name_that_nobody_has_says_no_name_of_others(served: Served) -> None:

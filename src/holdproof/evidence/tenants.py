@@ -166,13 +166,21 @@ def find(tx: Tx, tenant: str) -> TenantRow | None:
     return None if row is None else TenantRow(*row)
 
 
-def require(tx: Tx, tenant: str) -> TenantRow:
-    """Return the row of a tenant, compared with its entry; TenantNotFoundError names what is near."""
+def confirmed(tx: Tx, tenant: str) -> TenantRow | None:
+    """Return the row of a tenant, compared with its entry; None if there is none, TamperedError if it was edited."""
     rows = logged_tables.confirm(tx, _TENANTS, _CONFIRM, name=name(tenant))
     if not rows:
-        raise absent(tx, tenant)
+        return None
     [columns] = rows
     return TenantRow(**{field: columns[field] for field in TenantRow._fields})
+
+
+def require(tx: Tx, tenant: str) -> TenantRow:
+    """Return the row of a tenant, compared with its entry; TenantNotFoundError names what is near."""
+    row = confirmed(tx, tenant)
+    if row is None:
+        raise absent(tx, tenant)
+    return row
 
 
 def absent(tx: Tx, tenant: str) -> TenantNotFoundError:

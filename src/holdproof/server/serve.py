@@ -258,6 +258,4 @@ class _Server(uvicorn.Server):
         # The first signal finds should_exit unset, the second one set: then nothing is waited for.
         self.force_exit = self.should_exit
         self.should_exit = True
-        self._state.stopping.set()
-        # Streams sleep until a commit; woken, they see `stopping` and end.
-        self._state.commits.wake_all()
+        self._state.end_streams()

@@ -86,6 +86,12 @@ class ServerState:
         """The moment, by the store's clock."""
         return to_text(self.store.database.clock())
 
+    def end_streams(self) -> None:
+        """End what would go on for ever: event streams, and calls that wait as long as it takes."""
+        self.stopping.set()
+        # Streams sleep until a commit; woken, they see `stopping` and end.
+        self.commits.wake_all()
+
     def store_for(self, caller: Caller, resource: str = "") -> Holdproof:
         """Return the store as a caller may see it, for one resource."""
         return self.scoped.of(caller, resource)

@@ -7,6 +7,7 @@ Rules:
   are answered; so a thousand tenants cost what those cost that are in use.
 - What moves or deletes a tenant through this server finds it closed, and requests meanwhile are told to come again.
 - Heads are recorded in rounds. A tenant that is found rolled back or forked is closed, and not opened again.
+- Streams keep no tenant open: they end where it is to be closed for good, and with the server, as the parent's do.
 """
 
 import asyncio
@@ -28,7 +29,14 @@ from starlette.middleware import Middleware as Layer
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from holdproof.client import Holdproof
-from holdproof.errors import BusyError, HoldproofError, InvalidInputError, NotFoundError, TenantNotFoundError
+from holdproof.errors import (
+    BusyError,
+    HoldproofError,
+    InvalidInputError,
+    NotFoundError,
+    TenantFindingError,
+    TenantNotFoundError,
+)
 from holdproof.evidence import tenants
 from holdproof.model.namespaces import TENANT_PATH
 from holdproof.server import method_routes, otlp
@@ -51,6 +59,8 @@ _REST: Final = 9.0
 """How many times as long as a round the pause after it lasts at least."""
 _PARENTS: Final = ("login", "logout", "v1/tenants/")
 """What a server offers to callers of the parent only."""
+_REFUSALS: Final = (TenantNotFoundError, TenantFindingError)
+"""Why a tenant is open to nobody any more; anything else may pass."""
 _PATIENCE_S: Final = 10.0
 """How long somebody who needs a tenant alone waits for the requests that are under way."""
 
@@ -64,6 +74,12 @@ class OpenTenant:
     life: AbstractAsyncContextManager[object]
     looked_at: float
     users: int = 0
+
+    @property
+    def state(self) -> ServerState:
+        """What the parts of its application share."""
+        state: ServerState = self.app.state.holdproof
+        return state
 
 
 class TenantPool:
@@ -92,14 +108,18 @@ class TenantPool:
 
     def part(self, app: FastAPI) -> None:
         """Put the tenants before the authentication of the parent, behind its limits."""
+        # Known only now: by which names the server goes, and whether by TLS. A tenant is reached as the parent is.
+        chosen: ServerSettings = app.state.holdproof.settings
+        self._settings = replace(self._settings, hosts=chosen.hosts, secure=chosen.secure)
         layers = app.user_middleware
         place = next(at for at, each in enumerate(layers) if each.cls is AuthenticationMiddleware)  # type: ignore[comparison-overlap]
         layers.insert(place, Layer(TenantRouter, pool=self))
 
-    async def run(self, _: ServerState) -> None:
+    async def run(self, state: ServerState) -> None:
         """Record heads in rounds until the server ends, then close every tenant."""
         self._loop = asyncio.get_running_loop()
         self._thread = threading.get_ident()
+        ending = asyncio.create_task(self._end_with(state))
         try:
             with open_tenants.holding(self._hold):
                 pause_s = self._round_s
@@ -110,7 +130,15 @@ class TenantPool:
                     # Every tenant is looked at: where there are many, rounds take a tenth of the time at most.
                     pause_s = max(self._round_s, _REST * (time.monotonic() - began))
         finally:
+            ending.cancel()
             await self.close()
+
+    async def _end_with(self, parent: ServerState) -> None:
+        """End the streams of every tenant once the server stops: it waits for requests before it ends its tasks."""
+        await parent.stopping.wait()
+        self._is_ended = True
+        for each in self._open.values():
+            each.state.end_streams()
 
     async def close(self) -> None:
         """Close every tenant."""
@@ -163,21 +191,29 @@ class TenantPool:
         tenant = self._open.get(name)
         try:
             place = await self._place(name)
-        except HoldproofError:
-            if tenant is not None and not tenant.users and self._open.get(name) is tenant:
-                await self._close(name)
+        except HoldproofError as error:
+            if tenant is not None and self._open.get(name) is tenant:
+                if isinstance(error, _REFUSALS):
+                    tenant.state.end_streams()
+                if not tenant.users:
+                    await self._close(name)
             raise
         if tenant is None or self._open.get(name) is not tenant:
             tenant = await self._begin(place)
+        if not self._is_ended:
+            # It may have been refused meanwhile, and was in use: now it is open to everybody again.
+            tenant.state.stopping.clear()
         tenant.looked_at = time.monotonic()
         return tenant
 
     async def _place(self, name: str) -> TenantPlace:
         try:
-            row = await self._store.read(partial(tenants.require, tenant=name))
-        except (NotFoundError, InvalidInputError):
-            # Without the names that are near: whoever asks has shown no token yet.
-            raise TenantNotFoundError("there is no such tenant here", tenant=name[:100]) from None
+            row = await self._store.read(partial(tenants.confirmed, tenant=name))
+        except InvalidInputError:
+            row = None
+        if row is None:
+            # Without the names that are near, and without looking for them: whoever asks has shown no token yet.
+            raise TenantNotFoundError("there is no such tenant here", tenant=name[:100])
         try:
             refuse_unusable(row)
         except HoldproofError as error:
@@ -272,17 +308,23 @@ class TenantPool:
             raise
 
     async def _close_unused(self, name: str) -> None:
-        deadline = time.monotonic() + _PATIENCE_S
         # What is being opened is open after its turn, and what closes is closed.
         async with self._turn(name):
-            while name in self._open or name in self._closing:
-                tenant = self._open.get(name)
-                if tenant is not None and not tenant.users:
-                    await self._close(name)
-                elif time.monotonic() > deadline:
-                    raise BusyError(f"the tenant {name} is in use", tenant=name)
-                else:
-                    await asyncio.sleep(0.02)
+            await self._drain(name)
+
+    async def _drain(self, name: str) -> None:
+        """End the streams of a tenant and close it once its requests are answered; called in turn."""
+        deadline = time.monotonic() + _PATIENCE_S
+        while name in self._open or name in self._closing:
+            tenant = self._open.get(name)
+            if tenant is not None and not tenant.users:
+                await self._close(name)
+                continue
+            if tenant is not None and not tenant.state.stopping.is_set():
+                tenant.state.end_streams()
+            if time.monotonic() > deadline:
+                raise BusyError(f"the tenant {name} is in use", tenant=name)
+            await asyncio.sleep(0.02)
 
     # --- rounds ---
 
@@ -295,10 +337,9 @@ class TenantPool:
         for check in checks:
             if check.state == "finding":
                 _log.error("the tenant %s: %s", check.name, check.what)
+                # One that is in use for longer is closed by the next round.
                 with suppress(HoldproofError):
-                    # Looked at anew, it is refused and closed.
-                    async with self._turn(check.name):
-                        await self._look(check.name)
+                    await self._close_unused(check.name)
 
 
 class TenantRouter(Middleware):

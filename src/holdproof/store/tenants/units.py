@@ -253,19 +253,26 @@ def delete(context: Context, tenant: str, *, reason: str) -> Work[Tenant]:
     row: TenantRow = yield from ask(Read(partial(tenants.require, tenant=tenant)))
     place = parent.place_of(row)
     yield from ask(Call(partial(_refuse_shared, place)))
-    if row.status == "active":
+    is_begun_here = row.status == "active"
+    if is_begun_here:
         yield from ask(Call(partial(_refuse_held, place, row)))
         last_head = yield from ask(Read(partial(tenants.last_head, tenant_id=row.id)))
         log_head: SeenHead = yield from ask(Call(partial(_last_look, place, row, last_head)))
         row = yield from ask(Write(partial(_deleting, row=row, reason=reason.strip(), log_head=log_head)))
     try:
-        yield from ask(Call(partial(_remove, context.database, place, row)))
-    except (BusyError, RetentionHeldError, LockedError):
-        # Somebody opened it, or set a rule, at the last moment: where nothing is gone yet, it stays.
-        if row.store is not None and not (yield from ask(Call(partial(heads.is_gone, place)))):
-            yield from ask(Write(partial(tenants.change, current=row, status="active", reason=None)))
+        row = yield from ask(Call(partial(_remove, context.database, place, row, reason.strip())))
+    except BusyError:
+        # Somebody opened it at the last moment: it stays. Where that somebody deletes it the row is theirs by now.
+        if is_begun_here and not (yield from ask(Call(partial(heads.is_gone, place)))):
+            with suppress(ConflictError):
+                yield from ask(Write(partial(_take_back, row=row)))
         raise
     return (yield from ask(Write(partial(_deleted, row=row, reason=reason.strip()))))
+
+
+def _take_back(tx: Tx, row: TenantRow) -> None:
+    """Leave a tenant as it was before somebody wanted to delete it; ConflictError where the row was changed since."""
+    tenants.change(tx, row, status="active", reason=None)
 
 
 def _deleted(tx: Tx, row: TenantRow, reason: str) -> Tenant:
@@ -369,24 +376,33 @@ def _refuse_others(parent: Database, place: TenantPlace, row: TenantRow) -> None
         )
 
 
-def _remove(parent: Database, place: TenantPlace, row: TenantRow) -> None:
-    """Remove the database and the home of a tenant; what is gone already is no error."""
+def _remove(parent: Database, place: TenantPlace, row: TenantRow, reason: str) -> TenantRow:
+    """Remove the database and the home of a tenant, and return its row; what is gone already is no error.
+
+    What stops it while nothing is removed, a rule or an open connection, leaves a tenant that was in use as it was.
+    """
     aside = place.home.with_name(f"{_GOING}{row.id}")
     with open_tenants.released(place), _alone(place), disk.translated(place.home):
-        # Somebody else may have deleted it since, and given the name to another one.
-        if parent.read(partial(tenants.find, tenant=row.name)).result() != row:
-            raise ConflictError(f"somebody else deletes the tenant {row.name} at this moment", tenant=row.name)
-        if not heads.is_gone(place):
-            _refuse_rules(place, row)
-        if place.url is not None and transfer.server("databases").is_there(*place.administration):
-            _refuse_others(parent, place, row)
-            transfer.server("databases").drop(*place.administration)
+        try:
+            if not heads.is_gone(place):
+                _refuse_rules(place, row)
+            # Whoever read the row before, to delete it or to take that back, is refused from here on: the lock of the
+            # home holds on one machine only, and somebody may have deleted it and given the name to another.
+            row = parent.write(partial(tenants.change, current=row, status="deleting", reason=reason)).result()
+            if place.url is not None and transfer.server("databases").is_there(*place.administration):
+                _refuse_others(parent, place, row)
+                transfer.server("databases").drop(*place.administration)
+        except (BusyError, RetentionHeldError, LockedError):
+            if row.store is not None and not heads.is_gone(place):
+                parent.write(partial(_take_back, row=row)).result()
+            raise
         for file in disk.files(place.paths.keys, hidden=True):
             disk.shred(file)
         if os.path.lexists(place.home):
             place.home.rename(aside)
             folders.sync(aside.parent)
     _remove_home(aside)
+    return row
 
 
 def _remove_home(aside: Path) -> None:
