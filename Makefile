@@ -94,8 +94,8 @@ check: $(VENV)/.dev         ## lint, types, layers, unit tests: a minute or so; 
 .units:
 	@$(PYTEST) tests/unit -m 'not slow'
 
-bench: $(VENV)/.bench       ## every benchmark, each beside a peer or a ceiling; docs/internals/benchmarks.md is made from it
-	@$(BIN)/python -m bench --keep
+bench: $(VENV)/.bench       ## every benchmark beside a peer or a ceiling; makes docs/internals/benchmarks.md (MINUTES=45 to have done by then)
+	@$(BIN)/python -m bench --keep $(if $(MINUTES),--minutes $(MINUTES))
 
 faults: $(VENV)/.dev        ## every fault of a whole scenario; kills, replays and forks of flows by the thousand; restores; long walks
 	@$(BIN)/python -m proof faults

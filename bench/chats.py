@@ -15,7 +15,7 @@ from statistics import median
 from typing import Annotated, Any
 
 from bench import savers
-from bench.measurement import Options, Result, compare_with, progress
+from bench.measurement import Options, Result, compare_with, progress, rounds
 from bench.peers_postgres import server
 from bench.savers import Place
 
@@ -43,7 +43,7 @@ def run(options: Options) -> list[Result]:
     with _contestants(options) as contestants:
         for turns in LENGTHS:
             rates: Rates = {}
-            for round in range(options.repeats):
+            for round in rounds(options):
                 for name, place in contestants.items():
                     progress(f"a chat of {turns:,} turns, round {round + 1} of {options.repeats}: {name}")
                     with place() as here:
@@ -51,7 +51,7 @@ def run(options: Options) -> list[Result]:
                             rates.setdefault(key, []).append(rate)
                 rates.setdefault((disk(turns), "a megabyte for 200 turns"), []).append(200e3 / turns)
                 rates.setdefault((PUT, "a millisecond"), []).append(1_000.0)
-            results += _compared(rates, turns)
+            results += options.journal.add(_compared(rates, turns))
     return results
 
 

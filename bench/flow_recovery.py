@@ -18,7 +18,7 @@ from typing import Final
 
 from bench.engines import Engine, Step, Workflow, by_kind
 from bench.fresh_stores import Where
-from bench.measurement import Options, Result, compare_with, progress
+from bench.measurement import Options, Result, compare_with, progress, rounds
 
 FLOWS: Final = int(os.environ.get("HOLDPROOF_BENCH_ORPHANS", "10000"))
 _LEASE_S: Final = 1.0
@@ -119,7 +119,7 @@ def run(database: str, engines: Sequence[Engine], options: Options) -> list[Resu
     if options.race not in title:
         return []
     rates: dict[str, list[float]] = {engine.name: [] for engine in engines}
-    for turn in range(options.repeats):
+    for turn in rounds(options):
         for engine in engines:
             progress(f"{title}, round {turn + 1} of {options.repeats}: {engine.name}")
             with engine.place() as where:
@@ -128,7 +128,8 @@ def run(database: str, engines: Sequence[Engine], options: Options) -> list[Resu
                 rates[engine.name].append(FLOWS / asyncio.run(finish(engine, FLOWS, where)))
     progress("")
     results = [Result(title, name, 1, tuple(values)) for name, values in rates.items()]
-    return compare_with(results, title, [f"{engine.name} @1" for engine in engines if engine.kind == "dbos"])
+    peers = [f"{engine.name} @1" for engine in engines if engine.kind == "dbos"]
+    return options.journal.add(compare_with(results, title, peers))
 
 
 if __name__ == "__main__":

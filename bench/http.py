@@ -23,7 +23,7 @@ from typing import Any
 
 import holdproof
 from bench.goals import Goal
-from bench.measurement import Contestant, Meter, Options, Race, Result, progress, run_race
+from bench.measurement import Contestant, Meter, Options, Race, Result, progress, rounds, run_race
 from holdproof import sync
 
 DECISIONS, WAITING, PAGE = "durable decisions over HTTP", "waiting: 1 / p99", "first page"
@@ -224,13 +224,13 @@ def _up(home: Path, port: int) -> list[str]:
 
 
 def _waits(named: list[tuple[str, Callable[[], Any]]], options: Options) -> list[Result]:
-    found: list[Result] = []
-    for name, opening in named:
-        progress(f"{WAITING}: {name}")
-        rates = tuple(1 / asyncio.run(_slowest(opening, 8)) for _ in range(options.repeats))
-        found.append(Result(WAITING, name, 8, rates))
+    rates: dict[str, list[float]] = {name: [] for name, _ in named}
+    for turn in rounds(options):
+        for name, opening in named:
+            progress(f"{WAITING}, round {turn + 1} of {options.repeats}: {name}")
+            rates[name].append(1 / asyncio.run(_slowest(opening, 8)))
     progress("")
-    return found
+    return options.journal.add([Result(WAITING, name, 8, tuple(each)) for name, each in rates.items()])
 
 
 async def _slowest(opening: Callable[[], Any], callers: int, count: int = 150) -> float:
@@ -251,7 +251,7 @@ async def _slowest(opening: Callable[[], Any], callers: int, count: int = 150) -
 def _pages(options: Options) -> list[Result]:
     taken: dict[str, list[float]] = {"bare server": [], "holdproof up": []}
     with tempfile.TemporaryDirectory() as folder:
-        for turn in range(options.repeats + 1):
+        for turn in (0, *(turn + 1 for turn in rounds(options))):  # the first one is not counted
             for name, times in taken.items():
                 progress(f"{PAGE}, round {turn} of {options.repeats}: {name}")
                 port = _port()
@@ -262,4 +262,5 @@ def _pages(options: Options) -> list[Result]:
                     _await_page(port, "/login" if served else "/")
                     times.append(time.perf_counter() - began)
     progress("")
-    return [Result(PAGE, name, 1, tuple(1 / each for each in times[1:])) for name, times in taken.items()]
+    rates = {name: tuple(1 / each for each in times[1:]) for name, times in taken.items()}
+    return options.journal.add([Result(PAGE, name, 1, each) for name, each in rates.items()])

@@ -17,7 +17,7 @@ from typing import Any, Final
 
 from bench.engines import Engine, Step, Workflow
 from bench.fresh_stores import stored_bytes
-from bench.measurement import Options, Result, compare_with, progress
+from bench.measurement import Options, Result, compare_with, progress, rounds
 
 CALLS: Final = int(os.environ.get("HOLDPROOF_BENCH_MODEL_CALLS", "100"))
 TOKENS: Final = 209_000
@@ -105,7 +105,7 @@ def run(database: str, engines: Sequence[Engine], options: Options) -> list[Resu
     if options.race not in space and options.race not in speed:
         return []
     rates: dict[tuple[str, str], list[float]] = {}
-    for turn in range(options.repeats):
+    for turn in rounds(options):
         for name, engine, workflow in _contestants(engines):
             progress(f"{space}, round {turn + 1} of {options.repeats}: {name}")
             stored, seconds = asyncio.run(_one(engine, workflow))
@@ -117,7 +117,8 @@ def run(database: str, engines: Sequence[Engine], options: Options) -> list[Resu
     results = [Result(race, name, 1, tuple(values)) for (race, name), values in rates.items()]
     peers = ("dbos @1", f"dbos{RETURNED} @1")
     references = {space: (f"{ALLOWED} @1", *peers), speed: peers}
-    return [each for race, labels in references.items() for each in compare_with(results, race, labels)]
+    compared = [each for race, labels in references.items() for each in compare_with(results, race, labels)]
+    return options.journal.add(compared)
 
 
 def _contestants(engines: Sequence[Engine]) -> list[tuple[str, Engine, Workflow]]:

@@ -3,6 +3,9 @@
 - Contestants of a race are interleaved (A B C A B C), so that a noisy minute hurts all of them alike.
 - A sample starts from a fresh store; units that end in its warm-up do not count.
 - A ratio is taken within each round and then the median over the rounds: slow drift cancels out.
+- A contestant that fails leaves its race, and the others go on (journal.py).
+- Where the time of the run is limited (`until`) a race has its first round whatever that takes, and others while they
+  fit into a quarter of the time that is left: what comes later has its turn too.
 """
 
 import gc
@@ -11,11 +14,17 @@ import time
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from statistics import median
-from typing import Any
+from typing import Any, Final
+
+from bench.journal import Journal
 
 WARMUP_SHARE = 0.2
+_SHARE: Final = 0.25
+"""The part of the time that is left which one race may take for further rounds."""
+_STRETCHES: Final = (1, 4, 16)
+"""How much longer a sample is measured where too few units ended within it."""
 
 
 @dataclass(frozen=True)
@@ -28,6 +37,18 @@ class Options:
     backend: str = "all"
     fsync_ms: float = 0.0
     race: str = ""
+    until: float | None = None
+    """When the run should have ended, by the monotonic clock; None where it may take its time."""
+    journal: Journal = field(default_factory=Journal, repr=False, compare=False)
+
+    def facts(self) -> dict[str, Any]:
+        """What was asked for, as JSON prints it."""
+        names = ("callers", "repeats", "seconds", "backend", "fsync_ms", "race")
+        return {name: getattr(self, name) for name in names}
+
+    def with_journal(self, journal: Journal) -> "Options":
+        """Return the same options, whose results go into that journal."""
+        return replace(self, journal=journal)
 
     def wants(self, backend: str) -> bool:
         """Whether this backend takes part."""
@@ -42,6 +63,10 @@ class Options:
     def disk(self) -> str:
         """What is said of the disk behind a goal."""
         return f" (+{self.fsync_ms:g} ms)" if self.fsync_ms else ""
+
+
+class TooFewUnitsError(ValueError):
+    """A sample was too short to tell a rate."""
 
 
 class Meter:
@@ -100,7 +125,7 @@ def rate(stamps: Iterable[float], warm: float, deadline: float) -> float:
     first = bisect_left(ordered, warm)
     last = max(bisect_left(ordered, deadline), first + 1)  # a unit may be longer than the window
     if last >= len(ordered) or ordered[last] <= ordered[first]:
-        raise ValueError("too few units ended within the window: measure longer (--seconds)")
+        raise TooFewUnitsError("too few units ended within the window: measure longer (--seconds)")
     return (last - first) / (ordered[last] - ordered[first])
 
 
@@ -165,7 +190,19 @@ class Result:
         """The result as JSON prints it."""
         ratios = {name: vars(ratio) for name, ratio in self.ratios.items()}
         head = {"race": self.race, "contestant": self.name, "callers": self.callers, "label": self.label}
-        return {**head, "per_second": vars(Spread.of(self.rates)), "cpu_us": self.cpu_us, "ratios": ratios}
+        rates = {"per_second": vars(Spread.of(self.rates)), "cpu_us": self.cpu_us, "ratios": ratios}
+        return {**head, **rates, "repeats": len(self.rates)}
+
+
+def rounds(options: Options) -> Iterator[int]:
+    """Yield the numbers of a race's rounds, from 0: as many as were asked for, fewer where time is short."""
+    begin = time.monotonic()
+    for turn in range(options.repeats):
+        if turn and options.until is not None:
+            took = time.monotonic() - begin
+            if took / turn * (turn + 1) > (options.until - begin) * _SHARE:
+                return
+        yield turn
 
 
 def run_race(race: Race, options: Options) -> list[Result]:
@@ -173,14 +210,30 @@ def run_race(race: Race, options: Options) -> list[Result]:
     if options.race not in race.title:
         return []
     samples: dict[str, list[Sample]] = {contestant.label: [] for contestant in race.contestants}
-    for turn in range(options.repeats):
-        for contestant in race.contestants:
+    racing = [*race.contestants]
+    for turn in rounds(options):
+        for contestant in [*racing]:
             progress(f"{race.title}, round {turn + 1} of {options.repeats}: {contestant.label}")
-            meter = Meter(options.seconds)
-            contestant.sample(meter)
-            samples[contestant.label].append(meter.finish())
+            # Taken out by failing: a ratio needs as many rounds of both.
+            racing.remove(contestant)
+            with options.journal.attempt(f"{contestant.label} in {race.title}"):
+                samples[contestant.label].append(_sample(contestant, options.seconds))
+                racing.append(contestant)
     progress("")
-    return compare(race, samples)
+    return options.journal.add(compare(replace(race, contestants=racing), samples))
+
+
+def _sample(contestant: Contestant, seconds: float) -> Sample:
+    """Measure a contestant once, longer where it needs longer for a few units."""
+    for stretch in _STRETCHES:
+        meter = Meter(seconds * stretch)
+        contestant.sample(meter)
+        try:
+            return meter.finish()
+        except TooFewUnitsError:
+            if stretch == _STRETCHES[-1]:
+                raise
+    raise AssertionError("the last stretch returns or raises")
 
 
 def compare(race: Race, samples: dict[str, list[Sample]]) -> list[Result]:

@@ -258,7 +258,8 @@ def _space(options: Options) -> list[Result]:
         taken = [int(subprocess.check_output(command)) for _ in range(options.repeats)]
         found.append(Result(SPACE, f"image, {size:,}", 1, tuple(2**20 / kib for kib in taken)))
     over = found[0]
-    return [Result(one.race, one.name, 1, one.rates, 0.0, {over.label: one.over(over)}) for one in found]
+    compared = [Result(one.race, one.name, 1, one.rates, 0.0, {over.label: one.over(over)}) for one in found]
+    return options.journal.add(compared)
 
 
 def _commits() -> list[Contestant]:

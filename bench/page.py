@@ -25,6 +25,7 @@ To measure again, on any machine:
 
 ```console
 $ make bench                                  # everything; an hour or so; writes the file and this page
+$ make bench MINUTES=45                       # the same within 45 minutes: fewer rounds, at least one of each race
 $ .venv/bin/python -m bench durable           # one benchmark, as tables, nothing kept
 $ .venv/bin/python -m bench durable --fsync-ms 5   # on a disk that takes 5 ms to sync
 $ .venv/bin/python -m bench --help

@@ -18,7 +18,7 @@ import holdproof
 from bench import decision_unit, peers_postgres
 from bench.fresh_stores import Place, in_a_folder, on_a_server
 from bench.goals import Goal
-from bench.measurement import WARMUP_SHARE, Options, Result, compare_with, progress
+from bench.measurement import WARMUP_SHARE, Options, Result, compare_with, progress, rounds
 
 COUNTS = (1, 2, 4, 8)
 _CALLERS = 16
@@ -58,7 +58,7 @@ def _race(database: str, place: Place, options: Options) -> list[Result]:
         return []
     rates: dict[int, list[float]] = {count: [] for count in COUNTS}
     tails: dict[int, list[float]] = {count: [] for count in COUNTS}
-    for turn in range(options.repeats):
+    for turn in rounds(options):
         for count in COUNTS:
             progress(f"{rate}, round {turn + 1} of {options.repeats}: {count} processes")
             done, slowest = _sample(place, count, options.seconds)
@@ -68,7 +68,7 @@ def _race(database: str, place: Place, options: Options) -> list[Result]:
     results = []
     for title, measured in ((rate, rates), (tail, tails)):
         own = [Result(title, _NAME, count, tuple(values)) for count, values in measured.items()]
-        results += compare_with(own, title, [f"{_NAME} @1"])
+        results += options.journal.add(compare_with(own, title, [f"{_NAME} @1"]))
     return results
 
 

@@ -41,7 +41,7 @@ def document(name: str, results: Sequence[Result], verdicts: Sequence[Verdict]) 
 def whole(benchmarks: Sequence[dict[str, Any]], options: Options, commit_ms: dict[str, float]) -> dict[str, Any]:
     """The one document `--json` prints."""
     facts = {**machine(), "durable_commit_ms": commit_ms}
-    return {"machine": facts, "options": vars(options), "benchmarks": list(benchmarks)}
+    return {"machine": facts, "options": options.facts(), "benchmarks": list(benchmarks)}
 
 
 def keep(content: Mapping[str, Any], path: Path = KEPT) -> None:
@@ -52,8 +52,7 @@ def keep(content: Mapping[str, Any], path: Path = KEPT) -> None:
     for each in content["benchmarks"]:
         name = each["name"] + disk
         old = known["benchmarks"].get(name, {"results": [], "goals": []})
-        how = {"repeats": options["repeats"], "seconds": options["seconds"]}
-        rows = [{**row, **how} for row in each["results"]]
+        rows = [{**row, "seconds": options["seconds"]} for row in each["results"]]
         run = {row["race"] for row in rows}
         judged = {goal["text"]: goal for goal in old["goals"]}
         goals = [judged.get(goal["text"], goal) if goal["got"] is None else goal for goal in each["goals"]]

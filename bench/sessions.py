@@ -42,7 +42,8 @@ def run(options: Options) -> list[Result]:
     results += run_race(Race(READ, [_reading(*side) for side in sides.items()], references), options)
     for turns in [each for each in TURNS[1:] if options.race in _room(each)]:
         sizes = {name: _bytes(opened, turns) for name, opened in sides.items()}
-        results += [Result(_room(turns), name, 1, (turns * 1e6 / size,)) for name, size in sizes.items()]
+        rates = {name: turns * 1e6 / size for name, size in sizes.items()}
+        results += options.journal.add([Result(_room(turns), name, 1, (each,)) for name, each in rates.items()])
     return results
 
 

@@ -27,7 +27,7 @@ from typing import Any, Final
 import holdproof
 from bench import workload as w
 from bench.fresh_stores import in_a_folder
-from bench.measurement import Options, Result, compare_with, progress
+from bench.measurement import Options, Result, compare_with, progress, rounds
 from holdproof.db import Tx, sql
 from holdproof.model import typed_json
 from holdproof.model.times import later
@@ -192,17 +192,17 @@ def run(options: Options) -> list[Result]:
     with in_a_folder() as (home, _):
         fill(home, FLOWS, seconds=_YEAR_S)
         reports = []
-        for turn in range(options.repeats):
+        for turn in rounds(options):
             fill(home, wakes, seconds=0)
             progress(f"{speed}, round {turn + 1} of {options.repeats}")
             reports.append(measured(home, wakes))
     progress("")
-    results = [
-        Result(speed, "holdproof", 1, tuple(wakes / report["seconds"] for report in reports)),
+    speeds = [Result(speed, "holdproof", 1, tuple(wakes / report["seconds"] for report in reports))]
+    sizes = [
         Result(memory, "holdproof", 1, tuple(1e9 / report["bytes"] for report in reports)),
         Result(memory, ALLOWED, 1, tuple(1e9 / MOST_BYTES for _ in reports)),
     ]
-    return compare_with(results, memory, [f"{ALLOWED} @1"])
+    return options.journal.add([*speeds, *compare_with(sizes, memory, [f"{ALLOWED} @1"])])
 
 
 # --- as a program ----------------------------------------------------------------------------------------------------

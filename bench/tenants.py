@@ -10,7 +10,7 @@ from functools import partial
 from bench import decision_unit, peers_postgres, processes
 from bench.fresh_stores import Place, Where, in_a_folder, on_a_server
 from bench.goals import Goal
-from bench.measurement import Options, Result, compare_with, progress
+from bench.measurement import Options, Result, compare_with, progress, rounds
 from holdproof import sync
 from holdproof.store.tenants.places import Parent, resolve
 
@@ -50,13 +50,13 @@ def _race(database: str, place: Place, options: Options) -> list[Result]:
     if options.race not in title:
         return []
     rates: dict[str, list[float]] = {_ONE: [], _MANY: []}
-    for turn in range(options.repeats):
+    for turn in rounds(options):
         for name, values in rates.items():
             progress(f"{title}, round {turn + 1} of {options.repeats}: {name}")
             values.append(_sample(place, options.seconds, divided=name == _MANY))
     progress("")
     own = [Result(title, name, COUNT, tuple(values)) for name, values in rates.items()]
-    return compare_with(own, title, [f"{_ONE} @{COUNT}"])
+    return options.journal.add(compare_with(own, title, [f"{_ONE} @{COUNT}"]))
 
 
 def _sample(place: Place, seconds: float, *, divided: bool) -> float:

@@ -27,7 +27,8 @@ def run(options: Options) -> list[Result]:
     results: list[Result] = []
     if options.wants("sqlite"):
         results += _all_races(SQLITE, on_sqlite(), options)
-        results += sleepers.run(options)
+        with options.journal.attempt("sleeping flows"):
+            results += sleepers.run(options)
     if options.wants("postgres"):
         with peers_postgres.server() as running:
             results += _all_races(POSTGRES, on_postgres(running), options)
@@ -37,15 +38,16 @@ def run(options: Options) -> list[Result]:
 def _all_races(database: str, engines: Sequence[Engine], options: Options) -> list[Result]:
     counts = [callers for callers in options.callers if callers <= MOST_CALLERS]
     step_contestants = [steps(engine, callers) for callers in counts for engine in engines]
-    return [
+    queue_contestants = [queued(engine, callers) for callers in counts for engine in engines]
+    results = [
         *run_race(_race(steps_race(database), step_contestants), options),
         *run_race(_race(start_race(database), [starts(engine) for engine in engines]), options),
-        *run_race(
-            _race(queue_race(database), [queued(engine, callers) for callers in counts for engine in engines]), options
-        ),
-        *flow_recovery.run(database, engines, options),
-        *long_agent.run(database, engines, options),
+        *run_race(_race(queue_race(database), queue_contestants), options),
     ]
+    for further in (flow_recovery, long_agent):
+        with options.journal.attempt(f"{further.__name__} on {database}"):
+            results += further.run(database, engines, options)
+    return results
 
 
 def _race(title: str, contestants: Sequence[Contestant]) -> Race:

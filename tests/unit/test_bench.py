@@ -3,16 +3,18 @@
 import importlib.util
 import json
 import re
+import sys
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 
 import pytest
 
-from bench import BENCHMARKS, decision_unit, growth, long_agent, page, plot, report
+from bench import BENCHMARKS, decision_unit, growth, long_agent, page, plot, report, sleepers, whole_run
 from bench.__main__ import main, parser
 from bench.goals import Goal, judge
-from bench.measurement import Contestant, Meter, Options, Race, Result, Sample, Spread, compare, rate, run_race
+from bench.journal import Journal
+from bench.measurement import Contestant, Meter, Options, Race, Result, Sample, Spread, compare, rate, rounds, run_race
 from bench.workload import SCHEMA, Statements, plain, positional
 from holdproof.runtime import checks
 
@@ -88,6 +90,97 @@ def test_contestants_are_interleaved(monkeypatch: pytest.MonkeyPatch) -> None:
     race = Race("race", [contestant(name) for name in "abc"], ())
     run_race(race, Options(repeats=2))
     assert "".join(order) == "abcabc"
+
+
+def test_a_contestant_that_fails_leaves_its_race_and_loses_nobody_elses_results(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(Meter, "finish", lambda _: Sample(1, 1))
+
+    def fail(_: Meter) -> None:
+        raise RuntimeError("no server")
+
+    heard: list[int] = []
+    options = Options(repeats=2, journal=Journal(lambda: heard.append(1)))
+    contestants = [Contestant("peer", 1, lambda _: None), Contestant("broken", 1, fail)]
+    results = run_race(Race("race", contestants, ("peer @1", "broken @1")), options)
+    assert [(each.label, len(each.rates)) for each in results] == [("peer @1", 2)]
+    assert options.journal.results == results
+    assert options.journal.failures == ["broken @1 in race: RuntimeError: no server"]
+    assert heard == [1], "kept after each race"
+    assert "no server" in capsys.readouterr().err
+
+
+def test_a_sample_with_too_few_units_is_measured_longer() -> None:
+    lengths: list[float] = []
+
+    def slow(meter: Meter) -> None:
+        lengths.append(meter._seconds)
+        meter._stamps = [] if len(lengths) < 3 else [5.0, 10.0, 20.0]
+
+    (slow_result,) = run_race(Race("race", [Contestant("slow", 1, slow)], ()), Options(repeats=1, seconds=1.0))
+    assert lengths == [1.0, 4.0, 16.0]
+    assert slow_result.rates == (0.2,)
+
+
+def test_a_race_has_one_round_at_least_and_others_while_there_is_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 0.0
+    monkeypatch.setattr("bench.measurement.time.monotonic", lambda: now)
+
+    def taken(until: float | None, seconds: float) -> int:
+        nonlocal now
+        now = 0.0
+        count = 0
+        for _ in rounds(Options(repeats=5, until=until)):
+            now += seconds
+            count += 1
+        return count
+
+    assert taken(None, 1_000) == 5
+    assert taken(40.0, 1_000) == 1
+    assert taken(40.0, 4) == 2, "a quarter of what is left"
+    assert taken(400.0, 4) == 5
+
+
+def test_time_that_is_left_is_shared_by_weight() -> None:
+    names = list(BENCHMARKS)
+    assert set(whole_run._WEIGHTS) <= set(names)
+    left = 2_700.0
+    shares = []
+    for at in range(len(names)):
+        shares.append(whole_run.share(names[at:], left))
+        left -= shares[-1]
+    assert left == pytest.approx(0)
+    assert max(shares) == shares[names.index("workflows")]
+
+
+def test_a_benchmark_that_fails_or_hangs_is_named_and_ends() -> None:
+    whole = whole_run.WholeRun()
+    assert whole_run._run_one("dies", [sys.executable, "-c", "raise SystemExit(3)"], None, whole) == ""
+    hanging = [sys.executable, "-c", "import time; print('{}', flush=True); time.sleep(600)", "--json"]
+    whole_run._run_one("hangs", hanging, 0.5, whole)
+    assert [failure.partition(":")[0] for failure in whole.failures] == ["dies", "hangs"]
+
+
+def test_options_but_the_minutes_are_handed_on() -> None:
+    assert whole_run._without_minutes(["--keep", "--minutes", "45", "--repeats", "2"]) == ["--keep", "--repeats", "2"]
+    assert whole_run._without_minutes(["--minutes=45", "--json"]) == ["--json"]
+
+
+@pytest.mark.parametrize("option", [["--minutes", "0"], ["--repeats", "0"], ["--minutes", "soon"]])
+def test_there_is_time_for_at_least_one_round(option: list[str]) -> None:
+    with pytest.raises(SystemExit) as refusal:
+        parser().parse_args(option)
+    assert refusal.value.code == 2
+
+
+def test_sleeping_flows_have_a_result_for_each_of_their_goals(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sleepers, "fill", lambda *_, **__: None)
+    monkeypatch.setattr(sleepers, "measured", lambda *_: {"seconds": 1.0, "bytes": 100e6})
+    results = sleepers.run(Options(repeats=2))
+    goals = [Goal("?", sleepers.wakes_race(), "holdproof @1", "", 1)]
+    goals.append(Goal("?", sleepers.memory_race(), "holdproof @1", f"{sleepers.ALLOWED} @1", 1))
+    assert [verdict.met for verdict in judge(goals, results)] == [True, True]
 
 
 def test_goals_are_judged_by_the_median_ratio() -> None:
@@ -184,7 +277,7 @@ def _told(race: str, rate: float, got: float | None) -> dict[str, Any]:
     row = {"race": race, "contestant": "holdproof", "callers": 1, "label": "holdproof @1", "per_second": spread}
     goal = {"text": f"goal of {race}", "race": race, "contestant": "holdproof @1", "over": "", "kind": "goal"}
     judged = {"required": 2.0, "got": got, "met": None if got is None else got >= 2.0}
-    rows = [] if got is None else [{**row, "cpu_us": 1.0, "ratios": {"holdproof @1": spread}}]
+    rows = [] if got is None else [{**row, "cpu_us": 1.0, "repeats": 1, "ratios": {"holdproof @1": spread}}]
     return {"results": rows, "goals": [{**goal, **judged}]}
 
 
@@ -193,7 +286,7 @@ def test_a_run_replaces_only_the_races_it_ran_and_the_page_tells_what_was_missed
     first, second = _told("one", 10.0, 1.5), _told("two", 20.0, 3.0)
     both = {"results": first["results"] + second["results"], "goals": first["goals"] + second["goals"]}
     facts = {**report.machine(), "durable_commit_ms": {"fdatasync": 0.1}}
-    whole_run = {"machine": facts, "options": vars(Options()), "benchmarks": [{"name": "log", **both}]}
+    whole_run = {"machine": facts, "options": Options().facts(), "benchmarks": [{"name": "log", **both}]}
     report.keep(whole_run, path)
     later, skipped = _told("one", 11.0, 1.6), _told("two", 0.0, None)
     partly = {"results": later["results"], "goals": later["goals"] + skipped["goals"]}
