@@ -340,7 +340,7 @@ class _Place:
         # The manifest last: without it nothing takes the rest for an archive.
         for name in (*archive_check.FILES, MANIFEST):
             sent = self.bucket.bucket.send(self.staging / name, self.bucket.name_of(name), tell)
-            there = self.bucket.bucket.entry(self.bucket.name_of(name), sent.size)
+            there = self.bucket.bucket.entry(self.bucket.name_of(name), sent.size, tell)
             if there != sent:
                 raise ProofError(f"{self.name}/{name} is not what was sent: nothing was removed", path=self.name)
 

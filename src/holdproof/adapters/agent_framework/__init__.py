@@ -1,4 +1,4 @@
-"""The Microsoft Agent Framework on a store: durable runs of agents, checkpoints, histories.
+"""The Microsoft Agent Framework on a store: durable runs of agents, checkpoints, histories, memory.
 
 agent = HoldproofAgent(Agent(client, …), "./store", agent_id="support")
 ended = await agent.run("Refund order 42", flow_id="case-7")   # after a crash the same call goes on
@@ -7,7 +7,8 @@ storage = HoldproofCheckpointStorage("./store")               # instead of FileC
 workflow = WorkflowBuilder(…, checkpoint_storage=storage).build()
 
 history = HoldproofHistoryProvider("./store")                 # instead of FileHistoryProvider("./histories")
-agent = Agent(client, context_providers=[history])
+memory = HoldproofContextProvider("./store", scope="customer-42")   # instead of FileMemoryProvider(…)
+agent = Agent(client, context_providers=[history, memory])
 """
 
 from holdproof.errors import MissingExtraError
@@ -16,6 +17,7 @@ try:
     from holdproof.adapters.agent_framework.agent import HoldproofAgent
     from holdproof.adapters.agent_framework.durability import middleware
     from holdproof.adapters.agent_framework.history import HoldproofHistoryProvider
+    from holdproof.adapters.agent_framework.memory import HoldproofContextProvider
     from holdproof.adapters.agent_framework.storage import HoldproofCheckpointStorage
 except ModuleNotFoundError as error:
     if error.name is not None and error.name.partition(".")[0] == "agent_framework":
@@ -23,4 +25,10 @@ except ModuleNotFoundError as error:
         raise MissingExtraError(message) from error
     raise
 
-__all__ = ["HoldproofAgent", "HoldproofCheckpointStorage", "HoldproofHistoryProvider", "middleware"]
+__all__ = [
+    "HoldproofAgent",
+    "HoldproofCheckpointStorage",
+    "HoldproofContextProvider",
+    "HoldproofHistoryProvider",
+    "middleware",
+]

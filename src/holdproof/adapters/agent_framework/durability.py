@@ -3,14 +3,15 @@
 Rules:
 - `middleware` gives the chat and function middleware that records the calls; put it last, next to the calls themselves.
   Outside a flow it changes nothing.
-- A tool that was cut off is put to a person, unless its name is among those that are `safe` to repeat.
+- A tool that was cut off is put to a person, unless its name is among those that are `safe` to repeat, or it is a tool
+  of ours (memory.py).
 - A tool that raised is answered in the same way when the run is repeated. An error of the store ends the run: it is
   not told to the model as if the tool had failed.
 - Streamed calls cannot be recorded, and are refused in a flow.
 """
 
 from collections.abc import Awaitable, Callable, Collection
-from typing import Any
+from typing import Any, Final
 
 from agent_framework import (
     ChatContext,
@@ -29,6 +30,10 @@ try:
     from agent_framework import MiddlewareFailure
 except ImportError:  # before 1.17 a run goes on after such an error; the flow refuses whatever it does then
     MiddlewareFailure = None
+
+
+SAFE: Final = "holdproof_safe"
+"""The property by which a tool of ours says that it may be called again."""
 
 
 def middleware(*, safe: Collection[str] = ()) -> list[Any]:
@@ -83,7 +88,8 @@ class HoldproofFunctionMiddleware(FunctionMiddleware):
             await call_next()
             return _recorded(context.result)
 
-        options = ToolOptions(safe=name in self._safe)
+        ours = (getattr(context.function, "additional_properties", None) or {}).get(SAFE) is True
+        options = ToolOptions(safe=ours or name in self._safe)
         try:
             record = await loop.tool(name, to_jsonable_python(context.arguments, fallback=str), call, options)
         except ReplayedError:

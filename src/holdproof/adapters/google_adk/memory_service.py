@@ -12,10 +12,7 @@ Rules:
 """
 
 import asyncio
-import itertools
-import re
-import unicodedata
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, Final
 
@@ -25,7 +22,7 @@ from google.adk.memory.base_memory_service import SearchMemoryResponse
 from google.adk.memory.memory_entry import MemoryEntry
 from google.adk.sessions import Session
 
-from holdproof.adapters import documents
+from holdproof.adapters import documents, word_match
 from holdproof.adapters.google_adk import places
 from holdproof.adapters.google_adk.places import Subject
 from holdproof.adapters.shared_store import Where, shield_until_done
@@ -35,7 +32,6 @@ from holdproof.validation import count
 PREFIX: Final = "adk-memory/"
 _SESSIONS: Final = "session"
 _ENTRIES: Final = "entries"
-_WORD: Final = re.compile(r"\w+")
 
 
 class HoldproofMemoryService(places.StoreService, BaseMemoryService):
@@ -198,10 +194,10 @@ def _best(
     stored: Sequence[tuple[str | None, dict[str, Any]]], query: str, limit: int
 ) -> list[tuple[str | None, dict[str, Any]]]:
     """Return what shares most words with a query; what was added by itself before events among equals."""
-    terms = _words(query)
+    terms = word_match.words(query)
     scored = []
     for id, body in stored:
-        if body and (score := _score(terms, body)):
+        if body and (score := word_match.score(terms, _text(body))):
             scored.append((score, id, body))
     scored.sort(key=lambda each: (-each[0], _said_at(each[2])))
     return [(id, body) for _, id, body in scored[:limit]]
@@ -212,31 +208,5 @@ def _said_at(body: Mapping[str, Any]) -> float:
     return timestamp if isinstance(timestamp, int | float) else 0.0
 
 
-def _score(terms: set[str], body: Mapping[str, Any]) -> int:
-    text = _normal(" ".join(part["text"] for part in body["content"].get("parts", ()) if part.get("text")))
-    # Cutting a text into words costs most, and few texts hold any of what is searched for.
-    present = [word for word in terms if word in text]
-    if not present:
-        return 0
-    words = set(_WORD.findall(text))
-    words.update(run for word in tuple(words) if not word.isascii() for run in _runs(word))
-    # Languages that put no space between words are searched as text.
-    return sum(not word.isascii() or word in words for word in present)
-
-
-def _normal(text: str) -> str:
-    return unicodedata.normalize("NFC", text).lower()
-
-
-def _words(text: str) -> set[str]:
-    return set(_WORD.findall(_normal(text)))
-
-
-def _runs(word: str) -> Iterator[str]:
-    """Return the parts of a word that are of Latin letters, and those that are not: a name amid Japanese is a word."""
-    for _, letters in itertools.groupby(word, _is_latin):
-        yield "".join(letters)
-
-
-def _is_latin(letter: str) -> bool:
-    return letter.isascii() or unicodedata.name(letter, "").startswith("LATIN")
+def _text(body: Mapping[str, Any]) -> str:
+    return " ".join(part["text"] for part in body["content"].get("parts", ()) if part.get("text"))
