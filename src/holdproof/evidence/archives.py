@@ -110,7 +110,7 @@ def archived(tx: Tx, *, since: int = 0) -> ArchivedRecords:
     records = ArchivedRecords()
     for what, text in tx.all(_POSITIONS, since=since):
         try:
-            records.add(TABLES.get(what, what), Positions(text))
+            records.add(TABLES.get(str(what), str(what)), Positions(str(text)))
         except FormatError:
             continue
     return records

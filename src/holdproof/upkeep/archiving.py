@@ -184,7 +184,7 @@ def _archive_some(
     id, now = yield from ask(Read(lambda tx: (tx.new_id(), tx.now)))
     place = _Place.named(context, to, f"{what}-{month}-{id}")
     selection = _Selection()
-    facts = {"v": 1, "what": what, "table": _TABLE.table, "month": month, "size": scope.size, "made_at": now}
+    facts: dict[str, Any] = {"v": 1, "what": what, "table": _TABLE.table, "month": month, "size": scope.size, "made_at": now}
     try:
         yield from ask(Call(partial(_write_records, place.staging, _rows(context, scope, after, selection, tell))))
         if not selection.ids:
