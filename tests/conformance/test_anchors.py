@@ -14,6 +14,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+import psycopg
 import pytest
 from click.testing import CliRunner
 
@@ -445,6 +446,23 @@ def test_a_bundle_takes_no_anchor_that_somebody_put_into_the_database(
         store.write(lambda tx: tx.execute(plant, key=foreign.key.encode(), proof=proof))
         with pytest.raises(errors.ProofError, match="head_anchors"):
             store.bundle.export(flow, kind="flow")
+
+
+def test_a_bundle_takes_an_anchor_whose_own_entry_still_waits(
+    tmp_path: Path, tree: AnchorTree, url: str, postgres_url: str
+) -> None:
+    with opened(tmp_path / "home", trusting(url, tree.key), postgres_url) as store:
+        flow = running(store)
+        store.flows.transition(flow, "COMPLETED")
+        settled(store)
+        with psycopg.connect(postgres_url) as sequencer:
+            # As another process holds it while it signs.
+            sequencer.execute("SELECT 1 FROM kernel.log_state FOR UPDATE")
+            store.anchors.create()
+            data = store.bundle.export(flow, kind="flow")
+    report = offline.check(data)
+    assert report.verdict is Verdict.VALID, report.findings
+    assert [each for each in report.notes if "anchored" in each]
 
 
 PARTS = ["head.note", "head.tlog-proof", "log.vkey", "entry", "consistency", "missing"]
