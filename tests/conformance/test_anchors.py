@@ -30,6 +30,7 @@ from holdproof.crypto.vkey import COSIGNATURE_V1, ED25519, VerifierKey
 from holdproof.db import sql
 from holdproof.evidence import bounded_http
 from holdproof.model.verdicts import Verdict
+from holdproof.testing import FrozenClock
 from holdproof.upkeep.verification import offline
 from tests.conformance.test_bounded_http import dripping
 from tests.conformance.test_witness import raw_server
@@ -121,6 +122,18 @@ def test_whoever_watches_the_other_log_finds_the_entry_by_its_tiles(tmp_path: Pa
     path = tiles.prove_inclusion(index, head.checkpoint.size, lambda tile: fetch(tile.path))
     entry = tlog_proof.parse(anchored.proof.encode()).extra
     merkle.verify_inclusion(merkle.leaf_hash(entry), index, head.checkpoint.size, path, head.checkpoint.root)
+
+
+def test_an_anchor_from_the_future_does_not_delay_the_next(tmp_path: Path, tree: AnchorTree, url: str) -> None:
+    opened(tmp_path, trusting(url, tree.key)).close()
+    with sync.open(tmp_path, clock=FrozenClock("2031-01-01T00:00:00.000000Z")) as store:
+        running(store)
+        assert store.anchors.beat() is not None
+    with sync.open(tmp_path, clock=FrozenClock("2030-01-01T00:00:00.000000Z")) as store:
+        running(store)
+        assert store.anchors.beat() is not None
+        running(store)
+        assert store.anchors.beat() is None, "nor does it hasten those after the next"
 
 
 def test_by_the_clock_only_a_log_that_grew_is_anchored(tmp_path: Path, tree: AnchorTree, url: str) -> None:
