@@ -363,6 +363,9 @@ def test_a_proof_of_any_c2sp_log_is_kept_if_it_is_about_a_head_of_this_log(
             other.anchors.put(head.decode(), tlog_proof.encode(proof).decode())
         with pytest.raises(errors.FormatError):
             other.anchors.put(head.decode(), "nothing")
+        for texts in (("\ud800", "nothing"), (head.decode(), "\ud800"), (head.decode(), "x" * (2 << 20))):
+            with pytest.raises(errors.InvalidInputError):
+                other.anchors.put(*texts)
         assert list(other.anchors.list().items) == []
 
 
