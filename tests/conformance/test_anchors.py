@@ -14,6 +14,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+import psycopg
 import pytest
 from click.testing import CliRunner
 
@@ -29,6 +30,7 @@ from holdproof.crypto.vkey import COSIGNATURE_V1, ED25519, VerifierKey
 from holdproof.db import sql
 from holdproof.evidence import bounded_http
 from holdproof.model.verdicts import Verdict
+from holdproof.testing import FrozenClock
 from holdproof.upkeep.verification import offline
 from tests.conformance.test_bounded_http import dripping
 from tests.conformance.test_witness import raw_server
@@ -120,6 +122,18 @@ def test_whoever_watches_the_other_log_finds_the_entry_by_its_tiles(tmp_path: Pa
     path = tiles.prove_inclusion(index, head.checkpoint.size, lambda tile: fetch(tile.path))
     entry = tlog_proof.parse(anchored.proof.encode()).extra
     merkle.verify_inclusion(merkle.leaf_hash(entry), index, head.checkpoint.size, path, head.checkpoint.root)
+
+
+def test_an_anchor_from_the_future_does_not_delay_the_next(tmp_path: Path, tree: AnchorTree, url: str) -> None:
+    opened(tmp_path, trusting(url, tree.key)).close()
+    with sync.open(tmp_path, clock=FrozenClock("2031-01-01T00:00:00.000000Z")) as store:
+        running(store)
+        assert store.anchors.beat() is not None
+    with sync.open(tmp_path, clock=FrozenClock("2030-01-01T00:00:00.000000Z")) as store:
+        running(store)
+        assert store.anchors.beat() is not None
+        running(store)
+        assert store.anchors.beat() is None, "nor does it hasten those after the next"
 
 
 def test_by_the_clock_only_a_log_that_grew_is_anchored(tmp_path: Path, tree: AnchorTree, url: str) -> None:
@@ -349,6 +363,9 @@ def test_a_proof_of_any_c2sp_log_is_kept_if_it_is_about_a_head_of_this_log(
             other.anchors.put(head.decode(), tlog_proof.encode(proof).decode())
         with pytest.raises(errors.FormatError):
             other.anchors.put(head.decode(), "nothing")
+        for texts in (("\ud800", "nothing"), (head.decode(), "\ud800"), (head.decode(), "x" * (2 << 20))):
+            with pytest.raises(errors.InvalidInputError):
+                other.anchors.put(*texts)
         assert list(other.anchors.list().items) == []
 
 
@@ -445,6 +462,23 @@ def test_a_bundle_takes_no_anchor_that_somebody_put_into_the_database(
         store.write(lambda tx: tx.execute(plant, key=foreign.key.encode(), proof=proof))
         with pytest.raises(errors.ProofError, match="head_anchors"):
             store.bundle.export(flow, kind="flow")
+
+
+def test_a_bundle_takes_an_anchor_whose_own_entry_still_waits(
+    tmp_path: Path, tree: AnchorTree, url: str, postgres_url: str
+) -> None:
+    with opened(tmp_path / "home", trusting(url, tree.key), postgres_url) as store:
+        flow = running(store)
+        store.flows.transition(flow, "COMPLETED")
+        settled(store)
+        with psycopg.connect(postgres_url) as sequencer:
+            # As another process holds it while it signs.
+            sequencer.execute("SELECT 1 FROM kernel.log_state FOR UPDATE")
+            store.anchors.create()
+            data = store.bundle.export(flow, kind="flow")
+    report = offline.check(data)
+    assert report.verdict is Verdict.VALID, report.findings
+    assert [each for each in report.notes if "anchored" in each]
 
 
 PARTS = ["head.note", "head.tlog-proof", "log.vkey", "entry", "consistency", "missing"]

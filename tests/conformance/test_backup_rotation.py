@@ -9,7 +9,10 @@ import pytest
 from holdproof import errors, sync
 from holdproof.content import disk
 from holdproof.evidence.key_files import KeyFolder
+from holdproof.model.backup import Backup
+from holdproof.store.context import Context
 from holdproof.testing import FrozenClock
+from holdproof.upkeep.backups import backup
 from tests.store_locations import StoreLocation, submit
 
 
@@ -184,6 +187,27 @@ def test_a_new_backup_stays_where_all_others_are_from_the_future_and_those_go_fi
             made.append(rotation.backup.path)
     assert rotation.removed == made[:1]
     assert _names(top) == sorted(Path(each).name for each in made[1:])
+
+
+def test_a_backup_that_somebody_makes_by_hand_meanwhile_is_not_removed(
+    place: StoreLocation, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    top = tmp_path / "backups"
+    real = backup.make
+    with place.open() as store:
+        first = store.backup.rotate(top).backup
+        assert first is not None
+
+        def make(context: Context, dest: Path, **options: Any) -> Backup:
+            new = real(context, dest, **options)
+            real(context, top / "by-hand", **options)
+            return new
+
+        monkeypatch.setattr(backup, "make", make)
+        rotation = store.backup.rotate(top, keep=1)
+        assert rotation.removed == [first.path]
+        assert rotation.backup is not None
+        assert set(_names(top)) == {"by-hand", Path(rotation.backup.path).name}
 
 
 def test_folders_that_only_have_the_name_of_a_removal_or_of_a_killed_backup_stay(

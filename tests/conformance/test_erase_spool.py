@@ -1,5 +1,6 @@
 """Erasures reach the events of hooks that still wait for their recorder, and those that it could not read."""
 
+import errno
 import json
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ from holdproof import errors
 from holdproof.adapters.hooks import client, sessions
 from holdproof.adapters.hooks.recorder import Recorder
 from holdproof.config import Paths
+from holdproof.content import disk
 from holdproof.upkeep import spooled_events
 from tests.conformance.hook_sessions import Hooked
 from tests.conformance.store_backends import StoreOnPostgres, StoreOnSqlite, sound
@@ -99,6 +101,37 @@ class SpoolSuite(StoreOnSqlite):
         with pytest.raises(errors.HoldproofError):
             self.store.erase.subject(ADA)
         assert self.waiting() == before
+
+    def test_an_erasure_that_cannot_set_all_of_them_aside_leaves_all(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        for number in range(3):
+            self.spool(self.prompt(f"{SECRET} {number}", subject=ADA))
+        before = self.waiting()
+        real = Path.rename
+        renamed: list[Path] = []
+
+        def rename(path: Path, target: Path) -> Path:
+            if path.suffix == ".json" and len(renamed) == 2:
+                raise PermissionError(errno.EACCES, "not allowed", str(path))
+            renamed.append(path)
+            return real(path, target)
+
+        monkeypatch.setattr(Path, "rename", rename)
+        with pytest.raises(errors.ReadOnlyError):
+            self.store.erase.subject(ADA)
+        monkeypatch.undo()
+        assert self.waiting() == before
+
+    def test_an_event_that_a_recorder_takes_meanwhile_stops_no_erasure(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.store.objects.put("o", type="t", content="x", subject=ADA)
+        self.spool(self.prompt("of bob", subject="Bob"))
+        real = disk.read
+
+        def read(path: Path, most: int) -> bytes:
+            path.unlink()
+            return real(path, most)
+
+        monkeypatch.setattr(disk, "read", read)
+        assert self.store.erase.subject(ADA).remains == ()
 
     def test_a_crash_before_the_files_went_is_made_good_by_the_next_opening(
         self, monkeypatch: pytest.MonkeyPatch

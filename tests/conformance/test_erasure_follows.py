@@ -13,11 +13,12 @@ import pytest
 
 from holdproof import errors, sync
 from holdproof.config import Paths
+from holdproof.crypto import canonical
 from holdproof.db import Tx, sql
 from holdproof.evidence import erasures
 from holdproof.model.erasure import Derived, Erasure
 from holdproof.model.verdicts import Verdict
-from holdproof.upkeep import derivation, erase
+from holdproof.upkeep import derivation, erase, erasure_certificate
 from holdproof.upkeep.verification import certificate_check
 from tests.store_locations import StoreLocation
 
@@ -402,6 +403,21 @@ def test_a_certificate_that_was_changed_in_any_part_is_refused(tmp_path: Path) -
         except errors.FormatError:
             continue
         assert verdict is Verdict.TAMPERED, what
+
+
+def test_a_certificate_that_lacks_what_it_must_say_is_refused_whoever_signed_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = erasure_certificate.facts
+
+    def facts(*args: Any, **options: Any) -> str:
+        fields = json.loads(real(*args, **options))
+        del fields["left"]
+        return canonical.dump_text(fields)
+
+    monkeypatch.setattr(erasure_certificate, "facts", facts)
+    _, text = certified(StoreLocation(tmp_path / "home"))
+    assert certificate_check.check(text.encode()).verdict is Verdict.TAMPERED
 
 
 def test_a_certificate_of_another_erasure_or_store_does_not_pass_for_this_one(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""How values cross a wire: as JSON and back, by their type, and the JSON Schema of both.
+"""How values cross a wire: as JSON (wire_encoding.py) and back, by their type, and the JSON Schema of both.
 
 Rules:
 - What is sent is what is there: a value comes back equal, and as the type that is declared for it. In what may be
@@ -11,9 +11,8 @@ Rules:
 
 import collections.abc
 import json
-import math
 from abc import ABC, abstractmethod
-from base64 import b64decode, b64encode
+from base64 import b64decode
 from binascii import Error as BadBase64
 from collections.abc import Callable, Mapping
 from dataclasses import MISSING, fields, is_dataclass
@@ -24,20 +23,16 @@ from pathlib import Path
 from types import NoneType, UnionType
 from typing import Any, Final, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
+from holdproof.api.wire_encoding import BYTES, DEEPEST, LINK, dump
 from holdproof.crypto.cid import CID, parse_argument
 from holdproof.errors import InvalidInputError
 from holdproof.validation import with_article
 
+__all__ = ["Named", "Schema", "WireShape", "dump", "is_bytes", "shape"]
+
 Schema = dict[str, Any]
 Named = dict[str, Schema]
 """The schemas of named types, by name."""
-
-DEEPEST: Final = 200
-"""How deeply a value may be nested that is taken in: it can be data out again, whatever stands around it."""
-# Answers stand inside pages and envelopes of ours: what was just shallow enough to be taken in must come out again.
-_AROUND: Final = 20
-_BYTES: Final = "$bytes"
-_LINK: Final = "$link"
 
 
 class WireShape(ABC):
@@ -65,54 +60,6 @@ class WireShape(ABC):
         """The JSON Schema of the type; what has a name of its own goes into `named`."""
 
 
-def dump(value: Any) -> Any:
-    """Any value of ours as JSON."""
-    return _dump(value, DEEPEST + _AROUND)
-
-
-def _dump(value: Any, levels: int) -> Any:
-    # The commonest first, by exact type: subclasses such as members of an IntEnum are encoded below.
-    if value is None or type(value) in (bool, int, str):
-        return value
-    for kinds, encode in _ENCODERS:
-        if isinstance(value, kinds):
-            return encode(value)
-    if not levels:
-        raise InvalidInputError(f"nested too deeply to be sent: more than {DEEPEST} levels")
-    if isinstance(value, Mapping):
-        return _mapped(value, levels - 1)
-    if is_dataclass(value):  # before what can be iterated: a page can, too
-        return {each.name: _dump(getattr(value, each.name), levels - 1) for each in fields(value)}
-    if isinstance(value, collections.abc.Iterable):
-        return [_dump(item, levels - 1) for item in value]
-    if hasattr(value, "tolist"):  # a number out of an array
-        return _dump(value.tolist(), levels)
-    raise InvalidInputError(f"a {type(value).__name__} cannot be sent", type=type(value).__name__)
-
-
-def _finite(value: float) -> float:
-    if not math.isfinite(value):
-        raise InvalidInputError("JSON has no word for a number that is not finite")
-    return float(value)
-
-
-def _mapped(value: Mapping[Any, Any], levels: int) -> dict[str, Any]:
-    if odd := [key for key in value if not isinstance(key, str)]:
-        raise InvalidInputError(f"a key is a text, not {odd[0]!r}")
-    return {f"${key}" if key.startswith("$") else str(key): _dump(item, levels) for key, item in value.items()}
-
-
-_ENCODERS: Final[tuple[tuple[Any, Callable[[Any], Any]], ...]] = (
-    (float, _finite),
-    (CID, lambda value: {_LINK: str(value)}),
-    (Enum, lambda value: value.value if isinstance(value.value, str) else value.name),
-    (int, int),
-    ((str, PathLike), str),
-    ((bytes, bytearray, memoryview), lambda value: {_BYTES: b64encode(value).decode()}),
-)
-"""How each kind of value that holds no other is encoded; the first that fits, so the narrower before the wider."""
-
-
 def _wrong(at: str, what: str) -> InvalidInputError:
     return InvalidInputError(f"{at or 'it'}: {what}", at=at)
 
@@ -131,9 +78,9 @@ class _Any(WireShape):
             raise _wrong(at.partition("[")[0].partition(".")[0], f"nested too deeply: more than {DEEPEST} levels")
         if isinstance(data, list):
             return [self._load(each, f"{at}[{n}]", levels - 1) for n, each in enumerate(data)]
-        if data.keys() == {_BYTES}:
+        if data.keys() == {BYTES}:
             return _BYTE.load(data, at)
-        if data.keys() == {_LINK}:
+        if data.keys() == {LINK}:
             return _LINKED.load(data, at)
         return {
             key[1:] if key.startswith("$") else key: self._load(item, f"{at}.{key}", levels - 1)
@@ -188,22 +135,22 @@ class _Bytes(WireShape):
 
     def load(self, data: Any, at: str) -> bytes:
         """See WireShape."""
-        if isinstance(data, dict) and data.keys() == {_BYTES} and isinstance(data[_BYTES], str):
+        if isinstance(data, dict) and data.keys() == {BYTES} and isinstance(data[BYTES], str):
             try:
-                return b64decode(data[_BYTES], validate=True)
+                return b64decode(data[BYTES], validate=True)
             except (BadBase64, ValueError) as error:
                 raise _wrong(at, "not base64") from error
-        raise _wrong(at, f"bytes are written {{{_BYTES!r}: base64}}")
+        raise _wrong(at, f"bytes are written {{{BYTES!r}: base64}}")
 
     def schema(self, named: Named) -> Schema:  # noqa: ARG002
         """See WireShape."""
         text = {"type": "string", "contentEncoding": "base64"}
-        return {"type": "object", "properties": {_BYTES: text}, "required": [_BYTES], "additionalProperties": False}
+        return {"type": "object", "properties": {BYTES: text}, "required": [BYTES], "additionalProperties": False}
 
 
 def is_bytes(schema: Schema) -> bool:
     """Say whether a schema is the one of bytes."""
-    return _BYTES in schema.get("properties", {})
+    return BYTES in schema.get("properties", {})
 
 
 class _Link(WireShape):
@@ -211,14 +158,14 @@ class _Link(WireShape):
 
     def load(self, data: Any, at: str) -> CID:
         """See WireShape."""
-        if isinstance(data, dict) and data.keys() == {_LINK} and isinstance(data[_LINK], str):
-            return parse_argument(data[_LINK])
-        raise _wrong(at, f"a link is written {{{_LINK!r}: cid}}")
+        if isinstance(data, dict) and data.keys() == {LINK} and isinstance(data[LINK], str):
+            return parse_argument(data[LINK])
+        raise _wrong(at, f"a link is written {{{LINK!r}: cid}}")
 
     def schema(self, named: Named) -> Schema:  # noqa: ARG002
         """See WireShape."""
-        properties = {_LINK: {"type": "string"}}
-        return {"type": "object", "properties": properties, "required": [_LINK], "additionalProperties": False}
+        properties = {LINK: {"type": "string"}}
+        return {"type": "object", "properties": properties, "required": [LINK], "additionalProperties": False}
 
 
 class _Path(_Plain):

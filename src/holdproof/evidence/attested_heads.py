@@ -49,7 +49,8 @@ class AttestedHeads:
             "_one": f"{select} WHERE id = :id",
             "_covering": f"{select} WHERE {covering}",
             "_after": f"{select} WHERE id > :after ORDER BY id LIMIT :limit",
-            "_newest": f"SELECT size, created_at FROM {self.table} WHERE origin = :origin ORDER BY id DESC LIMIT 1",  # noqa: S608
+            "_newest": f"SELECT size, created_at FROM {self.table} WHERE origin = :origin AND created_at <= :now"  # noqa: S608
+            " ORDER BY id DESC LIMIT 1",
             "_own": f"SELECT l.idx FROM {self.table} t JOIN log_leaves l ON l.id = t.leaf_id AND l.ver = 1"  # noqa: S608
             " WHERE t.id = :id",
         }
@@ -85,9 +86,12 @@ class AttestedHeads:
         return next((index for (index,) in tx.all(self._own, id=id)), None)
 
     def due(self, tx: Tx, every_s: float) -> bool:
-        """Whether one is due: the newest is older than that, and more was logged since than such rows."""
+        """Whether one is due: the newest is older than that, and more was logged since than such rows.
+
+        One from the future, made under a wrong clock, does not delay the next.
+        """
         now = tree.state(tx)
-        row = tx.one(self._newest, origin=now.origin)
+        row = tx.one(self._newest, origin=now.origin, now=tx.now)
         if not now.head or row is None:
             return bool(now.head)
         size, created_at = row

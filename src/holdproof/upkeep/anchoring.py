@@ -11,6 +11,7 @@ Rules:
 
 from functools import partial
 
+from holdproof import validation
 from holdproof.config_sections import AnchorLog
 from holdproof.content.credentials import split_credentials
 from holdproof.crypto import anchor, keys, tlog_proof
@@ -24,6 +25,7 @@ from holdproof.store.context import Context
 from holdproof.upkeep import time_stamping
 
 _TAKEN = (200, 201)
+_MOST_CHARACTERS = 1 << 20
 
 
 def create(context: Context, *, timeout_s: float = 30.0) -> Work[Anchor]:
@@ -70,6 +72,8 @@ def put(context: Context, head: str, proof: str) -> Work[Anchor]:
     if context.settings.anchor.key is None:
         raise _unconfigured()
     key = _key(context.settings.anchor)
+    validation.words("head", head, most=_MOST_CHARACTERS)
+    validation.words("proof", proof, most=_MOST_CHARACTERS)
     parsed = tlog_proof.parse(proof.encode())
     anchor.verify(parsed, head.encode(), key)
     return (yield from ask(Write(partial(anchors.record, head=head, proof=parsed, key=key))))

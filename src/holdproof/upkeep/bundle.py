@@ -34,6 +34,7 @@ from holdproof.evidence import anchors, evaluations, log, logged_tables, timesta
 from holdproof.evidence.logged_tables import COLUMNS, LoggedTable
 from holdproof.memory.threads import thread_entries
 from holdproof.model.namespaces import MAIN
+from holdproof.model.verdicts import Verdict
 from holdproof.store.context import Context
 from holdproof.upkeep import kernel_tables
 from holdproof.upkeep.verification import bundle_heads, bundle_values, offline, report_page
@@ -195,9 +196,10 @@ def _attestations(tx: Tx, index: int, head: SignedCheckpoint) -> Iterator[tuple[
 def _refuse_edited(tx: Tx, table: str, key: str) -> None:
     """Raise for an attestation that differs from its entry, or has none: it holds only under a key that it brings."""
     logged = kernel_tables.LOGGED[table]
-    row = tx.one(logged.one, key=key)
+    row = tx.one(logged.current, key=key)
     finding = None if row is None else judge(logged, row)
-    if finding is not None:
+    # One whose entry waits for the sequencer is the row that was written: nothing of it was edited.
+    if finding is not None and finding.verdict is not Verdict.PENDING:
         raise ProofError(f"{finding.place}: {finding.what}", table=table, verdict=finding.verdict.word)
 
 

@@ -13,7 +13,7 @@ Rules:
 """
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any, Final, NamedTuple
 
 from holdproof.db import Tx, sql
@@ -59,9 +59,9 @@ def find(tx: Tx, handle: str) -> dict[UsedItem, Link]:
     sealed = {cid for (cid,) in tx.all(_SEALED, subject=handle)}
     own_trees = {UsedItem(FLOWS, ns, root) for ns, root in tx.all(_OWN_TREES, subject=handle)}
     links = {tree: Link(0, "it has flows of the person") for tree in own_trees}
-    notes = list(_notes(tx))
-    # Both in every round: either may find an earlier use of what the other has found.
-    while _follow_notes(notes, own, sealed, links) | _follow_flows(tx, links):
+    # Both in every round: either may find an earlier use of what the other has found. The notes are read anew in each:
+    # there are as many as steps that touched memory, and they follow each other, so that rounds are few.
+    while (own or links) and _follow_notes(_notes(tx), own, sealed, links) | _follow_flows(tx, links):
         pass
     alone = {UsedItem(FLOWS, ns, root) for ns, root in tx.all(_ALONE, subject=handle)}
     return {item: link for item, link in links.items() if item not in alone}
@@ -126,7 +126,7 @@ def _items(detail: dict[str, Any]) -> Iterator[tuple[UsedItem, str | None]]:
             yield UsedItem(kind, ns, str(number)), None
 
 
-def _follow_notes(notes: list[_Note], own: set[UsedItem], sealed: set[str], links: dict[UsedItem, Link]) -> bool:
+def _follow_notes(notes: Iterable[_Note], own: set[UsedItem], sealed: set[str], links: dict[UsedItem, Link]) -> bool:
     """Add what the notes lead to, in their order; return whether anything was added, or is derived since earlier."""
     is_more = False
     for note in notes:

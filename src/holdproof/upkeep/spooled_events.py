@@ -13,6 +13,7 @@ Rules:
 
 import json
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any, Final, NamedTuple
@@ -28,6 +29,7 @@ from holdproof.store.context import Context
 FOLDER: Final = "hooks/spool"
 _ERASING: Final = ".erasing"
 _MOST_BYTES: Final = 256 << 20
+_WHOSE: Final = ("subject", "ns", "tool", "session")
 _IS_SESSION_OF = sql("SELECT 1 FROM decision_flows WHERE dfid = :dfid AND ns = :ns AND subject = :handle")
 
 
@@ -48,7 +50,7 @@ class _Session(NamedTuple):
 
 
 class _Waiting(NamedTuple):
-    """A file of the spool; its event is None where it cannot be read."""
+    """A file of the spool: whose event it is, or where it cannot be read, its bytes."""
 
     path: Path
     data: bytes
@@ -75,17 +77,25 @@ def _read(paths: Paths) -> list[_Waiting]:
     folder = paths.state / FOLDER
     if not folder.is_dir():
         return []
+    files: list[_Waiting] = []
     with disk.translated(folder):
-        files = [path for path in sorted(folder.iterdir()) if path.is_file() and path.suffix != _ERASING]
-        return [_parsed(path, disk.read(path, _MOST_BYTES)) for path in files]
+        for path in sorted(folder.iterdir()):
+            # One that is gone by now was written into the store by its recorder.
+            with suppress(FileNotFoundError):
+                if path.is_file() and path.suffix != _ERASING:
+                    files.append(_parsed(path, disk.read(path, _MOST_BYTES)))
+    return files
 
 
 def _parsed(path: Path, data: bytes) -> _Waiting:
     try:
         event = json.loads(data)
-    except ValueError:
+    except (ValueError, RecursionError):
         return _Waiting(path, data, None)
-    return _Waiting(path, data, event if isinstance(event, dict) and "subject" in event else None)
+    if not isinstance(event, dict) or "subject" not in event:
+        return _Waiting(path, data, None)
+    # Not what happened, only whose it is: thousands may wait.
+    return _Waiting(path, b"", {name: event[name] for name in _WHOSE if name in event})
 
 
 def _sessions_of(tx: Tx, *, name: str, sessions: Iterable[_Session], ns: str) -> frozenset[_Session]:
@@ -130,15 +140,18 @@ def erase(files: Sequence[Path], erasure: Write[Erasure]) -> Work[Erasure]:
 
 
 def _set_aside(files: Sequence[Path]) -> list[Path]:
-    aside = []
-    for path in files:
-        with disk.translated(path):
+    aside: list[Path] = []
+    try:
+        for path in files:
             target = path.with_name(f"{path.name}{_ERASING}")
-            try:
+            # One that is gone by now was written into the store by its recorder.
+            with disk.translated(path), suppress(FileNotFoundError):
                 path.rename(target)
-            except FileNotFoundError:  # a recorder has written it into the store meanwhile
-                continue
-            aside.append(target)
+                aside.append(target)
+    except HoldproofError:
+        # Nothing is erased: the next opening would shred them all the same.
+        _put_back(aside)
+        raise
     return aside
 
 

@@ -12,7 +12,7 @@ Rules:
 
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence, Set
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -85,6 +85,10 @@ def newest(where: str | os.PathLike[str], store_id: str, now: str) -> Backup | N
         backups = bucket_rotation.of_store(place, store_id)
     else:
         backups = _of_store(folder, store_id) if folder.is_dir() else []
+    return _last(backups, now)
+
+
+def _last(backups: Sequence[Backup], now: str) -> Backup | None:
     past = [each for each in backups if each.created_at <= now]
     return past[-1] if past else None
 
@@ -101,14 +105,15 @@ def _rotate(context: Context, top: Path, tell: Progress, *, keep: int, every_s: 
 def _rotate_alone(context: Context, top: Path, tell: Progress, *, keep: int, every_s: float, keys: bool) -> Rotation:
     now = to_text(context.database.clock())
     store_id = context.database.read(log_check.store_id).result()
-    last = newest(top, store_id, now)
+    backups = _of_store(top, store_id)
+    last = _last(backups, now)
     if last is not None and every_s and now < later(last.created_at, every_s):
-        return Rotation(None, [], len(_of_store(top, store_id)), later(last.created_at, every_s))
+        return Rotation(None, [], len(backups), later(last.created_at, every_s))
     _remove_killed(top)
     new = backup.make(context, top / _name(now), keys=keys, configuration=keys, tell=tell)
     # Read back from the disk: only a backup that checks out may take the place of an older one.
     checked = backup_list.inspect(Path(new.path), key=new.signer, tell=tell)
-    removed = _remove_oldest(top, store_id, keep, newest=new)
+    removed = _remove_oldest(top, store_id, keep, new, before={each.path for each in backups})
     return Rotation(checked, removed, len(_of_store(top, store_id)), later(now, every_s) if every_s else None)
 
 
@@ -126,12 +131,13 @@ def _of_store(top: Path, store_id: str) -> list[Backup]:
     ]
 
 
-def _remove_oldest(top: Path, store_id: str, keep: int, *, newest: Backup) -> list[str]:
+def _remove_oldest(top: Path, store_id: str, keep: int, new: Backup, *, before: Set[str]) -> list[str]:
     for leftover in _removals(top, store_id):
         _remove(leftover)
+    # One that somebody made by hand meanwhile is not among them, and no older than ours.
+    listed = [each for each in _of_store(top, store_id) if each.path in before]
     # Those that claim to be later than the newest were made before it, under a wrong clock.
-    backups = sorted(_of_store(top, store_id), key=lambda each: each.created_at <= newest.created_at)
-    older = [Path(each.path) for each in backups if each.path != newest.path]
+    older = [Path(each.path) for each in sorted(listed, key=lambda each: each.created_at <= new.created_at)]
     removed = older[: max(0, len(older) + 1 - keep)]
     for path in removed:
         aside = path.with_name(f"{path.name}{REMOVING}")

@@ -24,7 +24,8 @@ from holdproof.upkeep import erasure_certificate
 from holdproof.upkeep.verification import offline
 
 KIND: Final = "erasure"
-_MOST_BYTES: Final = 16 << 20
+_MOST_BYTES: Final = offline.MOST_BYTES
+"""As of a bundle: an erasure names each of its entries, and there may be a million."""
 _MEMBERS: Final = {"payload", "payloadType", "signatures", "log"}
 _PARTS: Final = {"row", "salt", "entry", "proof", "trust"}
 _SALT_BYTES: Final = 16
@@ -55,14 +56,13 @@ def check(data: bytes, *, root: PublicKey | None = None) -> BundleReport:
         subject = str(parsed.predicate.get("subject"))
         row = _row(log, proof, trust)
         _compare(parsed, row, trust)
+        notes = _notes(parsed.predicate)
     except (FormatError, InvalidInputError, *_MALFORMED) as error:
         what = str(error) if isinstance(error, HoldproofError) else "parts are missing or malformed"
         finding = Finding(Verdict.TAMPERED, what, _REMEDY, file="certificate")
         return BundleReport(Verdict.TAMPERED, subject, KIND, findings=[finding])
     keys = {f"{key.role} {keyid}": "" for keyid, key in trust.keys.items()}
-    return BundleReport(
-        Verdict.VALID, subject, KIND, keys, root is not None, _head(proof.head), [], _notes(parsed.predicate)
-    )
+    return BundleReport(Verdict.VALID, subject, KIND, keys, root is not None, _head(proof.head), [], notes)
 
 
 def _head(head: SignedCheckpoint) -> dict[str, Any]:
