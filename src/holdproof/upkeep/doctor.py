@@ -224,19 +224,19 @@ _REPLACE: Final = (
 def _keys(context: Context) -> Iterator[HealthCheck]:
     """Check that the keys can be loaded; keys that are generated at their first use may be missing."""
     there: list[str] = []
-    lost: list[Role] = []
+    absent: list[Role] = []
     for role in ROLES:
         try:
             context.keys.load(role)
             there.append(role)
         except NotFoundError:
-            lost.append(role)
+            absent.append(role)
         except HoldproofError as error:
             yield HealthCheck("error", "keys", f"the {role} key cannot be used: {error.message}", error.remedy)
     for reminder in trust.reminders(context):
         yield HealthCheck("warning", "keys", reminder.what, reminder.remedy)
     for role in _SIGNING:
-        if role in lost and context.database.read(partial(ring.active_keys, role=role)).result():
+        if role in absent and context.database.read(partial(ring.active_keys, role=role)).result():
             what = f"the {role} key of this store is not here: nothing can be signed with it here"
             yield HealthCheck("warning", "keys", what, _REPLACE.format(role=role))
     if not context.log.signs:
