@@ -149,6 +149,18 @@ class TestOnSqlite(Doctor):
         ill = [each.what for each in found(self.examine(), "keys") if each.level == "error"]
         assert ill == ["no log key of this store is here: nothing can be logged"]
 
+    def test_a_lost_judge_key_is_told_with_the_command_that_works(self) -> None:
+        self.begin()
+        with self.open() as store:
+            store.evaluations.submit({"n": 1}, evaluation_id="e-1", score=0.5)
+        (self.home / "config" / "keys" / "judge.pem").unlink()
+        [told] = [each for each in found(self.examine(), "keys") if "judge key" in each.what]
+        assert (told.level, "`holdproof keys rotate judge`" in told.remedy) == ("warning", True)
+        with self.open() as store:
+            store.keys.rotate("judge")
+            store.evaluations.submit({"n": 2}, evaluation_id="e-2", score=0.5)
+        assert not [each for each in found(self.examine(), "keys") if "judge key" in each.what]
+
     def test_heads_that_cannot_be_read_are_told(self) -> None:
         self.begin()
         with (self.home / "state" / "heads.jsonl").open("a") as file:

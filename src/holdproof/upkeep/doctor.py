@@ -22,10 +22,12 @@ from holdproof.db import MEMORY, Tx, partitioned_schema, sql
 from holdproof.db.clock import system_clock
 from holdproof.db.sql import sql_postgres
 from holdproof.errors import HoldproofError, NotFoundError
+from holdproof.evidence import keys as ring
 from holdproof.evidence import trust
 from holdproof.evidence.key_files import ROLES
 from holdproof.evidence.witness_client import level_of
 from holdproof.model.doctor import HealthCheck, HealthReport
+from holdproof.model.keys import Role
 from holdproof.model.times import to_micros, to_text
 from holdproof.runtime import sweeps
 from holdproof.store.context import Context
@@ -236,22 +238,34 @@ def _checksums(tx: Tx) -> str:
     return str(setting)
 
 
+_SIGNING: Final[tuple[Role, ...]] = ("judge", "memory")
+_REPLACE: Final = (
+    "put its file back; where it was lost, `holdproof keys rotate {role}`, which root signs; on a further machine,"
+    " `holdproof keys join`"
+)
+
+
 def _keys(context: Context) -> Iterator[HealthCheck]:
     """Check that the keys can be loaded; keys that are generated at their first use may be missing."""
     there: list[str] = []
+    absent: list[Role] = []
     for role in ROLES:
         try:
             context.keys.load(role)
             there.append(role)
         except NotFoundError:
-            continue
+            absent.append(role)
         except HoldproofError as error:
             yield HealthCheck("error", "keys", f"the {role} key cannot be used: {error.message}", error.remedy)
     for reminder in trust.reminders(context):
         yield HealthCheck("warning", "keys", reminder.what, reminder.remedy)
+    for role in _SIGNING:
+        if role in absent and context.database.read(partial(ring.active_keys, role=role)).result():
+            what = f"the {role} key of this store is not here: nothing can be signed with it here"
+            yield HealthCheck("warning", "keys", what, _REPLACE.format(role=role))
     if not context.log.signs:
         what = "no log key of this store is here: nothing can be logged"
-        yield HealthCheck("error", "keys", what, "put the key file back, or let a home that has it sign")
+        yield HealthCheck("error", "keys", what, _REPLACE.format(role="log"))
     else:
         yield HealthCheck("ok", "keys", f"{', '.join(there)} here")
 

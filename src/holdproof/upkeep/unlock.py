@@ -110,7 +110,8 @@ def check(envelope: bytes, signers: Signers, store_id: str, locked: Locked) -> s
 
 def reason_of(envelope: str) -> str:
     """Return the reason that a checked statement gives."""
-    return reason_and_signer(envelope)[0]
+    reason, _ = reason_and_signer(envelope)
+    return reason
 
 
 def reason_and_signer(envelope: str) -> tuple[str, str]:

@@ -83,18 +83,18 @@ def _look(tx: Tx, last_head: TenantHead | None) -> SeenHead:
     except FormatError as error:
         return SeenHead(now.head, now.size, "", f"TAMPERED: its newest head does not hold: {error.message}")
     if last_head is not None:
-        finding = _difference(tx, last_head, now.origin) or _stranger(tx, last_head, signed)
+        finding = _difference(tx, last_head, now.origin) or _unadmitted_signer(tx, last_head, signed)
         if finding is not None:
             return SeenHead(now.head, now.size, "", finding)
     return SeenHead(now.head, now.size, "\n".join(key.encode() for key in _logged(tx, keys, signed)))
 
 
-def _stranger(tx: Tx, last_head: TenantHead, signed: SignedCheckpoint) -> str | None:
+def _unadmitted_signer(tx: Tx, last_head: TenantHead, signed: SignedCheckpoint) -> str | None:
     """Say that no key that was recorded, or that such a key admitted, signed the newest head; None where one did."""
     if last_head.head.encode() == signed.encode():
         return None
-    recorded = [vkey.parse(line) for line in last_head.keys.split("\n")]
-    anchors = [key.public for key in recorded if key.kind == ED25519]
+    recorded_keys = [vkey.parse(line) for line in last_head.keys.split("\n")]
+    anchors = [key.public for key in recorded_keys if key.kind == ED25519]
     if trusted_keys.vouches(tx, anchors, [checkpoint.parse(last_head.head.encode())]):
         return None
     return (
