@@ -62,7 +62,9 @@ _IDS = sql(
     " WHERE l.id = t.leaf_id AND l.ver = t.leaf_ver AND l.idx < :size) ORDER BY t.id LIMIT :limit"
 )
 _LISTED: Final = "IN (SELECT value FROM json_each(:ids))"
-_LISTED_POSTGRES: Final = "IN (SELECT CAST(value AS BIGINT) FROM json_array_elements_text(CAST(:ids AS JSON)))"
+_LISTED_POSTGRES: Final = (
+    "= ANY (ARRAY(SELECT CAST(value AS BIGINT) FROM json_array_elements_text(CAST(:ids AS JSON))))"
+)
 _SELECTED = logged_tables.selecting(_TABLE, "id", f"t.id {_LISTED}", f"t.id {_LISTED_POSTGRES}")
 _ALL_HELD: Final = (
     "SELECT 1 FROM retention_rules h WHERE h.kind = 'hold' AND h.scope = 'everything' AND h.lifted_at IS NULL"
@@ -184,7 +186,14 @@ def _archive_some(
     id, now = yield from ask(Read(lambda tx: (tx.new_id(), tx.now)))
     place = _Place.named(context, to, f"{what}-{month}-{id}")
     selection = _Selection()
-    facts = {"v": 1, "what": what, "table": _TABLE.table, "month": month, "size": scope.size, "made_at": now}
+    facts: dict[str, canonical.Json] = {
+        "v": 1,
+        "what": what,
+        "table": _TABLE.table,
+        "month": month,
+        "size": scope.size,
+        "made_at": now,
+    }
     try:
         yield from ask(Call(partial(_write_records, place.staging, _rows(context, scope, after, selection, tell))))
         if not selection.ids:
@@ -202,7 +211,8 @@ def _archive_some(
         yield from ask(Call(partial(_check, place.staging)))
         yield from ask(Call(partial(place.settle, tell)))
     finally:
-        yield from ask(Call(place.clear))
+        # Here and not in a thread: a generator that is closed may not ask for anything more.
+        place.clear()
     digest = hashlib.sha256(document.text.encode()).hexdigest()
     made = Archive(id, what, month, len(selection.ids), place.name, digest, who, now)
     yield from ask(Write(partial(_record, made=made, indexes=sorted(selection.indexes), end=scope.end)))

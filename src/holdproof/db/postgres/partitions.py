@@ -285,4 +285,4 @@ def _run(connection: Connection, template: str, **parts: Any) -> None:
     composed = {name: text.Identifier(part) if isinstance(part, str) else part for name, part in names.items()}
     # nextval takes its sequence as a text.
     plain = template.replace("nextval('kernel.{sequence}')", f"nextval('kernel.{_SEQUENCE}')")
-    connection.execute(text.SQL(plain).format(**composed))  # type: ignore[arg-type]
+    connection.execute(text.SQL(plain).format(**composed))
