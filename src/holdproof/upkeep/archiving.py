@@ -15,6 +15,7 @@ import json
 import os
 from array import array
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import partial
@@ -26,7 +27,7 @@ from holdproof import folders, validation
 from holdproof.content import disk, parquet
 from holdproof.crypto import canonical
 from holdproof.db import Call, Read, Row, Tx, Work, Write, ask, partitioned_schema, sql
-from holdproof.errors import InvalidInputError, ProofError, RetentionHeldError, TamperedError
+from holdproof.errors import HoldproofError, InvalidInputError, ProofError, RetentionHeldError, TamperedError
 from holdproof.evidence import archives, log, logged_tables, retention_rules, tree, trust
 from holdproof.evidence.logged_tables import COLUMNS, logged_row
 from holdproof.model.namespaces import EVERY, MAIN
@@ -347,11 +348,18 @@ class _Place:
                 folders.sync(self.target.parent)
             return
         assert self.bucket is not None, "an archive goes into a folder or into a bucket"
+        try:
+            self._send(self.bucket, tell)
+        except BaseException:
+            with suppress(HoldproofError):
+                self.bucket.bucket.remove_below(self.bucket.path)
+            raise
+
+    def _send(self, place: "bucket_places.BucketPlace", tell: Progress) -> None:
         # The manifest last: without it nothing takes the rest for an archive.
         for name in (*archive_check.FILES, MANIFEST):
-            sent = self.bucket.bucket.send(self.staging / name, self.bucket.name_of(name), tell)
-            there = self.bucket.bucket.entry(self.bucket.name_of(name), sent.size)
-            if there != sent:
+            sent = place.bucket.send(self.staging / name, place.name_of(name), tell)
+            if place.bucket.entry(place.name_of(name), sent.size) != sent:
                 raise ProofError(f"{self.name}/{name} is not what was sent: nothing was removed", path=self.name)
 
     def clear(self) -> None:
