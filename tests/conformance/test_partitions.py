@@ -180,8 +180,9 @@ def test_each_login_has_its_rights_in_a_divided_table_and_policies_hold(
     _divide_at(owner, tmp_path)
     clock = FrozenClock()
     for _ in range(2):
-        with sync.open(tmp_path, application, clock=clock) as store:
-            assert store.database.backend.confines
+        with admin(server) as connection:
+            policies = "SELECT count(*) FROM pg_policies WHERE tablename = 'decision_audit_events'"
+            assert connection.execute(policies).fetchone() == (2,)
         with sync.open(tmp_path, application, clock=clock, ns="acme") as bound:
             assert bound.audit.list().items == []
         # Again, as after an upgrade: now the partitions have policies too.
@@ -192,8 +193,9 @@ def test_each_login_has_its_rights_in_a_divided_table_and_policies_hold(
         archived = store.retention.archive(month="2026-01", to=tmp_path / "archive")
         assert (archived.count, archived.dropped, left(store)) == (12, False, 2)
         settled(store)
+    # It may neither make a schema to compare with, nor look into the tables of services.
     found = sync.verify(tmp_path, reader, readonly=True).findings
-    assert [(each.verdict, each.table) for each in found] == [(Verdict.INCOMPLETE, "schema")]
+    assert {each.verdict for each in found} == {Verdict.INCOMPLETE}, found
     assert sync.verify(tmp_path, owner, full=True).findings == []
 
 
