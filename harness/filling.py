@@ -16,6 +16,7 @@ from holdproof.db import Tx
 from holdproof.db.sql import sql_postgres
 from holdproof.evidence import (
     anchors,
+    archives,
     evaluations,
     import_records,
     key_admission,
@@ -26,6 +27,7 @@ from holdproof.evidence import (
     trust,
     witness_disputes,
 )
+from holdproof.model.retention import Archive
 from holdproof.upkeep import outbox, unlock
 
 _PENDING = sql_postgres("SELECT 1 FROM log_pending LIMIT 1")
@@ -149,6 +151,7 @@ def fill(store: sync.Holdproof) -> None:
         store.write(partial(_stamp, name=name))
         store.write(partial(_anchor, name=name))
         store.write(partial(_tenant, name=name))
+        store.write(partial(_archive, name=name))
         store.lockdown.lock(reason="try")
         root: Any = store.context.keys.load("root")
         store.lockdown.unlock(unlock.sign(store.lockdown.statement(reason="done").encode(), root).decode())
@@ -176,6 +179,12 @@ def _tenant(tx: Tx, *, name: str) -> None:
     """A tenant, and a head that could be its own."""
     row = tenants.begin(tx, f"of-{name.lower()}", "")
     tenants.record_head(tx, row, log.head(tx).encode().decode(), "")
+
+
+def _archive(tx: Tx, *, name: str) -> None:
+    """An archive of a month; the record that it names is of another table, so that it excuses nothing."""
+    archive = Archive(tx.new_id(), "audit", "2020-01", 1, f"/{name}", "00" * 32, name, tx.now)
+    archives.record(tx, archive, [0])
 
 
 def _witness_key(name: str) -> str:

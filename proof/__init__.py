@@ -15,6 +15,7 @@ PROOFS: Final[dict[str, str]] = {
     "replays": "proof.workflows.replays",
     "forks": "proof.workflows.forks",
     "restores": "proof.restores",
+    "months": "proof.months",
     "simulation": "proof.simulation",
     "attacks": "proof.attacks",
     "flips": "proof.flips",

@@ -10,17 +10,22 @@ import pytest
 from click.testing import CliRunner
 
 from harness.filling import settled
+from harness.servers import Seaweed
 from holdproof import errors, sync
 from holdproof.cli.app import app
 from holdproof.content import parquet, parquet_reader
 from holdproof.crypto import keys
 from holdproof.db import sql
 from holdproof.evidence import archives
+from holdproof.model.backup import Entry
 from holdproof.model.verdicts import Verdict
 from holdproof.model.verify import BundleReport
 from holdproof.testing import FrozenClock
 from holdproof.upkeep import archiving, kernel_tables
+from holdproof.upkeep.backups import bucket_places
+from holdproof.upkeep.backups.bucket import Bucket
 from holdproof.upkeep.verification import archive_check
+from tests.buckets import place_in
 from tests.conformance.decisions import InMemory, OnPostgres, OnSqlite, OnStore
 
 DAY_S = 86_400
@@ -275,6 +280,33 @@ class TestSqlite(OnSqlite, Archives):
         assert "archive audit 2026-01" in check.output
         (Path(made["place"]) / "proof.bin").unlink()
         assert CliRunner().invoke(app, ["verify", made["place"]]).exit_code == Verdict.TAMPERED.exit_code
+
+    def test_an_archive_in_a_bucket_is_read_back_before_anything_goes(
+        self,
+        store: sync.Holdproof,
+        clock: FrozenClock,
+        tmp_path: Path,
+        seaweed: Seaweed,
+        monkeypatch: pytest.MonkeyPatch,
+    ) -> None:
+        place = place_in(seaweed, monkeypatch)
+        filled(store, clock)
+        whole = Bucket.entry
+        monkeypatch.setattr(Bucket, "entry", lambda self, name, size: Entry("00" * 32, size))
+        with pytest.raises(errors.ProofError, match="not what was sent"):
+            store.retention.archive(month="2026-01", to=place.url)
+        assert (left(store), store.retention.archives().items, place.names()) == (JANUARY + 2, [], [])
+        monkeypatch.setattr(Bucket, "entry", whole)
+        [made] = store.retention.archive(month="2026-01", to=place.url).archives
+        assert (made.place.startswith(f"{place.url}/audit-2026-01-"), left(store)) == (True, 2)
+        folder = bucket_places.opened(made.place)
+        assert folder is not None
+        copy = tmp_path / "copy"
+        copy.mkdir()
+        for name in (*archive_check.FILES, archive_check.MANIFEST):
+            (copy / name).write_bytes(folder.bucket.read(folder.name_of(name), 1 << 20))
+        assert archive_check.check(copy).verdict is Verdict.VALID
+        assert [*(self.home / "cache" / "archives").iterdir()] == []
 
 
 class TestMemory(InMemory, Archives):

@@ -1,13 +1,19 @@
-"""Parquet files that we write, read by DuckDB."""
+"""Parquet files that we write, read by DuckDB and by ourselves."""
 
+import io
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import duckdb
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from holdproof.content import parquet
+from holdproof.content import parquet, parquet_reader
 from holdproof.content.parquet import ParquetColumn
+from holdproof.errors import FormatError
+from holdproof.model.times import to_text
 
 COLUMNS = [
     ParquetColumn("number", "number", optional=False),
@@ -45,3 +51,43 @@ def test_a_column_of_nothing_and_a_text_that_is_no_utf_8_are_read(tmp_path: Path
 def test_the_same_rows_give_the_same_bytes() -> None:
     rows = [[1, "2026-01-01T00:00:00.000001Z", None, "x"]]
     assert [*parquet.write(COLUMNS, [rows])] == [*parquet.write(COLUMNS, [rows])]
+
+
+def read_back(data: bytes) -> list[tuple[Any, ...]]:
+    return [row for group in parquet_reader.read(io.BytesIO(data), COLUMNS) for row in group]
+
+
+ROWS: Any = st.lists(
+    st.tuples(
+        st.integers(0, 2**63 - 1),
+        st.integers(-(10**16), 10**17).map(to_text),
+        st.none() | st.text(st.characters(exclude_categories=["Cs"])),
+        st.text(st.characters(exclude_categories=["Cs"])),
+    ),
+    max_size=20,
+)
+
+
+@given(st.lists(ROWS, max_size=3))
+def test_the_reader_gives_back_what_was_written(groups: list[list[tuple[Any, ...]]]) -> None:
+    data = b"".join(parquet.write(COLUMNS, groups))
+    assert read_back(data) == [row for group in groups for row in group]
+
+
+@given(ROWS, st.data())
+def test_the_reader_refuses_damaged_bytes_or_reads_rows_and_does_nothing_else(
+    rows: list[tuple[Any, ...]], data: st.DataObject
+) -> None:
+    whole = bytearray(b"".join(parquet.write(COLUMNS, [rows])))
+    for _ in range(data.draw(st.integers(1, 3))):
+        whole[data.draw(st.integers(0, len(whole) - 1))] = data.draw(st.integers(0, 255))
+    cut = data.draw(st.integers(0, len(whole)))
+    for damaged in (bytes(whole), bytes(whole[:cut])):
+        with suppress(FormatError):
+            read_back(damaged)
+
+
+def test_the_reader_refuses_other_columns() -> None:
+    data = b"".join(parquet.write(COLUMNS[:2], [[[1, "2026-01-01T00:00:00.000001Z"]]]))
+    with pytest.raises(FormatError, match="other columns"):
+        read_back(data)

@@ -110,7 +110,9 @@ def archived(tx: Tx, *, since: int = 0) -> ArchivedRecords:
     records = ArchivedRecords()
     for what, text in tx.all(_POSITIONS, since=since):
         try:
-            records.add(TABLES.get(str(what), str(what)), Positions(str(text)))
+            table = TABLES.get(what)
+            if table is not None:
+                records.add(table, Positions(text))
         except FormatError:
             continue
     return records

@@ -49,7 +49,10 @@ def _append_only(table: str) -> _AppendOnly:
         sql(f"SELECT t.id {joined} AND f.flow_type = :flow_type ORDER BY t.id DESC LIMIT 1 OFFSET :keep"),
         sql(f"SELECT count(*) {due}"),
         sql(
-            f"DELETE FROM {table} WHERE id IN (SELECT t.id {due} ORDER BY t.id LIMIT :limit) RETURNING leaf_id"  # noqa: S608
+            f"DELETE FROM {table} WHERE id IN (SELECT t.id {due} ORDER BY t.id LIMIT :limit) RETURNING leaf_id",  # noqa: S608
+            # An array is looked up in the index, however many rows the server expects of the LIMIT.
+            postgres=f"DELETE FROM {table} WHERE id = ANY (ARRAY(SELECT t.id {due} ORDER BY t.id LIMIT :limit))"  # noqa: S608
+            " RETURNING leaf_id",
         ),
     )
 

@@ -15,6 +15,7 @@ import json
 import os
 from array import array
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import partial
@@ -26,7 +27,7 @@ from holdproof import folders, validation
 from holdproof.content import disk, parquet
 from holdproof.crypto import canonical
 from holdproof.db import Call, Read, Row, Tx, Work, Write, ask, partitioned_schema, sql
-from holdproof.errors import InvalidInputError, ProofError, RetentionHeldError, TamperedError
+from holdproof.errors import HoldproofError, InvalidInputError, ProofError, RetentionHeldError, TamperedError
 from holdproof.evidence import archives, log, logged_tables, retention_rules, tree, trust
 from holdproof.evidence.logged_tables import COLUMNS, logged_row
 from holdproof.model.namespaces import EVERY, MAIN
@@ -62,7 +63,9 @@ _IDS = sql(
     " WHERE l.id = t.leaf_id AND l.ver = t.leaf_ver AND l.idx < :size) ORDER BY t.id LIMIT :limit"
 )
 _LISTED: Final = "IN (SELECT value FROM json_each(:ids))"
-_LISTED_POSTGRES: Final = "IN (SELECT CAST(value AS BIGINT) FROM json_array_elements_text(CAST(:ids AS JSON)))"
+_LISTED_POSTGRES: Final = (
+    "= ANY (ARRAY(SELECT CAST(value AS BIGINT) FROM json_array_elements_text(CAST(:ids AS JSON))))"
+)
 _SELECTED = logged_tables.selecting(_TABLE, "id", f"t.id {_LISTED}", f"t.id {_LISTED_POSTGRES}")
 _ALL_HELD: Final = (
     "SELECT 1 FROM retention_rules h WHERE h.kind = 'hold' AND h.scope = 'everything' AND h.lifted_at IS NULL"
@@ -184,7 +187,14 @@ def _archive_some(
     id, now = yield from ask(Read(lambda tx: (tx.new_id(), tx.now)))
     place = _Place.named(context, to, f"{what}-{month}-{id}")
     selection = _Selection()
-    facts: dict[str, Any] = {"v": 1, "what": what, "table": _TABLE.table, "month": month, "size": scope.size, "made_at": now}
+    facts: dict[str, canonical.Json] = {
+        "v": 1,
+        "what": what,
+        "table": _TABLE.table,
+        "month": month,
+        "size": scope.size,
+        "made_at": now,
+    }
     try:
         yield from ask(Call(partial(_write_records, place.staging, _rows(context, scope, after, selection, tell))))
         if not selection.ids:
@@ -202,7 +212,8 @@ def _archive_some(
         yield from ask(Call(partial(_check, place.staging)))
         yield from ask(Call(partial(place.settle, tell)))
     finally:
-        yield from ask(Call(place.clear))
+        # Here and not in a thread: a generator that is closed may not ask for anything more.
+        place.clear()
     digest = hashlib.sha256(document.text.encode()).hexdigest()
     made = Archive(id, what, month, len(selection.ids), place.name, digest, who, now)
     yield from ask(Write(partial(_record, made=made, indexes=sorted(selection.indexes), end=scope.end)))
@@ -337,11 +348,18 @@ class _Place:
                 folders.sync(self.target.parent)
             return
         assert self.bucket is not None, "an archive goes into a folder or into a bucket"
+        try:
+            self._send(self.bucket, tell)
+        except BaseException:
+            with suppress(HoldproofError):
+                self.bucket.bucket.remove_below(self.bucket.path)
+            raise
+
+    def _send(self, place: "bucket_places.BucketPlace", tell: Progress) -> None:
         # The manifest last: without it nothing takes the rest for an archive.
         for name in (*archive_check.FILES, MANIFEST):
-            sent = self.bucket.bucket.send(self.staging / name, self.bucket.name_of(name), tell)
-            there = self.bucket.bucket.entry(self.bucket.name_of(name), sent.size, tell)
-            if there != sent:
+            sent = place.bucket.send(self.staging / name, place.name_of(name), tell)
+            if place.bucket.entry(place.name_of(name), sent.size, tell) != sent:
                 raise ProofError(f"{self.name}/{name} is not what was sent: nothing was removed", path=self.name)
 
     def clear(self) -> None:
