@@ -206,7 +206,7 @@ class TenantPool:
 
     async def _place(self, name: str) -> TenantPlace:
         try:
-            row = await self._store.read(partial(tenants.confirmed, tenant=name))
+            row = await self._store.read(partial(tenants.find, tenant=name))
         except InvalidInputError:
             row = None
         if row is None:
