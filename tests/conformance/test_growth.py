@@ -1,7 +1,9 @@
 """Growth: one measurement of the store an hour, which a restart does not forget, on every backend."""
 
+from contextlib import closing
 from pathlib import Path
 
+import apsw
 import pytest
 
 from holdproof import errors, sync
@@ -89,7 +91,13 @@ class Growth(OnStore):
 
 
 class TestGrowthOnSqlite(OnSqlite, Growth):
-    pass
+    def test_thinning_reads_one_day_for_each_measurement_however_many_came_since(self, store: sync.Holdproof) -> None:
+        # The writer waits meanwhile: by days alone it was half a second each hour after three years.
+        store.sweep.run()
+        with closing(apsw.Connection(str(self.home / "kernel.db"), flags=apsw.SQLITE_OPEN_READONLY)) as connection:
+            plan = connection.execute(f"EXPLAIN QUERY PLAN {growth._THIN.sqlite}", ("2026",)).fetchall()
+        steps = [str(detail) for *_, detail in plan]
+        assert any("(hour>? AND hour<?)" in step for step in steps), steps
 
 
 class TestGrowthInMemory(InMemory, Growth):

@@ -290,6 +290,31 @@ class TenantLimits(OnStore):
         with pytest.raises(errors.TamperedError, match="another log"):
             acme.flows.start("buyer")
 
+    def test_only_the_limits_that_changed_are_verified_again(
+        self, store: sync.Holdproof, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        # Every process does so after each change of any namespace, and the writer waits.
+        verified: list[object] = []
+        real = tenant_limits._outcome
+
+        def counting(*arguments: Any) -> tenant_limits.Outcome:
+            verified.append(arguments)
+            return real(*arguments)
+
+        monkeypatch.setattr(tenant_limits, "_outcome", counting)
+        limits = tenant_limits.LimitsInForce()
+        for ns in ("acme", "globex"):
+            store.limits.set(ns, open_flows=1, reason="the plan they pay for")
+        settled(store)  # a row is read beside its entry, which has its place by now
+        assert store.read(limits.read) == {"acme": {"open_flows": 1}, "globex": {"open_flows": 1}}
+        store.limits.set("acme", open_flows=2, reason="another plan")
+        settled(store)
+        verified.clear()
+        assert store.read(limits.read) == {"acme": {"open_flows": 2}, "globex": {"open_flows": 1}}
+        assert len(verified) == 1
+        store.limits.lift("acme", reason="no plan")
+        assert store.read(limits.read) == {"globex": {"open_flows": 1}}
+
     def test_a_schedule_at_a_limit_is_told_as_failed(self, store: sync.Holdproof, clock: FrozenClock) -> None:
         acme = tenant(store)
         for name in ("first", "second"):

@@ -397,10 +397,20 @@ def test_a_tenant_that_was_rolled_back_or_forked_is_found_by_the_parent(parent: 
         settled(acme)
     assert {each.state for each in parent.store.tenants.record_heads()} == {"finding"}
     assert "acme" in "".join(parent.store.status().degraded)
+    with pytest.raises(errors.InvalidInputError):
+        parent.store.tenants.accept("acme", reason=" ")
     parent.store.tenants.accept("acme", reason="restored after the fire")
     assert recorded(parent, "acme") == "unchanged"
     assert used(parent, "acme")
+    recorded(parent, "acme")
     settled(parent.store)
+    # Also what lies under a recorded head of the history that was given up.
+    with parent.open("acme") as acme:
+        entries = [each.entry for each in acme.log.list(limit=1000).items]
+    [key] = parent.store.log.verifier_keys()
+    for entry in entries:
+        proof = parent.store.tenants.prove("acme", entry).text
+        assert json.loads(parent.store.tenants.check_proof(proof, key=key).entry)["id"] == entry
     assert parent.store.verify.run(full=True).verdict is Verdict.VALID
 
 
@@ -425,6 +435,20 @@ def test_another_store_in_the_place_of_a_tenant_is_found(parent: Parent) -> None
             connection.execute(f'CREATE DATABASE "{name}_acme" TEMPLATE "{place}"'.encode())
     [check] = parent.store.tenants.record_heads("acme")
     assert (check.state, "another store" in str(check.what)) == ("finding", True)
+
+
+def test_an_edited_row_keeps_no_other_tenant_from_being_recorded(parent: Parent) -> None:
+    for name in ("acme", "globex"):
+        parent.store.tenants.create(name)
+    used(parent, "globex")
+    settled(parent.store)
+    parent.store.write(lambda tx: tx.execute(sql("UPDATE tenants SET place = 'elsewhere' WHERE name = 'acme'")))
+    acme, globex = parent.store.tenants.record_heads()
+    assert (acme.name, acme.state, str(acme.what)[:8]) == ("acme", "finding", "TAMPERED")
+    assert (globex.name, globex.state) == ("globex", "recorded")
+    # What was found is no reason to write the row anew: its next version would vouch for the edit.
+    for _ in range(2):
+        assert parent.store.tenants.record_heads()[0].state == "finding"
 
 
 def test_a_row_that_names_another_place_opens_nothing(parent: Parent) -> None:
@@ -481,6 +505,7 @@ def tampered(proof: str, other: str) -> Iterator[str]:
         {"proof": foreign["proof"]},
         {"salt": foreign["salt"]},
         {"salt": "zz"},
+        {"salt": f"{document['salt'][:2]} {document['salt'][2:]}"},
         {"record": canonical.dumps({**record, "name": "globex"}).decode(), "tenant": "globex"},
         {"record": canonical.dumps({**record, "recorded_at": "2020-01-01T00:00:00.000000Z"}).decode()},
         {"record": canonical.dumps({**record, "keys": json.loads(foreign["record"])["keys"]}).decode()},

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from holdproof import errors, sync
-from holdproof.access import access_log
+from holdproof.access import access_log, logins
 from holdproof.db import sql
 from holdproof.model.access import AccessEvent
 from holdproof.testing import FrozenClock
@@ -136,6 +136,15 @@ class Logins(OnStore):
         clock.advance(3000)
         with pytest.raises(errors.UnauthenticatedError):
             store.logins.authenticate(session.secret)
+
+    def test_whoever_comes_in_removes_old_logins_also_without_a_link(
+        self, store: sync.Holdproof, clock: FrozenClock
+    ) -> None:
+        first = store.logins.exchange(store.logins.create_link().secret)
+        clock.advance(30 * 86_400)
+        # As a passkey does it.
+        second = store.write(lambda tx: logins.open_session(tx, first.login))
+        assert [each.login_id for each in store.logins.list(all=True).items] == [second.login.login_id]
 
     def test_a_token_that_ends_ends_its_logins(self, store: sync.Holdproof, clock: FrozenClock) -> None:
         for end in ("revoke", "time"):

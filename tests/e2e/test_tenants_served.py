@@ -279,6 +279,23 @@ def test_a_command_reaches_a_tenant_through_the_server(served: Served) -> None:
     assert [each["agent_id"] for each in json.loads(done.stdout)["items"]] == ["trader"]
 
 
+def test_a_round_that_fails_ends_neither_the_rounds_nor_the_service(
+    served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rounds = threading.Semaphore(0)
+
+    def fail(*arguments: object) -> object:
+        del arguments
+        rounds.release()
+        raise ValueError("a defect")
+
+    monkeypatch.setattr("holdproof.store.tenants.heads._observe", fail)
+    for _ in range(2):
+        assert rounds.acquire(timeout=60)
+    with served.connect("t0") as store:
+        assert store.agents.list().items
+
+
 def test_heads_are_recorded_while_tenants_are_used(served: Served) -> None:
     with served.connect("t2") as store:
         flow = store.flows.start("trader")

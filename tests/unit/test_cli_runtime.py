@@ -187,6 +187,8 @@ def test_what_a_dead_worker_left_is_run_again_by_its_function(store: sync.Holdpr
     for wrong in ("my_agents:none", "no_such_module", "my_agents.py", "my_agents:not_a_function", "json"):
         run("flows", "recover", "--register", wrong, code=2)
     assert "a module has no .py, `my_agents`" in run("worker", "my_agents.py", code=2).stderr
+    assert "name the module, `my_agents`" in run("worker", "./my_agents.py", code=2).stderr
+    assert "name a module, as `orders`" in run("worker", ".", code=2).stderr
     assert "write `def register(store):`" in run("worker", "json", code=2).stderr
 
 
@@ -195,11 +197,13 @@ def test_a_program_with_a_store_of_its_own_excludes_another_one(tmp_path: Path) 
     (tmp_path / "own_store.py").write_text(own + "store.flow(agent='a')(lambda flow: None)\n")
     (tmp_path / "own_empty.py").write_text(own)
     (tmp_path / "own_two.py").write_text(own + "other = holdproof.sync.open(':memory:')\n")
+    (tmp_path / "own_alias.py").write_text(own + "app = store\n")
     (tmp_path / "own_async.py").write_text(
         "import holdproof\nstore = holdproof.client.Holdproof.__new__(holdproof.client.Holdproof)\n"
     )
     assert "leave out --home" in run("worker", "own_store", "--home", str(tmp_path / "other"), code=2).stderr
     assert "registers no flow" in run("worker", "own_empty", code=2).stderr
+    assert "registers no flow" in run("worker", "own_alias", code=2).stderr, "one store, by two names"
     assert "opens 2 stores: name one, as own_two:store" in run("worker", "own_two", code=2).stderr
     assert "belongs to the loop" in run("worker", "own_async:store", code=2).stderr
 

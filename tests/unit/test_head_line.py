@@ -35,6 +35,7 @@ def test_one_that_found_tampering_leads_among_those_that_stand_close() -> None:
     assert line is not None
     [point] = line.points
     assert (point.count, point.tone, point.href) == (3, "bad", "/evidence/proof?entry=entry-1")
+    assert point.says.startswith("3 verified, gravest 2026-11-19 10:01:00: verified TAMPERED at 11 entries")
 
 
 def test_a_head_without_an_entry_of_its_own_leads_to_the_last_entry_under_it() -> None:

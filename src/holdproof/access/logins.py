@@ -122,7 +122,6 @@ def _write(tx: Tx, login: Login, prefix: str) -> NewLogin:
     return NewLogin(login, secret)
 
 
-_PRUNE = sql("DELETE FROM access_logins WHERE expires_at < :before")
 # One statement: of two who use a link at the same moment, the second changes no row.
 _USE = sql(
     "UPDATE access_logins SET ended_at = :now WHERE secret_hash = :secret_hash AND kind = 'link' AND ended_at IS NULL"
@@ -133,8 +132,6 @@ _USE = sql(
 def exchange(tx: Tx, code: str, *, ttl_s: float = SESSION_S, ns: str = EVERY) -> NewLogin:
     """Exchange the code of a link for a session; UnauthenticatedError a second time, or too late."""
     secret_hash = tokens.digest(code)
-    # Old logins are removed when somebody logs in: no job has to run for that.
-    tx.execute(_PRUNE, before=later(tx.now, -_RETENTION_S))
     if tx.count(_USE, secret_hash=secret_hash, now=tx.now) == 0:
         raise UnauthenticatedError(
             "this link was used or has expired; create another with `holdproof logins create-link`"
@@ -145,8 +142,13 @@ def exchange(tx: Tx, code: str, *, ttl_s: float = SESSION_S, ns: str = EVERY) ->
     return open_session(tx, link, ttl_s=ttl_s)
 
 
+_PRUNE = sql("DELETE FROM access_logins WHERE expires_at < :before")
+
+
 def open_session(tx: Tx, source: Login, *, ttl_s: float = SESSION_S) -> NewLogin:
     """Open a session of the person, with the rights and the origin, that a login names."""
+    # Old logins are removed when somebody logs in, by a link or a passkey: no job has to run for that.
+    tx.execute(_PRUNE, before=later(tx.now, -_RETENTION_S))
     session = replace(
         source,
         login_id=tx.new_id(),

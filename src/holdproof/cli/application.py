@@ -91,19 +91,33 @@ def find_application(name: str) -> Application:
         sys.path.insert(0, os.getcwd())
     module_name, colon, attribute = name.partition(":")
     try:
-        module = importlib.import_module(module_name)
+        module = importlib.import_module(_no_path(module_name))
     except (ImportError, ValueError) as error:
-        without = module_name.removesuffix(".py").replace("/", ".")
-        hint = f": a module has no .py, `{without}`" if module_name.endswith(".py") else ""
+        hint = f": a module has no .py, `{_module_of(module_name)}`" if module_name.endswith(".py") else ""
         raise InvalidInputError(f"there is no module {module_name} ({error}){hint}", function=name) from error
     if colon:
         return _application(name, getattr(module, attribute, None))
     if hasattr(module, _REGISTER):
         return _application(name, module.register)
-    stores = [each for each in vars(module).values() if isinstance(each, sync.Holdproof)]
+    # Each once, whatever names it goes by.
+    stores = [*{id(each): each for each in vars(module).values() if isinstance(each, sync.Holdproof)}.values()]
     if len(stores) > 1:
         raise InvalidInputError(f"{name} opens {len(stores)} stores: name one, as {name}:store", function=name)
     return _application(name, *stores)
+
+
+def _no_path(module_name: str) -> str:
+    """Return the name of a module; InvalidInputError for a path, which importing takes for a relative name."""
+    if not module_name.startswith((".", "/")):
+        return module_name
+    instead = _module_of(module_name)
+    hint = f"name the module, `{instead}`" if instead else "name a module, as `orders` or `shop.orders`"
+    raise InvalidInputError(f"{module_name} is a path: {hint}", function=module_name)
+
+
+def _module_of(path: str) -> str:
+    """Return what a module at a path below the working folder is called."""
+    return path.removesuffix(".py").replace("/", ".").strip(".")
 
 
 def _application(name: str, target: Any = None) -> Application:

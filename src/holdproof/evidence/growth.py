@@ -30,9 +30,11 @@ _KEEP = sql(
     "INSERT INTO store_growth (hour, at, entries, bytes) VALUES (:hour, :now, :entries, :bytes)"
     " ON CONFLICT (hour) DO NOTHING"
 )
+# `U` comes after the `T` between day and hour. A range of the key: comparing days would read all that came since, for
+# each day that stays, while the writer waits.
 _THIN = sql(
     "DELETE FROM store_growth WHERE hour < :before AND EXISTS (SELECT 1 FROM store_growth n"
-    " WHERE n.hour > store_growth.hour AND substr(n.hour, 1, 10) = substr(store_growth.hour, 1, 10))"
+    " WHERE n.hour > store_growth.hour AND n.hour < substr(store_growth.hour, 1, 10) || 'U')"
 )
 
 

@@ -28,7 +28,7 @@ from holdproof.crypto import canonical, dsse, statement
 from holdproof.crypto.canonical import Json
 from holdproof.crypto.keys import PublicKey
 from holdproof.crypto.statement import PAYLOAD_TYPE, ResourceDescriptor, Statement
-from holdproof.db import Database, Query, Tx, lock_exclusive, sql
+from holdproof.db import Database, Query, Row, Tx, lock_exclusive, sql
 from holdproof.errors import ConflictError, FormatError, HoldproofError, ProofError, TamperedError, TenantLimitError
 from holdproof.evidence import keys, lockdown, log, logged_tables, tree
 from holdproof.evidence.tables import Table
@@ -189,22 +189,42 @@ def _flaw(columns: Mapping[str, Any], roots: list[PublicKey], origin: str) -> st
     return "" if content == tuple(columns[name] for name in ("id", "limits", "reason", "ns")) else "root signed another"
 
 
-def in_force(tx: Tx) -> dict[str, Mapping[str, int] | TamperedError]:
-    """Return the limits of every namespace that has any; an error in place of those that are not as root set them."""
-    roots = _roots(tx)
-    limits: dict[str, Mapping[str, int] | TamperedError] = {}
-    origin = tree.state(tx).origin
-    ns_column = RULES.logged.column("ns")
-    for row in logged_tables.read(tx, _CURRENT):
-        ns = str(row[ns_column])
-        try:
-            (columns,) = logged_tables.confirm_rows(RULES.logged, [row])
-            if why := _flaw(columns, roots, origin):
-                raise TamperedError(f"the limits of {ns} are not as root set them: {why}", table=RULES.name)
-            limits[ns] = RULES.from_columns(columns).limits
-        except TamperedError as error:
-            limits[ns] = error
-    return {ns: each for ns, each in limits.items() if each}
+Outcome = Mapping[str, int] | TamperedError
+"""The limits of a row, or why they are not as root set them."""
+
+
+class LimitsInForce:
+    """The limits of every namespace, each looked up once: checking a signature is what costs, and few rows change."""
+
+    def __init__(self) -> None:
+        self._outcomes: dict[Row, Outcome] = {}
+        self._judged_by: object = None
+
+    def read(self, tx: Tx) -> dict[str, Outcome]:
+        """Return the limits of the namespaces that have any; an error in place of those that are not as root set them.
+
+        Equal rows have the same outcome, for the same root keys of the same store.
+        """
+        roots = _roots(tx)
+        origin = tree.state(tx).origin
+        judged_by = (roots, log.generation(origin)[0])
+        former = self._outcomes if judged_by == self._judged_by else {}
+        rows = logged_tables.read(tx, _CURRENT)
+        self._outcomes = {row: former[row] if row in former else _outcome(row, roots, origin) for row in rows}
+        self._judged_by = judged_by
+        ns_column = RULES.logged.column("ns")
+        return {str(row[ns_column]): outcome for row, outcome in self._outcomes.items() if outcome}
+
+
+def _outcome(row: Row, roots: list[PublicKey], origin: str) -> Outcome:
+    try:
+        (columns,) = logged_tables.confirm_rows(RULES.logged, [row])
+        if why := _flaw(columns, roots, origin):
+            ns = columns["ns"]
+            raise TamperedError(f"the limits of {ns} are not as root set them: {why}", table=RULES.name)
+        return RULES.from_columns(columns).limits
+    except TamperedError as error:
+        return error
 
 
 _FLOW_IS_OPEN: Final = "status IN ('CREATED', 'RUNNING', 'WAITING_ESCALATION', 'COMPENSATING')"
@@ -297,14 +317,15 @@ class TenantLimiter:
     """Holds the namespaces of one open store to their limits; see db.tx.Limiter."""
 
     def __init__(self) -> None:
-        self._limits: Mapping[str, Mapping[str, int] | TamperedError] = {}
+        self._in_force = LimitsInForce()
+        self._limits: Mapping[str, Outcome] = {}
         self._version: object = None
 
     def look(self, tx: Tx) -> "TenantLimiter | None":
         """Look up what root said; return this limiter if anybody is limited."""
         version = tx.one(_CHANGED)
         if version != self._version:
-            self._limits = in_force(tx)
+            self._limits = self._in_force.read(tx)
             self._version = version
         return self if self._limits else None
 

@@ -10,7 +10,7 @@ Rules:
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from difflib import get_close_matches
 from typing import Any, Final, NamedTuple
 
@@ -144,7 +144,6 @@ def record_head(tx: Tx, tenant: TenantRow, head: str, keys: str) -> TenantHead:
 # --- reading -----------------------------------------------------------------------------------------------------
 
 _COLUMNS: Final = "id, name, status, place, store, finding, reason, created_at, changed_at"
-_FIND = sql(f"SELECT {_COLUMNS}, leaf_id, leaf_ver FROM tenants WHERE name = :name AND status <> 'deleted'")  # noqa: S608
 _CONFIRM = logged_tables.selecting(_TENANTS, "id", "t.name = :name AND t.status <> 'deleted'")
 _NAMES = sql("SELECT name FROM tenants WHERE status <> 'deleted' ORDER BY name LIMIT :limit")
 _NEWEST = "LEFT JOIN tenant_heads h ON h.id = (SELECT max(n.id) FROM tenant_heads n WHERE n.tenant_id = t.id)"
@@ -161,13 +160,10 @@ _LIST_OF = sql(
 
 
 def find(tx: Tx, tenant: str) -> TenantRow | None:
-    """Return the row of a tenant that is not deleted; None if there is none."""
-    row = tx.one(_FIND, name=name(tenant))
-    return None if row is None else TenantRow(*row)
+    """Return the row of a tenant that is not deleted; None if there is none, TamperedError if somebody edited it.
 
-
-def confirmed(tx: Tx, tenant: str) -> TenantRow | None:
-    """Return the row of a tenant, compared with its entry; None if there is none, TamperedError if it was edited."""
+    Compared with its entry before anything follows from it: its next version would make an edit part of the log.
+    """
     rows = logged_tables.confirm(tx, _TENANTS, _CONFIRM, name=name(tenant))
     if not rows:
         return None
@@ -177,7 +173,7 @@ def confirmed(tx: Tx, tenant: str) -> TenantRow | None:
 
 def require(tx: Tx, tenant: str) -> TenantRow:
     """Return the row of a tenant, compared with its entry; TenantNotFoundError names what is near."""
-    row = confirmed(tx, tenant)
+    row = find(tx, tenant)
     if row is None:
         raise absent(tx, tenant)
     return row
@@ -257,6 +253,13 @@ def heads(tx: Tx, tenant: str, *, cursor: str | None = None, limit: int = 30) ->
     return paging.page([TenantHead(*row) for row in rows], limit, lambda each: (each.id,))
 
 
-def covering(tx: Tx, tenant_id: str, origin: str, index: int) -> TenantHead | None:
-    """Return the smallest recorded head of that origin that an entry is under; None if there is none."""
-    return _head(tx.one(_COVERING, id=tenant_id, origin=origin, index=index))
+def covering(tx: Tx, tenant_id: str, origin: str, index: int) -> Sequence[TenantHead]:
+    """Return recorded heads of that origin that an entry is under: the first, which is the earliest, then the newest.
+
+    The first may be of a history that was given up since: the log went back, and a person accepted that.
+    """
+    newest = last_head(tx, tenant_id)
+    if newest is None or newest.origin != origin or newest.size <= index:
+        return ()
+    earliest = _head(tx.one(_COVERING, id=tenant_id, origin=origin, index=index))
+    return (newest,) if earliest is None or earliest.id == newest.id else (earliest, newest)

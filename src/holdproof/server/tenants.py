@@ -208,7 +208,7 @@ class TenantPool:
 
     async def _place(self, name: str) -> TenantPlace:
         try:
-            row = await self._store.read(partial(tenants.confirmed, tenant=name))
+            row = await self._store.read(partial(tenants.find, tenant=name))
         except InvalidInputError:
             row = None
         if row is None:
@@ -247,7 +247,11 @@ class TenantPool:
                     f"all {self._most} tenants that may be open at once are in use: try again in a moment, or start"
                     " the server with a larger --open-tenants"
                 )
-            await self._close(idle)
+            try:
+                await self._close(idle)
+            except HoldproofError as error:
+                # It is closed to the server all the same, and whoever waits for the place has nothing to do with it.
+                _log.error("the tenant %s was not closed cleanly: %s", idle, error.message)
 
     async def _open_tenant(self, place: TenantPlace) -> OpenTenant:
         try:
@@ -333,6 +337,10 @@ class TenantPool:
             checks = await self._store.tenants.record_heads()
         except HoldproofError as error:
             _log.warning("heads of tenants could not be recorded: %s", error.message)
+            return
+        except Exception:
+            # A defect that one of them brings up must not end the rounds, and with them the service of all.
+            _log.exception("a round of heads of tenants failed")
             return
         for check in checks:
             if check.state == "finding":

@@ -113,20 +113,23 @@ def _times(heads: Sequence[KnownHead], kind: str) -> list[str]:
 
 def _merged(heads: Sequence[KnownHead], places: Sequence[float], y: float) -> list[HeadPoint]:
     points: list[HeadPoint] = []
+    leading = ""
     for head, x in zip(heads, places, strict=True):
         tone = "bad" if head.verdict and head.verdict not in SOUND else "good"
         says = f"{head.at[:19].replace('T', ' ')}: {head.kind} {head.verdict} at {head.size:,} entries, {head.by}"
         last = points[-1] if points else None
         if last is None or x - last.x >= _APART:
+            leading = says
             points.append(HeadPoint(x, y, tone, says, proof_of(head)))
             continue
-        count = last.count + 1
-        # The gravest leads: of a hundred good ones and one that found tampering, the click shows the latter.
+        # The gravest leads: of a hundred good ones and one that found tampering, the mark tells of the latter.
         grave = last.tone == "bad" and tone == "good"
+        leading = leading if grave else says
         href = last.href if grave else proof_of(head)
-        points[-1] = HeadPoint(
-            last.x, y, last.tone if grave else tone, f"{count} {head.kind}, last {says}", href, count
-        )
+        tone = last.tone if grave else tone
+        count = last.count + 1
+        words = f"{count} {head.kind}, {'gravest' if tone == 'bad' else 'last'} {leading}"
+        points[-1] = HeadPoint(last.x, y, tone, words, href, count)
     return points
 
 

@@ -7,6 +7,7 @@ Rules:
 - It counts only under a log key that was recorded with that head, or that a chain of statements leads to from those:
   who has the tenant's database can put any key into its keyring.
 - A database that is gone or damaged is a finding; a server that cannot be reached is none.
+- What is wrong with one tenant, its row in the parent included, keeps no other from being looked at.
 """
 
 from collections.abc import Iterator, Sequence
@@ -14,6 +15,7 @@ from contextlib import closing
 from functools import partial
 from typing import Final, NamedTuple
 
+from holdproof import validation
 from holdproof.crypto import checkpoint, vkey
 from holdproof.crypto.checkpoint import SignedCheckpoint
 from holdproof.crypto.vkey import ED25519, VerifierKey
@@ -27,6 +29,7 @@ from holdproof.errors import (
     HistoryLostError,
     HoldproofError,
     NotFoundError,
+    TamperedError,
 )
 from holdproof.evidence import log, tenants, tree
 from holdproof.evidence.restores import generation
@@ -139,7 +142,11 @@ def record_heads(context: Context, tenant: str | None = None) -> Work[list[Tenan
     while True:
         rows, cursor = yield from ask(Read(partial(_page, tenant=tenant, cursor=cursor)))
         rounds: list[_Round] = []
-        for row, last_head in rows:
+        for each in rows:
+            if isinstance(each, TenantCheck):
+                checks.append(each)
+                continue
+            row, last_head = each
             log_head: SeenHead | TenantCheck = yield from ask(Call(partial(_observe, parent, row, last_head)))
             if isinstance(log_head, TenantCheck):
                 checks.append(log_head)
@@ -153,21 +160,34 @@ def record_heads(context: Context, tenant: str | None = None) -> Work[list[Tenan
             return checks
 
 
-def _page(
-    tx: Tx, tenant: str | None, cursor: str | None
-) -> tuple[list[tuple[TenantRow, TenantHead | None]], str | None]:
+_Known = tuple[TenantRow, TenantHead | None]
+"""A tenant, and the head that was recorded of it last."""
+
+
+def _page(tx: Tx, tenant: str | None, cursor: str | None) -> tuple[list[_Known | TenantCheck], str | None]:
     if tenant is not None:
-        row = tenants.require(tx, tenant)
-        return [(row, tenants.last_head(tx, row.id))], None
+        return [_known(tx, tenants.require(tx, tenant))], None
     page = tenants.list(tx, status="active", cursor=cursor, limit=_BATCH)
-    rows = [tenants.require(tx, each.name) for each in page.items]
-    return [(row, tenants.last_head(tx, row.id)) for row in rows], page.next_cursor
+    return [_known_or_finding(tx, each.name) for each in page.items], page.next_cursor
+
+
+def _known(tx: Tx, row: TenantRow) -> _Known:
+    return row, tenants.last_head(tx, row.id)
+
+
+def _known_or_finding(tx: Tx, tenant: str) -> _Known | TenantCheck:
+    """Return what is known of a tenant; of one whose row somebody edited, that it was: the others are looked at."""
+    try:
+        return _known(tx, tenants.require(tx, tenant))
+    except TamperedError as error:
+        # Not written down: its next version would make the edit part of the log. `verify` finds it too.
+        return TenantCheck(tenant, "finding", None, f"TAMPERED: {error.message}")
 
 
 def _observe(parent: Parent, row: TenantRow, last_head: TenantHead | None) -> SeenHead | TenantCheck:
     try:
         return look(parent.place_of(row), last_head)
-    except (DatabaseError, OSError) as error:
+    except (HoldproofError, OSError) as error:
         what = error.message if isinstance(error, HoldproofError) else str(error)
         return TenantCheck(row.name, "unreachable", None, what)
 
@@ -206,6 +226,7 @@ def accept(context: Context, tenant: str, *, reason: str) -> Work[TenantCheck]:
 
     For a tenant that was restored on purpose. ConflictError where nothing is wrong, or its newest head does not hold.
     """
+    validation.words("reason", reason.strip(), least=1, most=1000)
     parent = Parent(context.paths, context.settings)
     row: TenantRow = yield from ask(Read(partial(tenants.require, tenant=tenant)))
     if row.finding is None:
@@ -214,7 +235,7 @@ def accept(context: Context, tenant: str, *, reason: str) -> Work[TenantCheck]:
     if log_head.finding is not None or not log_head.head:
         what = log_head.finding or "it has no head"
         raise ConflictError(f"the log of the tenant {tenant} cannot be accepted: {what}", tenant=tenant)
-    return (yield from ask(Write(partial(_accept, row=row, log_head=log_head, reason=reason))))
+    return (yield from ask(Write(partial(_accept, row=row, log_head=log_head, reason=reason.strip()))))
 
 
 def _accept(tx: Tx, row: TenantRow, log_head: SeenHead, reason: str) -> TenantCheck:

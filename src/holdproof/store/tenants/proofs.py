@@ -12,8 +12,8 @@ Rules:
 """
 
 import json
-from collections.abc import Callable
-from contextlib import closing
+from collections.abc import Callable, Sequence
+from contextlib import closing, suppress
 from dataclasses import dataclass
 from functools import partial
 from hashlib import sha256
@@ -58,13 +58,13 @@ def prove(context: Context, tenant: str, leaf_id: str, version: int | None = Non
     place, row = yield from _place(context, tenant)
     entry: _Entry = yield from ask(Call(partial(_entry, place, leaf_id, version)))
     covering = partial(tenants.covering, tenant_id=row.id, origin=entry.origin, index=entry.place)
-    head: TenantHead | None = yield from ask(Read(covering))
-    if head is None:
+    covering_heads: Sequence[TenantHead] = yield from ask(Read(covering))
+    if not covering_heads:
         raise NotFoundError(
             f"no head of the tenant {tenant} was recorded since that entry: `holdproof tenants record-heads {tenant}`",
             leaf_id=leaf_id,
         )
-    below: TlogProof = yield from ask(Call(partial(_below, place, entry, head)))
+    head, below = yield from ask(Call(partial(_proven, place, entry, covering_heads)))
     return (yield from ask(Read(partial(_document, tenant=tenant, leaf_id=leaf_id, head=head, below=below))))
 
 
@@ -83,6 +83,16 @@ def _entry(place: TenantPlace, leaf_id: str, version: int | None) -> _Entry:
         return _Entry(*log.get_entry(tx, leaf_id, version), tree.state(tx).origin)
 
     return _read(place, read)
+
+
+def _proven(place: TenantPlace, entry: _Entry, covering_heads: Sequence[TenantHead]) -> tuple[TenantHead, TlogProof]:
+    """Prove the entry under the first of these heads that the log continues, and return both."""
+    *earlier, newest = covering_heads
+    for head in earlier:
+        # One of a history that was given up; an entry of it that the log no longer has is proven by nothing else.
+        with suppress(ProofError):
+            return head, _below(place, entry, head)
+    return newest, _below(place, entry, newest)
 
 
 def _below(place: TenantPlace, entry: _Entry, head: TenantHead) -> TlogProof:
@@ -181,6 +191,8 @@ def _recorded(fields: _Document, leaf: bytes) -> TenantHead:
         salt = bytes.fromhex(fields.salt)
     except ValueError as error:
         raise FormatError("the salt is not hex") from error
+    if salt.hex() != fields.salt:
+        raise FormatError("the salt is not written as Holdproof writes it")
     digest = sha256(salt + fields.record.encode()).hexdigest()
     if entry.get("p") != _PROJECTION or entry.get("h") != digest:
         raise ProofError("the parent's entry is not the one of this record")
