@@ -26,6 +26,7 @@ from typing import Any, Final, Literal, TypeVar, Union, get_args, get_origin, ge
 
 from holdproof.crypto.cid import CID, parse_argument
 from holdproof.errors import InvalidInputError
+from holdproof.model.value import field_names
 from holdproof.validation import with_article
 
 Schema = dict[str, Any]
@@ -74,6 +75,8 @@ def _dump(value: Any, levels: int) -> Any:
     # The commonest first, by exact type: subclasses such as members of an IntEnum are encoded below.
     if value is None or type(value) in (bool, int, str):
         return value
+    if levels and (names := field_names(value.__class__)) is not None:  # before what can be iterated: a page can, too
+        return {name: _dump(getattr(value, name), levels - 1) for name in names}
     for kinds, encode in _ENCODERS:
         if isinstance(value, kinds):
             return encode(value)
@@ -81,8 +84,6 @@ def _dump(value: Any, levels: int) -> Any:
         raise InvalidInputError(f"nested too deeply to be sent: more than {DEEPEST} levels")
     if isinstance(value, Mapping):
         return _mapped(value, levels - 1)
-    if is_dataclass(value):  # before what can be iterated: a page can, too
-        return {each.name: _dump(getattr(value, each.name), levels - 1) for each in fields(value)}
     if isinstance(value, collections.abc.Iterable):
         return [_dump(item, levels - 1) for item in value]
     if hasattr(value, "tolist"):  # a number out of an array
@@ -356,12 +357,11 @@ class _Fields(WireShape):
         """See WireShape."""
         if not isinstance(data, dict):
             raise _wrong(at, f"not {with_article(self._kind.__name__)}")
-        shapes = self._shapes
-        if unknown := data.keys() - shapes.keys():
+        if unknown := data.keys() - self._shapes.keys():
             raise _wrong(at, f"{with_article(self._kind.__name__)} has no {min(unknown)}")
         if missing := self._required - data.keys():
             raise _wrong(at, f"{min(missing)} is missing")
-        return self._kind(**{name: shapes[name].load(item, f"{at}.{name}") for name, item in data.items()})
+        return self._kind(**{name: self._shapes[name].load(item, f"{at}.{name}") for name, item in data.items()})
 
     @cached_property
     def _required(self) -> set[str]:
