@@ -180,8 +180,8 @@ def _port() -> int:
     return asyncio.run(free())
 
 
-def _await_page(port: int, path: str) -> None:
-    """Ask for a page until it is there."""
+def _await_page(process: "subprocess.Popen[str]", port: int, path: str) -> None:
+    """Ask for a page until it is there; RuntimeError if its server ends before that."""
 
     async def ask() -> bool:
         try:
@@ -194,14 +194,16 @@ def _await_page(port: int, path: str) -> None:
         return answer.startswith(b"HTTP/1.1 200")
 
     while not asyncio.run(ask()):
+        if process.poll() is not None:
+            raise RuntimeError(f"a server ended with exit code {process.returncode} before it answered")
         time.sleep(0.005)
 
 
 @contextmanager
 def _bare() -> Iterator[str]:
     port = _port()
-    with _process(sys.executable, "-c", _BARE, str(port)):
-        _await_page(port, "/")
+    with _process(sys.executable, "-c", _BARE, str(port)) as process:
+        _await_page(process, port, "/")
         yield f"http://127.0.0.1:{port}"
 
 
@@ -211,13 +213,13 @@ def _served(home: Path) -> Iterator[tuple[str, str]]:
         store.agents.register("bench", version="1.0")
         token = store.tokens.create("bench", role="operator").secret
     port = _port()
-    with _process(*_up(home, port), "--rate", "0"):
-        _await_page(port, "/healthz")
+    with _process(*_up(home, port), "--rate", "0") as process:
+        _await_page(process, port, "/healthz")
         yield f"http://127.0.0.1:{port}", token
 
 
 def _up(home: Path, port: int) -> list[str]:
-    return [sys.executable, "-m", "holdproof.cli", "--home", str(home), "up", "--port", str(port)]
+    return [sys.executable, "-m", "holdproof", "--home", str(home), "up", "--port", str(port)]
 
 
 # --- waiting, and the first page ---------------------------------------------------------------------------------
@@ -258,8 +260,8 @@ def _pages(options: Options) -> list[Result]:
                 served = name == "holdproof up"
                 command = _up(Path(folder), port) if served else [sys.executable, "-c", _BARE, str(port)]
                 began = time.perf_counter()
-                with _process(*command):
-                    _await_page(port, "/login" if served else "/")
+                with _process(*command) as process:
+                    _await_page(process, port, "/login" if served else "/")
                     times.append(time.perf_counter() - began)
     progress("")
     rates = {name: tuple(1 / each for each in times[1:]) for name, times in taken.items()}

@@ -195,7 +195,7 @@ def _lock(place: Place) -> Got | None:
 def _serving(place: Place) -> Iterator[str]:
     """A server over the store, in a process of its own; the address it listens at."""
     where = ["--home", str(place.home), *(["--url", place.url] if place.url else [])]
-    command = [sys.executable, "-m", "holdproof.cli", *where, "up", "--port", "0", "--json"]
+    command = [sys.executable, "-m", "holdproof", *where, "up", "--port", "0", "--json"]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
     assert process.stdout is not None
     try:

@@ -10,7 +10,7 @@ from holdproof import errors, sync
 from holdproof.db import Tx, sql
 from holdproof.model.flows import EDGES, STATUSES, TERMINAL, Recovery, is_legal
 from holdproof.model.times import later
-from holdproof.runtime import checks
+from holdproof.runtime import checks, flows, leases
 from holdproof.testing import FrozenClock
 from tests.conformance.decisions import InMemory, OnPostgres, OnSqlite, OnStore
 
@@ -203,7 +203,44 @@ class Flows(OnStore):
         store.flows.transition(flow_id, "COMPENSATING")
         assert store.flows.lease(flow_id, "w2").token > lease.token
 
+    def test_what_a_flow_does_extends_a_lease_once_a_tenth_of_it_is_over(
+        self, store: sync.Holdproof, clock: FrozenClock
+    ) -> None:
+        flow_id = running(store)
+        lease = store.flows.lease(flow_id, "w1", lease_s=10)
 
+        def beat(lease_s: float = 10, *, waits_for: str | None = None) -> tuple[str, str, str | None]:
+            def keep(tx: Tx) -> tuple[str, str, str | None]:
+                flows.lock(tx, flow_id)
+                leases.keep(tx, flow_id, lease.token, lease_s=lease_s, waits_for=waits_for, ns="main")
+                [(expires_at, heartbeat_at, waits)] = tx.all(_LEASE, dfid=flow_id)
+                return expires_at, heartbeat_at, waits
+
+            return store.write(keep)
+
+        clock.advance(0.5)
+        assert beat() == (lease.expires_at, lease.heartbeat_at, None), "nearly all of it is left"
+        clock.advance(1)
+        now = later(lease.heartbeat_at, 1.5)
+        assert beat() == (later(now, 10), now, None)
+        assert beat(waits_for="a signal") == (later(now, 10), now, "a signal"), "what it waits for is always said"
+        assert beat() == (later(now, 10), now, None)
+        assert beat(3) == (later(now, 3), now, None), "a lease that is to be shorter is"
+
+    def test_a_lease_with_time_left_that_another_took_over_is_lost_to_what_the_flow_does(
+        self, store: sync.Holdproof, clock: FrozenClock
+    ) -> None:
+        flow_id = running(store)
+        lease = store.flows.lease(flow_id, "w1", lease_s=10)
+        store.flows.release(flow_id, lease.token)
+        store.flows.lease(flow_id, "w2", lease_s=10)
+        with pytest.raises(errors.LeaseLostError):
+            store.write(lambda tx: leases.keep(tx, flow_id, lease.token, lease_s=10, ns="main"))
+        with pytest.raises(errors.LeaseLostError):
+            store.write(lambda tx: leases.keep(tx, flow_id, lease.token, lease_s=10, ns="other"))
+
+
+_LEASE = sql("SELECT expires_at, heartbeat_at, waits_for FROM flow_leases WHERE dfid = :dfid")
 _UNFORGE = sql("UPDATE decision_flows SET status = 'RUNNING' WHERE dfid = :dfid")
 _ROOTLESS = sql(
     "INSERT INTO decision_flows (dfid, root_dfid, agent_id, created_at, updated_at, leaf_id, leaf_ver)"

@@ -1,18 +1,26 @@
 """The small parts of the server that need no server: buckets, the book at the door, metrics, names of hosts."""
 
 import asyncio
+from dataclasses import dataclass
+from enum import IntEnum
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
+from starlette.types import Message, Receive, Scope, Send
 
 import holdproof
+from holdproof.api import wire
 from holdproof.client import Holdproof
 from holdproof.errors import RequestError, UnavailableError
 from holdproof.model.access import AccessEvent
-from holdproof.server import access_log_buffer, pages, scrapes
+from holdproof.model.page import Page
+from holdproof.model.value import field_names
+from holdproof.server import access_log_buffer, bodies, pages, scrapes
 from holdproof.server.access_log_buffer import AccessLogBuffer
 from holdproof.server.metrics import Gauge, Metrics
+from holdproof.server.middleware import Middleware, SecurityHeadersMiddleware
 from holdproof.server.permissions import Caller
 from holdproof.server.rate_limit import Buckets
 from holdproof.server.serve import ListenAddress
@@ -217,3 +225,94 @@ def test_a_scraper_that_is_not_known_yet_waits_longer_before_the_database_counts
     else:
         with pytest.raises(UnavailableError):
             asyncio.run(scrape())
+
+
+@dataclass(frozen=True)
+class Held:
+    name: str
+    size: int
+    inner: "Held | None" = None
+
+
+class Level(IntEnum):
+    LOW = 1
+
+
+@dataclass(frozen=True)
+class NamedLevel(dict[str, int]):
+    name: str = ""
+
+
+@pytest.mark.parametrize(
+    ("value", "count"),
+    [
+        (None, 1),
+        ("text", 1),
+        (b"bytes", 1),
+        (1.5, 1),
+        ([], 1),
+        ([1, "two", None], 4),
+        ({"a": [1, 2], "b": "x"}, 5),
+        (Held("a", 1), 4),
+        (Held("a", 1, Held("b", 2)), 7),
+        ([Held("a", 1)] * 2, 9),
+        (Page([Held("a", 1)], None), 7),
+        (Level.LOW, 1),
+        (iter([1, 2, 3]), 1),
+    ],
+)
+def test_every_value_of_an_answer_is_counted(value: Any, count: int) -> None:
+    assert bodies._count_up_to(value, 1_000) == count
+
+
+def test_counting_ends_where_an_answer_is_large_enough_for_a_thread() -> None:
+    endless: list[Any] = []
+    endless.append(endless)
+    assert bodies._count_up_to(endless, 2_000) == 2_000
+
+
+def test_only_what_is_a_dataclass_and_nothing_else_is_sent_by_its_fields() -> None:
+    assert field_names(Held) == ("name", "size", "inner")
+    assert field_names(str) is None
+    assert field_names(Level) is None
+    assert field_names(NamedLevel) is None, "it is a mapping, and sent as one"
+    assert wire.dump(Held("a", 1, Held("b", 2))) == {
+        "name": "a",
+        "size": 1,
+        "inner": {"name": "b", "size": 2, "inner": None},
+    }
+
+
+def test_an_answer_keeps_the_headers_it_brings_and_gets_those_it_lacks() -> None:
+    async def answer(_scope: Scope, _receive: Receive, send: Send) -> None:
+        await send({"type": "http.response.start", "status": 200, "headers": [(b"Cache-Control", b"max-age=5")]})
+        await send({"type": "http.response.body", "body": b""})
+
+    messages: list[Any] = []
+
+    async def main() -> None:
+        async def send(message: Message) -> None:
+            messages.append(message)
+
+        state = SimpleNamespace(settings=SimpleNamespace(secure=True))
+        app = SimpleNamespace(state=SimpleNamespace(holdproof=state))
+        await SecurityHeadersMiddleware(answer)({"type": "http", "app": app}, cast("Receive", None), send)
+
+    asyncio.run(main())
+    names = [name.lower() for name, _ in messages[0]["headers"]]
+    assert len(names) == len(set(names)), "none is there twice"
+    assert (b"Cache-Control", b"max-age=5") in messages[0]["headers"]
+    assert {b"x-frame-options", b"strict-transport-security", b"content-security-policy"} <= set(names)
+
+
+def test_what_is_no_request_is_not_passed_on() -> None:
+    async def app(scope: Scope, _receive: Receive, _send: Send) -> None:
+        passed.append(scope["type"])
+
+    async def main() -> None:
+        for kind in ("websocket", "lifespan", "http"):
+            await Middleware(app)({"type": kind}, cast("Receive", None), cast("Send", None))
+
+    passed: list[str] = []
+    asyncio.run(main())
+    assert passed == ["lifespan", "http"]

@@ -303,12 +303,11 @@ class _Fields(WireShape):
         """See WireShape."""
         if not isinstance(data, dict):
             raise _wrong(at, f"not {with_article(self._kind.__name__)}")
-        shapes = self._shapes
-        if unknown := data.keys() - shapes.keys():
+        if unknown := data.keys() - self._shapes.keys():
             raise _wrong(at, f"{with_article(self._kind.__name__)} has no {min(unknown)}")
         if missing := self._required - data.keys():
             raise _wrong(at, f"{min(missing)} is missing")
-        return self._kind(**{name: shapes[name].load(item, f"{at}.{name}") for name, item in data.items()})
+        return self._kind(**{name: self._shapes[name].load(item, f"{at}.{name}") for name, item in data.items()})
 
     @cached_property
     def _required(self) -> set[str]:

@@ -4,13 +4,13 @@ import collections.abc
 import math
 from base64 import b64encode
 from collections.abc import Callable, Mapping
-from dataclasses import fields, is_dataclass
 from enum import Enum
 from os import PathLike
 from typing import Any, Final
 
 from holdproof.crypto.cid import CID
 from holdproof.errors import InvalidInputError
+from holdproof.model.value import field_names
 
 DEEPEST: Final = 200
 """How deeply a value may be nested that is taken in: it can be data out again, whatever stands around it."""
@@ -29,6 +29,8 @@ def _dump(value: Any, levels: int) -> Any:
     # The commonest first, by exact type: subclasses such as members of an IntEnum are encoded below.
     if value is None or type(value) in (bool, int, str):
         return value
+    if levels and (names := field_names(value.__class__)) is not None:  # before what can be iterated: a page can, too
+        return {name: _dump(getattr(value, name), levels - 1) for name in names}
     for kinds, encode in _ENCODERS:
         if isinstance(value, kinds):
             return encode(value)
@@ -36,8 +38,6 @@ def _dump(value: Any, levels: int) -> Any:
         raise InvalidInputError(f"nested too deeply to be sent: more than {DEEPEST} levels")
     if isinstance(value, Mapping):
         return _mapped(value, levels - 1)
-    if is_dataclass(value):  # before what can be iterated: a page can, too
-        return {each.name: _dump(getattr(value, each.name), levels - 1) for each in fields(value)}
     if isinstance(value, collections.abc.Iterable):
         return [_dump(item, levels - 1) for item in value]
     if hasattr(value, "tolist"):  # a number out of an array

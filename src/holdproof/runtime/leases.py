@@ -5,6 +5,8 @@ Rules:
 - A flow that waits has no worker, and is due at a moment (`suspend`) or when it is woken (`flows.wake`). So a wake-up,
   a queued flow and one whose worker is gone are found in the same way: nobody has it, or its lease is over.
 - A heartbeat extends a lease that nobody else has acquired; a lost one is LeaseLostError, and stays lost.
+- What a flow does is a heartbeat too (`keep`). It is not written where at least nine tenths of the lease are left:
+  three indexes go by that time, and a step would rewrite them twice.
 - An expired lease keeps no place in its queue. A heartbeat that comes too late extends it only where the queue has room
   for the flow: its place may be another flow's by now, and limits hold.
 - Tokens only grow, so that no holder of an older lease passes for a newer one; the end of a flow ends its lease.
@@ -27,6 +29,8 @@ from holdproof.model.times import later
 from holdproof.runtime import audit, flows
 
 _CANDIDATES: Final = 100
+_ENOUGH: Final = 0.9
+"""The part of its length that is left of a lease which need not be extended yet."""
 
 # "No row" is the refusal: the lease of another worker has not expired.
 _CLAIM = sql(
@@ -142,9 +146,23 @@ def heartbeat(
     return Lease(flow_id, worker, token, tx.now, until, ns)
 
 
+# The row is locked as the extension would lock it. One that lasts longer than asked for is made shorter.
+_KEPT: Final = (
+    "SELECT worker FROM flow_leases WHERE dfid = :dfid AND token = :token AND ns = :ns AND expires_at >= :enough"
+    " AND expires_at <= :until AND coalesce(waits_for, '') = :waits_for"
+)
+_IS_KEPT = sql(_KEPT, postgres=f"{_KEPT} FOR UPDATE")
+
+
 def keep(tx: Tx, flow_id: str, token: int, *, lease_s: float, waits_for: str | None = None, ns: str) -> None:
-    """Extend a lease as `heartbeat` does, by seconds that were validated; every step begins and ends with it."""
-    _extend_or_raise(tx, flow_id, token, later(tx.now, lease_s), ns=ns, waits_for=waits_for)
+    """Extend a lease as `heartbeat` does, by seconds that were validated, unless nearly all of it is left.
+
+    Every step begins and ends with it, and proves in the same transaction that its worker still has the lease.
+    """
+    until = later(tx.now, lease_s)
+    times = {"enough": later(tx.now, lease_s * _ENOUGH), "until": until}
+    if tx.one(_IS_KEPT, dfid=flow_id, token=token, ns=ns, waits_for=waits_for or "", **times) is None:
+        _extend_or_raise(tx, flow_id, token, until, ns=ns, waits_for=waits_for)
 
 
 def _extend_or_raise(tx: Tx, flow_id: str, token: int, until: str, *, ns: str, waits_for: str | None) -> str:

@@ -10,13 +10,13 @@ import asyncio
 import json
 import re
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import fields, is_dataclass
 from typing import Any, Final, TypeVar
 
 from starlette.requests import Request
 
 from holdproof.api import wire
 from holdproof.errors import InvalidInputError, TooLargeError
+from holdproof.model.value import field_names
 from holdproof.server.state import state_of
 
 T = TypeVar("T")
@@ -24,6 +24,7 @@ T = TypeVar("T")
 # Bodies up to this size, and answers of up to so many values, cost less than handing them to a thread.
 _SMALL_BYTES: Final = 64 * 1024
 _SMALL_VALUES: Final = 2_000
+_PLAIN: Final = frozenset({str, bytes, int, float, bool, type(None)})
 # Possessive, and to the end where the quote is missing: tried again at each escape, a text would take quadratic time.
 _STRING: Final = re.compile(rb'"(?:[^"\\]++|\\.)*+(?:"|\\?\Z)', re.DOTALL)
 
@@ -116,12 +117,21 @@ def _count_up_to(value: Any, most: int) -> int:
     while pending and count < most:
         each = pending.pop()
         count += 1
-        if isinstance(each, str | bytes | int | float | None):
+        names = field_names(each.__class__)
+        if names is not None:
+            parts: Iterable[Any] = [getattr(each, name) for name in names]
+        elif isinstance(each, str | bytes):
             continue
-        if is_dataclass(each):
-            pending += [getattr(each, item.name) for item in fields(each)]
         elif isinstance(each, Mapping):
-            pending += each.values()
+            parts = each.values()
         elif isinstance(each, Iterable) and not hasattr(each, "__next__"):
-            pending += each
+            parts = each
+        else:
+            continue
+        # Most values hold nothing further: those are counted where they stand.
+        for part in parts:
+            if type(part) in _PLAIN:
+                count += 1
+            else:
+                pending.append(part)
     return count

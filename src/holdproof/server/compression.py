@@ -29,7 +29,6 @@ class CompressionMiddleware(Middleware):
 
     async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Hold back the head of an answer until its body is known."""
-        request = Headers(scope=scope)
         start: Message | None = None
 
         async def sending(message: Message) -> None:
@@ -46,11 +45,19 @@ class CompressionMiddleware(Middleware):
                 await send(head)
                 await send(message)
                 return
-            body = _answered(scope, request, head, message.get("body", b""))
+            body = message.get("body", b"")
+            # Most answers of the API are small: they go as they are, unless they are a page.
+            if len(body) >= _LEAST or _is_page(head):
+                body = _answered(scope, Headers(scope=scope), head, body)
+                message = {**message, "body": body}
             await send(head)
-            await send({**message, "body": body})
+            await send(message)
 
         await self.app(scope, receive, sending)
+
+
+def _is_page(head: Message) -> bool:
+    return any(name == b"content-type" and value.startswith(b"text/html") for name, value in head["headers"])
 
 
 def _answered(scope: Scope, request: Headers, head: Message, body: bytes) -> bytes:

@@ -45,6 +45,7 @@ _RAW: Final = [
     (name.lower().encode(), value.encode()) for name, value in {**HEADERS, "Cache-Control": "no-store"}.items()
 ]
 _SECURE: Final = [*_RAW, (b"strict-transport-security", b"max-age=31536000")]
+_NAMES: Final = frozenset(name for name, _ in _SECURE)
 _MOST_HEADERS: Final = 100
 
 
@@ -54,16 +55,20 @@ class Middleware:
     def __init__(self, app: ASGIApp) -> None:
         self.app = app
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+    def __call__(self, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
         """Let through what is no request: the beginning and the end of the server."""
+        # Not a coroutine that awaits another: a request passes seven layers, each time that it goes on.
         if scope["type"] == "http":
-            await self.handle(scope, receive, send)
-        elif scope["type"] == "lifespan":
-            await self.app(scope, receive, send)
+            return self.handle(scope, receive, send)
+        return self.app(scope, receive, send) if scope["type"] == "lifespan" else _ignored()
 
     async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
         """What the layer does with a request."""
         await self.app(scope, receive, send)
+
+
+async def _ignored() -> None:
+    """What is neither a request nor the server itself, as a web socket, is not answered."""
 
 
 class MetricsMiddleware(Middleware):
@@ -110,9 +115,11 @@ class SecurityHeadersMiddleware(Middleware):
 
         async def sending(message: Message) -> None:
             if message["type"] == "http.response.start":
+                ours = _SECURE if secure else _RAW
                 present = {name.lower() for name, _ in message["headers"]}
-                missing = [each for each in (_SECURE if secure else _RAW) if each[0] not in present]
-                message["headers"] = [*message["headers"], *missing]
+                if not present.isdisjoint(_NAMES):
+                    ours = [each for each in ours if each[0] not in present]
+                message["headers"] = [*message["headers"], *ours]
             await send(message)
 
         await self.app(scope, receive, sending)
@@ -130,19 +137,26 @@ class RequestLimitsMiddleware(Middleware):
 
 def _look(scope: Scope, settings: ServerSettings) -> None:
     headers: list[tuple[bytes, bytes]] = scope["headers"]
-    size = sum(len(name) + len(value) for name, value in headers)
+    # One pass: this is done for every request.
+    size = 0
+    hosts: list[bytes] = []
+    lengths: list[bytes] = []
+    for name, value in headers:
+        size += len(name) + len(value)
+        if name == b"host":
+            hosts.append(value)
+        elif name == b"content-length":
+            lengths.append(value)
     if size > settings.header_bytes or len(headers) > _MOST_HEADERS:
         raise HeadersTooLargeError("too many headers", most=settings.header_bytes)
     if len(scope.get("raw_path") or b"") + len(scope["query_string"]) > settings.url_bytes:
         raise LongUrlError("the address is too long", most=settings.url_bytes)
-    hosts = [value for name, value in headers if name == b"host"]
     # Exactly one Host: with two, a proxy and this server could disagree on who is meant (DNS rebinding).
     if len(hosts) != 1 or (settings.hosts and _name(hosts[0]) not in settings.hosts):
         raise HostError("the server does not go by this name", host=b", ".join(hosts).decode("latin-1")[:100])
     if not _plain(scope["path"]):
         raise RequestError("an address has no dots for folders, no backslash and no control characters")
     # Refused by its announced length before a byte is read; without one, the body is measured as it comes.
-    lengths = [value for name, value in headers if name == b"content-length"]
     if any(not value.isdigit() or int(value) > settings.body_bytes for value in lengths):
         raise TooLargeError(f"a body has at most {settings.body_bytes} bytes", most=settings.body_bytes)
 
