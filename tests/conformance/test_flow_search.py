@@ -175,6 +175,32 @@ class Search(OnStore):
         with pytest.raises(errors.InvalidInputError, match="DIRTY, ORPHANED"):
             store.flows.facets(trouble="TIRED")
 
+    def test_a_word_for_several_statuses_finds_and_counts_the_flows_of_each(self, store: sync.Holdproof) -> None:
+        for name, *steps in (
+            ("new",),
+            ("at work", "RUNNING"),
+            ("done", "RUNNING", "COMPLETED"),
+            ("declined", "RUNNING", "FAILED"),
+            ("undone", "RUNNING", "COMPENSATING", "COMPENSATED"),
+            ("withdrawn", "CANCELLED"),
+        ):
+            store.flows.start("trader", flow_id=name)
+            for status in steps:
+                store.flows.transition(name, status)
+        wanted = {
+            "OPEN": ["at work", "new"],
+            "ENDED": ["withdrawn", "undone", "declined", "done"],
+            "FAILED_OR_COMPENSATED": ["undone", "declined"],
+            "FAILED": ["declined"],
+        }
+        for word, names in wanted.items():
+            assert sorted(ids(store.flows.list(status=word))) == sorted(names)
+            assert store.flows.facets(status=word).total == len(names)
+            assert sum(each.count for each in store.flows.stats(by="status", status=word)) == len(names)
+        assert sorted(store.flows.cancel_many(status="OPEN", dry_run=True).flow_ids) == ["at work", "new"]
+        with pytest.raises(errors.InvalidInputError, match="FAILED_OR_COMPENSATED"):
+            store.flows.list(status="CLOSED")
+
     # --- many at once ---------------------------------------------------------------------------------------------
 
     def test_many_are_cancelled_and_a_dry_run_only_names_them(self, store: sync.Holdproof) -> None:

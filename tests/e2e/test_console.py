@@ -110,7 +110,7 @@ PAGES = {
     "/inbox": ("Rebalance exceeds the daily limit by 68 %", "high impact", "Two invoices share one number"),
     "/inbox/decided": ("Supplier changed its bank account", "approved with changes", "operator:Ada"),
     "/inbox/decided?by=Ada": ("Supplier changed its bank account",),
-    "/inbox/decided?by=nobody": ("nobody answered nothing",),
+    "/inbox/decided?by=nobody": ("Nothing is like that",),
     "/inbox/{grave}": ("limit_eur", "25000", "unchanged", "mean-variance", "1 of 3 escalations", "0.87"),
     "/inbox/{decided}": ("Already decided: approved with changes", "by operator:Ada", "verified by phone"),
     "/flows": ("rebalance", "month-end", "waiting escalation", "child"),
@@ -224,6 +224,8 @@ def test_an_empty_store_teaches_what_goes_where(operator: httpx.Client) -> None:
     wanted = {
         "/inbox": "Nothing waits for you",
         "/inbox/decided": "No answer was given yet",
+        "/escalations": "Nothing was asked yet",
+        "/calls": "No call was made under a key",
         "/flows": "No flow was opened yet",
         "/agents": "No agent",
         "/evidence": "No evaluation was submitted yet",

@@ -26,9 +26,9 @@ _SPAN = sql(
     "SELECT min(created_at), max(created_at) FROM decision_flows WHERE ns = :ns AND created_at >= :since"
     " AND created_at < :until"
 )
-_OF_BUCKET = sql(
+_OF_BUCKET = flow_search.for_both(
     "SELECT status, count(*) FROM decision_flows WHERE ns = :ns AND created_at >= :since AND created_at < :until"
-    " AND (CAST(:status AS TEXT) IS NULL OR status = :status) GROUP BY status"
+    " AND (CAST(:statuses AS TEXT) = '' OR instr(:statuses, ',' || status || ',') > 0) GROUP BY status"
 )
 
 _NEWEST: Final = flow_search.by_source(
@@ -116,7 +116,7 @@ def _count(tx: Tx, start: int, width: int, params: Mapping[str, Any], bounds: Ma
         # The first and the last bucket may reach over the ends of what was asked for.
         since=max(since, bounds["since"]),
         until=min(until, bounds["until"]),
-        status=params["status"],
+        statuses=params["statuses"],
     )
     return FlowBucket(since, dict(rows))
 

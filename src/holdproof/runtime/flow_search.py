@@ -2,6 +2,7 @@
 
 Rules:
 - A page is in the order of age, the newest first; ids may be chosen by callers, and only break ties.
+- A status may be a word for several: OPEN, ENDED, FAILED_OR_COMPENSATED.
 - Attributes are looked up in their index; the other filters are read off the flows that are left.
 - Trouble is what `gauges` counts, by the same conditions; flows in trouble are found from the few rows that say so.
 - Inputs are searched as the text that stands in the row: large parts stand elsewhere, and what belongs to a person is
@@ -16,7 +17,7 @@ from typing import Any, Final
 
 from holdproof import paging, validation
 from holdproof.db import Query, Tx, sql
-from holdproof.model.flows import STATUSES, Flow, FlowCount
+from holdproof.model.flows import GROUPS, STATUSES, Flow, FlowCount
 from holdproof.model.namespaces import MAIN
 from holdproof.model.page import Page
 from holdproof.model.times import BEGINNING, END
@@ -27,7 +28,7 @@ _LONGEST_TEXT: Final = 500
 
 MATCHES: Final = (
     "f.ns = :ns AND f.created_at >= :since AND f.created_at < :until"
-    " AND (CAST(:status AS TEXT) IS NULL OR f.status = :status)"
+    " AND (CAST(:statuses AS TEXT) = '' OR instr(:statuses, ',' || f.status || ',') > 0)"
     " AND (CAST(:agent_id AS TEXT) IS NULL OR f.agent_id = :agent_id)"
     " AND (CAST(:flow_type AS TEXT) IS NULL OR f.flow_type = :flow_type)"
     " AND (CAST(:text AS TEXT) = '' OR instr(lower(f.dfid || ' ' || f.agent_id || ' ' || f.flow_type),"
@@ -102,17 +103,23 @@ class Filters:
         """Where these flows are looked up from, for `by_source`."""
         return self.trouble or ("attributes" if self.attributes else "")
 
+    @property
+    def _statuses(self) -> str:
+        """The statuses that match, each between commas; empty where all do."""
+        words = GROUPS.get(self.status, (self.status,)) if self.status else ()
+        return "".join(f",{word}" for word in words) + "," if words else ""
+
     def params(self) -> dict[str, Any]:
         """Return the parameters of a query, each validated."""
         if self.status is not None:
-            validation.one_of("status", self.status, STATUSES)
+            validation.one_of("status", self.status, STATUSES | GROUPS.keys())
         if self.trouble is not None:
             validation.one_of("trouble", self.trouble, _TROUBLES)
         for name in ("text", "error", "inputs"):
             validation.words(name, getattr(self, name), least=0, most=_LONGEST_TEXT)
         params: dict[str, Any] = {
             "text": self.text,
-            "status": self.status,
+            "statuses": self._statuses,
             "agent_id": self.agent_id,
             "flow_type": self.flow_type,
             "error": self.error,
@@ -164,6 +171,7 @@ def list(
 ) -> Page[Flow]:
     """List flows, newest first; `text` is part of their id, agent or type, in any case.
 
+    `status` may be a word for several: OPEN, ENDED or FAILED_OR_COMPENSATED.
     `trouble` is ORPHANED for those whose worker is gone, DIRTY for those that failed half way and wait to be undone.
     """
     filters = Filters(
