@@ -27,7 +27,8 @@ def populate(store: sync.Holdproof) -> Scene:
     contract = {"limits": {"order_eur": 25_000, "orders_per_day": 40}, "venues": ["XETR", "XPAR"]}
     for name in ("treasury-rebalancer", "invoice-clerk", "support-triage"):
         store.agents.register(name, version="1.4.0", contract=contract, priority=5)
-        store.agents.set_budget(name, per_hour=3)
+        # One large enough to widen a page on which each escalation of it is drawn.
+        store.agents.set_budget(name, per_hour=40 if name == "invoice-clerk" else 3)
     store.agents.set_status("support-triage", "SUSPENDED", reason="three wrong refunds in a row (operator:Ada)")
     store.state.put("treasury-rebalancer", {"open_orders": 2, "day_volume_eur": 18_250, "risk": "normal"})
     store.state.put("treasury-rebalancer", {"open_orders": 3, "day_volume_eur": 31_900, "risk": "raised"})

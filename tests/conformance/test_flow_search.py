@@ -10,7 +10,7 @@ from holdproof.db import Query, sql
 from holdproof.executors import SyncExecutor
 from holdproof.model.flows import FlowCount
 from holdproof.model.verdicts import Verdict
-from holdproof.runtime import gauges
+from holdproof.runtime import flow_facets, flow_search, gauges
 from holdproof.testing import FrozenClock
 from tests.conformance.decisions import InMemory, OnPostgres, OnSqlite, OnStore
 
@@ -174,6 +174,69 @@ class Search(OnStore):
             store.flows.list(trouble="TIRED")
         with pytest.raises(errors.InvalidInputError, match="DIRTY, ORPHANED"):
             store.flows.facets(trouble="TIRED")
+
+    def test_a_word_for_several_statuses_finds_and_counts_the_flows_of_each(self, store: sync.Holdproof) -> None:
+        for name, *steps in (
+            ("new",),
+            ("at work", "RUNNING"),
+            ("done", "RUNNING", "COMPLETED"),
+            ("declined", "RUNNING", "FAILED"),
+            ("undone", "RUNNING", "COMPENSATING", "COMPENSATED"),
+            ("withdrawn", "CANCELLED"),
+        ):
+            store.flows.start("trader", flow_id=name)
+            for status in steps:
+                store.flows.transition(name, status)
+        wanted = {
+            "OPEN": ["at work", "new"],
+            "ENDED": ["withdrawn", "undone", "declined", "done"],
+            "FAILED_OR_COMPENSATED": ["undone", "declined"],
+            "FAILED": ["declined"],
+        }
+        for word, names in wanted.items():
+            assert sorted(ids(store.flows.list(status=word))) == sorted(names)
+            assert store.flows.facets(status=word).total == len(names)
+            assert sum(each.count for each in store.flows.stats(by="status", status=word)) == len(names)
+        assert sorted(store.flows.cancel_many(status="OPEN", dry_run=True).flow_ids) == ["at work", "new"]
+        with pytest.raises(errors.InvalidInputError, match="FAILED_OR_COMPENSATED"):
+            store.flows.list(status="CLOSED")
+
+    def test_beyond_a_bound_the_newest_are_counted_and_the_page_is_told(
+        self, store: sync.Holdproof, clock: FrozenClock, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        for number in range(9):
+            store.flows.start("trader", flow_id=f"flow {number}", flow_type="even" if number % 2 == 0 else "odd")
+            clock.advance(60)
+        whole = store.flows.facets()
+        assert (whole.total, whole.exact, whole.counted) == (9, True, 9)
+        monkeypatch.setattr(flow_facets, "_COUNTED", 2)
+        # What is counted by time and status is all there is, though by type and agent it is the newest.
+        by_time = store.flows.facets()
+        assert (by_time.total, by_time.exact, by_time.counted) == (9, True, 2)
+        assert store.flows.facets(flow_type="even").exact is False
+        monkeypatch.setattr(flow_facets, "_MOST", 3)
+        newest = store.flows.facets()
+        assert (newest.total, newest.exact) == (4, False)
+        assert newest.buckets[0].since > whole.buckets[0].since
+        assert [sum(each.statuses.values()) for each in newest.buckets][-1] <= 4
+
+    @pytest.mark.parametrize("many", [1, 3, 20_000])
+    def test_flows_of_a_status_are_the_same_from_whichever_index(
+        self, store: sync.Holdproof, clock: FrozenClock, monkeypatch: pytest.MonkeyPatch, many: int
+    ) -> None:
+        monkeypatch.setattr(flow_search, "_MANY", many)
+        for number in range(6):
+            store.flows.start("trader", flow_id=f"flow {number}")
+            clock.advance(1)
+            if number % 2:
+                store.flows.transition(f"flow {number}", "RUNNING")
+        store.agents.register("trader", version="1.0.0", ns="other")
+        store.flows.start("trader", flow_id="elsewhere", ns="other")
+        first = store.flows.list(status="OPEN", limit=4)
+        rest = store.flows.list(status="OPEN", limit=4, cursor=first.next_cursor)
+        assert ids(first) + ids(rest) == [f"flow {number}" for number in range(5, -1, -1)]
+        assert ids(store.flows.list(status="RUNNING", text="FLOW 3")) == ["flow 3"]
+        assert store.flows.facets(status="RUNNING").statuses == {"RUNNING": 3}
 
     # --- many at once ---------------------------------------------------------------------------------------------
 

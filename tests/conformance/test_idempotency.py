@@ -4,6 +4,7 @@ import asyncio
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Any
 
 import pytest
@@ -11,7 +12,7 @@ import pytest
 from holdproof import errors, sync
 from holdproof.client import Holdproof
 from holdproof.db import Wait
-from holdproof.runtime import idempotency
+from holdproof.runtime import gauges, idempotency
 from holdproof.testing import FrozenClock
 from tests.conformance.decisions import InMemory, OnPostgres, OnSqlite, OnStore
 
@@ -126,6 +127,33 @@ class Idempotency(OnStore):
             return "late"
 
         assert store.idempotency.once("k", 1, slow) == "late" == store.idempotency.once("k", 1, Counted())
+
+    def test_keys_are_listed_and_a_call_that_never_finished_is_unknown(
+        self, store: sync.Holdproof, clock: FrozenClock
+    ) -> None:
+        for key in ("lost", "looked at"):
+            _crash(store, key)
+        clock.advance(60)
+        with pytest.raises(errors.UnknownOutcomeError):
+            store.idempotency.once("looked at", 1, Counted())
+        store.idempotency.once("done", 1, Counted("result"))
+        _crash(store, "under way")
+        store.idempotency.once("elsewhere", 1, Counted(), ns="other")
+        states = {entry.key: entry.state for entry in store.idempotency.list().items}
+        assert states == {"done": "DONE", "looked at": "UNKNOWN", "lost": "UNKNOWN", "under way": "RUNNING"}
+        unknown = [entry.key for entry in store.idempotency.list(state="UNKNOWN").items]
+        assert unknown == ["looked at", "lost"]
+        # What is listed as unknown is what overviews count, of the store and of its namespace.
+        assert store.read(gauges.read)["keys.unknown"] == len(unknown)
+        assert store.read(partial(gauges.troubles, ns="main"))["keys.unknown"] == len(unknown)
+        assert store.read(partial(gauges.troubles, ns="other"))["keys.unknown"] == 0
+        first = store.idempotency.list(limit=3)
+        rest = store.idempotency.list(limit=3, cursor=first.next_cursor)
+        assert [entry.key for entry in (*first.items, *rest.items)] == sorted(states)
+        clock.advance(86_400)
+        assert [entry.key for entry in store.idempotency.list(state="DONE").items] == []
+        with pytest.raises(errors.InvalidInputError, match="UNKNOWN"):
+            store.idempotency.list(state="LOST")
 
     def test_keys_of_two_namespaces_have_nothing_in_common(self, store: sync.Holdproof) -> None:
         assert store.idempotency.once("k", 1, Counted("a")) == "a"

@@ -110,7 +110,7 @@ PAGES = {
     "/inbox": ("Rebalance exceeds the daily limit by 68 %", "high impact", "Two invoices share one number"),
     "/inbox/decided": ("Supplier changed its bank account", "approved with changes", "operator:Ada"),
     "/inbox/decided?by=Ada": ("Supplier changed its bank account",),
-    "/inbox/decided?by=nobody": ("nobody answered nothing",),
+    "/inbox/decided?by=nobody": ("Nothing is like that",),
     "/inbox/{grave}": ("limit_eur", "25000", "unchanged", "mean-variance", "1 of 3 escalations", "0.87"),
     "/inbox/{decided}": ("Already decided: approved with changes", "by operator:Ada", "verified by phone"),
     "/flows": ("rebalance", "month-end", "waiting escalation", "child"),
@@ -224,6 +224,8 @@ def test_an_empty_store_teaches_what_goes_where(operator: httpx.Client) -> None:
     wanted = {
         "/inbox": "Nothing waits for you",
         "/inbox/decided": "No answer was given yet",
+        "/escalations": "Nothing was asked yet",
+        "/calls": "No call was made under a key",
         "/flows": "No flow was opened yet",
         "/agents": "No agent",
         "/evidence": "No evaluation was submitted yet",
@@ -381,6 +383,30 @@ def test_everything_ticked_as_it_is_is_no_change(web: Web, operator: httpx.Clien
     assert post(operator, f"/inbox/{number}/decide", **given).status_code == 303
     answer = web.store.escalations.get(number)
     assert (answer.human_decision, answer.answer) == ("OVERRIDE", None)
+
+
+def test_a_question_that_proposes_nothing_is_no_value_to_edit(web: Web, operator: httpx.Client) -> None:
+    reason = "May I go on with the month? " + "It closes on Friday, and two suppliers wait for their money. " * 8
+    number, flow_id = fresh(web, proposal={}, reason=reason, impact="LOW_IMPACT")
+    text = page(operator, f"/inbox/{number}").text
+    assert "proposes no value" in text
+    assert 'name="value-0"' not in operator.get(f"/inbox/{number}", headers=HTML).text
+    # The whole of what is answered can be read, however long it is.
+    assert reason.strip() in text
+    post(operator, f"/inbox/{number}/decide", choice="approve", part="0", comment="", seen="1.0")
+    answered = web.store.escalations.get(number)
+    assert (answered.outcome, answered.proposal) == ("approved as proposed", {})
+    assert web.store.flows.get(flow_id).status == "RUNNING"
+
+
+@pytest.mark.parametrize(
+    ("path", "place"),
+    [("/escalations", "/inbox"), ("/holds", "/retention"), ("/calls", "/health"), ("/agents", "/agents")],
+)
+def test_a_page_of_an_address_of_its_own_is_marked_in_the_navigation(
+    operator: httpx.Client, path: str, place: str
+) -> None:
+    assert re.findall(r'<a href="([^"]+)" aria-current="page"', operator.get(path, headers=HTML).text) == [place]
 
 
 def test_what_cannot_be_seen_is_named_and_answered_by_who_says_to_have_read_it(

@@ -330,3 +330,10 @@ def test_without_a_measurement_there_is_no_chart_of_growth() -> None:
 def test_amounts_are_told_in_words_and_bytes_in_their_unit() -> None:
     assert page_filters.amounts({"blobs": 1_200, "bytes": 3 << 20}) == "1\u202f200 blobs · 3.0 MiB"
     assert page_filters.amounts({}) == ""
+
+
+@pytest.mark.parametrize(("old", "new"), [({}, {"a": 1}), ({"x": {}}, {"x": {"a": {"b": 1}}})])
+def test_what_fills_an_empty_object_is_added_and_the_emptiness_is_no_difference(old: Any, new: Any) -> None:
+    assert {each.kind for each in diffs.compare(old, new)} == {"added"}
+    assert {each.kind for each in diffs.compare(new, old)} == {"removed"}
+    assert [each.kind for each in diffs.compare({}, {})] == ["same"]

@@ -2,7 +2,7 @@
 
 from typing import Any, Final
 
-from holdproof.api.words import FLOW_STATUSES, FLOW_TROUBLES
+from holdproof.api.words import FLOW_SEARCHED, FLOW_TROUBLES
 
 SEARCHING: Final = {
     "text": "Part of the id, the agent or the type.",
@@ -14,7 +14,7 @@ SEARCHING: Final = {
 }
 BULK: Final[dict[str, Any]] = {
     "parameters": {**SEARCHING, "dry_run": "Only name the flows; change nothing."},
-    "words": {"status": FLOW_STATUSES, "trouble": FLOW_TROUBLES},
+    "words": {"status": FLOW_SEARCHED, "trouble": FLOW_TROUBLES},
     "bounds": {"limit": (1, 2**31 - 1)},
 }
 FORKING: Final = {

@@ -45,6 +45,13 @@ class Idempotency(Resource[Executor]):
 
     once = Runs(idempotency.once, calls=("fn",), creates=True)
     get = Reads(idempotency.get)
+    list = Reads(
+        idempotency.list,
+        columns=("key", "state", "created_at", "expires_at", "error"),
+        example="--state UNKNOWN",
+        parameters={"state": "Only those in this state: UNKNOWN where a call was started and never finished."},
+        words={"state": ("RUNNING", "UNKNOWN", "DONE", "FAILED")},
+    )
     # Settles a call in doubt by hand, where only a person can tell whether it happened.
     settle = Writes(idempotency.settle)
     delete = Writes(idempotency.delete)

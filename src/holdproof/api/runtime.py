@@ -9,7 +9,14 @@ from holdproof.api.flow_parameters import BULK, FORKING, SEARCHING, STARTING, TR
 from holdproof.api.guards import Idempotency, Locks, Retries, Sagas
 from holdproof.api.policies import Policies
 from holdproof.api.queues import Queues, Schedules, Workers
-from holdproof.api.words import AGENT_STATUSES, FEEDBACK_SOURCES, FLOW_STATUSES, FLOW_TROUBLES, SEVERITIES
+from holdproof.api.words import (
+    AGENT_STATUSES,
+    FEEDBACK_SOURCES,
+    FLOW_SEARCHED,
+    FLOW_STATUSES,
+    FLOW_TROUBLES,
+    SEVERITIES,
+)
 from holdproof.executors import (
     OWN_AGENT,
     OWN_FLOW,
@@ -151,7 +158,7 @@ class Flows(Resource[Executor]):
         columns=("flow_id", "status", "flow_type", "agent_id", "created_at", "updated_at"),
         example="--status RUNNING --agent-id trader",
         parameters=SEARCHING,
-        words={"status": FLOW_STATUSES, "trouble": FLOW_TROUBLES},
+        words={"status": FLOW_SEARCHED, "trouble": FLOW_TROUBLES},
     )
     transitions = Reads(flow_queries.transitions, agent=OWN_FLOW)
     attributes = Reads(flows.attributes, agent=OWN_FLOW, example="0198a7c2-9c1e-7a3b-8d4e-5f6071829304")
@@ -165,7 +172,7 @@ class Flows(Resource[Executor]):
         flow_facets.facets,
         example="--since 2026-01-01T00:00:00Z --agent-id trader",
         parameters=SEARCHING,
-        words={"status": FLOW_STATUSES, "trouble": FLOW_TROUBLES},
+        words={"status": FLOW_SEARCHED, "trouble": FLOW_TROUBLES},
     )
     execution = Reads(executions.get, agent=OWN_FLOW, example="0198a7c2-9c1e-7a3b-8d4e-5f6071829304")
     cancel_many = Runs(bulk.cancel_many, example="--agent-id trader --reason 'no longer needed' --dry-run", **BULK)

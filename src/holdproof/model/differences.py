@@ -34,8 +34,17 @@ def compare(old: Any, new: Any) -> list[FieldChange]:
     """What differs between two values, place by place, in the order of the newer."""
     was = dict(_leaves(old))
     now = dict(_leaves(new))
+    _drop_empty(was, now)
+    _drop_empty(now, was)
     places = [*now, *(path for path in was if path not in now)]
     return [_change(path, was.get(path, ABSENT), now.get(path, ABSENT)) for path in places]
+
+
+def _drop_empty(one: dict[Path, Any], other: Mapping[Path, Any]) -> None:
+    """Take out the empty objects that the other side has filled: what is in them is the difference."""
+    filled = {path[:length] for path in other for length in range(len(path))}
+    for path in [path for path, value in one.items() if path in filled and isinstance(value, Mapping) and not value]:
+        del one[path]
 
 
 def leaves(value: Any) -> list[tuple[str, Any]]:

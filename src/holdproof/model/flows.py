@@ -28,6 +28,12 @@ STATUSES: Final = frozenset(EDGES)
 TERMINAL: Final = frozenset({"COMPLETED", "FAILED", "CANCELLED", "COMPENSATED"})
 OPEN: Final = ("CREATED", "RUNNING", "WAITING_ESCALATION", "COMPENSATING")
 """The statuses of a flow that has not ended, in the order it gets there."""
+GROUPS: Final[Mapping[str, tuple[str, ...]]] = {
+    "OPEN": OPEN,
+    "ENDED": tuple(sorted(TERMINAL)),
+    "FAILED_OR_COMPENSATED": ("COMPENSATED", "FAILED"),
+}
+"""Words that searches take for several statuses: the last is what overviews count as failed."""
 UNDOABLE: Final = frozenset({"FAILED", "CANCELLED"})
 """Ends after which steps may still be undone."""
 WORKED_ON: Final = frozenset({"RUNNING", "COMPENSATING"})

@@ -1,8 +1,8 @@
 """Facets: how many flows match, over time, by status, type and agent; what a person filters by.
 
 Rules:
-- By namespace, time and status alone every flow is counted, from an index that holds all three.
-- With any other filter, and by type and agent, the newest are counted, up to a bound: a store of a million flows
+- By namespace, time and status alone the newest fifty thousand flows are counted, from an index that holds all three.
+- With any other filter, and by type and agent, the newest few thousand are counted: a store of a million flows
   answers as fast as a small one, and what was not counted is said (`exact`, `counted`).
 """
 
@@ -18,17 +18,18 @@ from holdproof.runtime import flow_search
 from holdproof.runtime.flow_search import Filters
 
 _COUNTED: Final = 5_000
+_MOST: Final = 50_000
 _BUCKETS: Final = 60
 _WIDTHS_S: Final = (1, 5, 15, 60, 300, 900, 3_600, 10_800, 21_600, 86_400, 604_800, 2_592_000, 31_536_000)
 """Buckets are as wide as one of these, so that they begin where a clock does."""
 
-_SPAN = sql(
-    "SELECT min(created_at), max(created_at) FROM decision_flows WHERE ns = :ns AND created_at >= :since"
-    " AND created_at < :until"
-)
-_OF_BUCKET = sql(
+_WITHIN: Final = "FROM decision_flows WHERE ns = :ns AND created_at >= :since AND created_at < :until"
+# Each end by itself: SQLite finds one of them at the end of the index, and both by walking all of it.
+_SPAN = sql(f"SELECT (SELECT min(created_at) {_WITHIN}), (SELECT max(created_at) {_WITHIN})")
+_FAR_BACK = sql(f"SELECT created_at {_WITHIN} ORDER BY created_at DESC LIMIT 1 OFFSET :most")
+_OF_BUCKET = flow_search.for_both(
     "SELECT status, count(*) FROM decision_flows WHERE ns = :ns AND created_at >= :since AND created_at < :until"
-    " AND (CAST(:status AS TEXT) IS NULL OR status = :status) GROUP BY status"
+    " AND (CAST(:statuses AS TEXT) = '' OR instr(:statuses, ',' || status || ',') > 0) GROUP BY status"
 )
 
 _NEWEST: Final = flow_search.by_source(
@@ -67,12 +68,15 @@ def facets(
     )
     params = {"attributes": "{}", **filters.params()}
     bounds = {"ns": ns, "since": params["since"], "until": params["until"]}
-    rows = tx.all(_NEWEST[filters.source], **params, now=tx.now, limit=_COUNTED + 1)
+    rows = tx.all(_NEWEST[filters.source(tx)], **params, now=tx.now, limit=_COUNTED + 1)
     newest = rows[:_COUNTED]
     only_time = not (text or agent_id or flow_type or attributes or error or inputs or trouble)
-    exact = only_time or len(rows) <= _COUNTED
-    width, starts = _starts(tx, bounds, newest, exact=exact)
-    if only_time and len(rows) > _COUNTED:
+    is_more = len(rows) > _COUNTED
+    oldest = _oldest_counted(tx, bounds, newest, only_time=only_time) if is_more else None
+    exact = oldest is None
+    width, starts = _starts(tx, bounds, oldest)
+    if only_time and is_more:
+        bounds["since"] = oldest or bounds["since"]
         buckets = tuple(_count(tx, start, width, params, bounds) for start in starts)
     else:
         buckets = _sort_into(starts, width, newest)
@@ -91,15 +95,21 @@ def facets(
     )
 
 
-def _starts(tx: Tx, bounds: Mapping[str, str], newest: list[Any], *, exact: bool) -> tuple[int, list[int]]:
+def _oldest_counted(tx: Tx, bounds: Mapping[str, str], newest: list[Any], *, only_time: bool) -> str | None:
+    """Return the moment from which on flows are counted; None where all that match are."""
+    if not only_time:
+        return str(newest[-1][0])
+    far_back = tx.one(_FAR_BACK, **bounds, most=_MOST)
+    return None if far_back is None else str(next(iter(far_back)))
+
+
+def _starts(tx: Tx, bounds: Mapping[str, str], oldest: str | None) -> tuple[int, list[int]]:
     """Return the width of a bucket in seconds, and the moments at which buckets begin, in microseconds."""
     first, last = tx.one(_SPAN, **bounds) or (None, None)
     if first is None:
         return 1, []
-    if not exact:
-        first = newest[-1][0]
     # A range that the caller names is drawn whole, also where nothing was opened at its ends.
-    start = to_micros(bounds["since"] if bounds["since"] > BEGINNING and exact else first)
+    start = to_micros(oldest or (bounds["since"] if bounds["since"] > BEGINNING else first))
     end = to_micros(min(bounds["until"], max(last, tx.now)) if bounds["until"] < END else max(last, first))
     span_s = max(end - start, 0) / 1_000_000
     width = next((each for each in _WIDTHS_S if span_s / each < _BUCKETS), _WIDTHS_S[-1])
@@ -116,7 +126,7 @@ def _count(tx: Tx, start: int, width: int, params: Mapping[str, Any], bounds: Ma
         # The first and the last bucket may reach over the ends of what was asked for.
         since=max(since, bounds["since"]),
         until=min(until, bounds["until"]),
-        status=params["status"],
+        statuses=params["statuses"],
     )
     return FlowBucket(since, dict(rows))
 

@@ -2,7 +2,9 @@
 
 Rules:
 - A page is in the order of age, the newest first; ids may be chosen by callers, and only break ties.
-- Attributes are looked up in their index; the other filters are read off the flows that are left.
+- A status may be a word for several: OPEN, ENDED, FAILED_OR_COMPENSATED.
+- Attributes are looked up in their index, and so are statuses that few flows have; the other filters are read off the
+  flows that are left.
 - Trouble is what `gauges` counts, by the same conditions; flows in trouble are found from the few rows that say so.
 - Inputs are searched as the text that stands in the row: large parts stand elsewhere, and what belongs to a person is
   sealed.
@@ -16,7 +18,7 @@ from typing import Any, Final
 
 from holdproof import paging, validation
 from holdproof.db import Query, Tx, sql
-from holdproof.model.flows import STATUSES, Flow, FlowCount
+from holdproof.model.flows import GROUPS, STATUSES, Flow, FlowCount
 from holdproof.model.namespaces import MAIN
 from holdproof.model.page import Page
 from holdproof.model.times import BEGINNING, END
@@ -27,7 +29,7 @@ _LONGEST_TEXT: Final = 500
 
 MATCHES: Final = (
     "f.ns = :ns AND f.created_at >= :since AND f.created_at < :until"
-    " AND (CAST(:status AS TEXT) IS NULL OR f.status = :status)"
+    " AND (CAST(:statuses AS TEXT) = '' OR instr(:statuses, ',' || f.status || ',') > 0)"
     " AND (CAST(:agent_id AS TEXT) IS NULL OR f.agent_id = :agent_id)"
     " AND (CAST(:flow_type AS TEXT) IS NULL OR f.flow_type = :flow_type)"
     " AND (CAST(:text AS TEXT) = '' OR instr(lower(f.dfid || ' ' || f.agent_id || ' ' || f.flow_type),"
@@ -52,6 +54,10 @@ _TROUBLES: Final = {
     "ORPHANED": "flow_leases l CROSS JOIN decision_flows f WHERE f.dfid = l.dfid AND f.ns = l.ns"
     " AND l.expires_at <= :now AND f.status IN ('RUNNING', 'COMPENSATING')",
 }
+_EACH_STATUS: Final = "SELECT value FROM json_each(:words)"
+# Named, for SQLite would walk all flows by time in the hope of meeting one soon; PostgreSQL knows how rare they are.
+_BY_STATUS: Final = " INDEXED BY idx_decision_flows_status"
+_OF_STATUSES: Final = f"decision_flows f{_BY_STATUS} WHERE f.status IN ({_EACH_STATUS})"
 _WITH_EVERY_ATTRIBUTE: Final = (
     " AND NOT EXISTS (SELECT 1 FROM json_each(:attributes) w WHERE NOT EXISTS (SELECT 1 FROM flow_attributes o"
     " WHERE o.dfid = f.dfid AND o.ns = f.ns AND o.key = w.key AND o.value = w.value)) AND "
@@ -61,10 +67,11 @@ _PAGE: Final = " AND (f.created_at, f.dfid) < (:at, :dfid) ORDER BY f.created_at
 
 def for_both(text: str) -> Query:
     """Return a query with these filters for both databases."""
-    postgres = text.replace("instr(", "strpos(").replace("json_each(:attributes)", _PAIRS)
-    return sql(text, postgres=postgres)
+    postgres = text.replace("instr(", "strpos(").replace("json_each(:attributes)", _PAIRS).replace(_BY_STATUS, "")
+    return sql(text, postgres=postgres.replace(_EACH_STATUS, _EACH_WORD))
 
 
+_EACH_WORD: Final = "SELECT json_array_elements_text(CAST(:words AS JSON))"
 _PAIRS: Final = "json_each_text(CAST(:attributes AS JSON))"
 
 
@@ -73,10 +80,15 @@ def by_source(select: str, order: str) -> dict[str, Query]:
     sources = {
         "": FROM,
         "attributes": FROM_ATTRIBUTE,
+        "statuses": f"FROM {_OF_STATUSES} AND ",
         **{word: f"FROM {source}{_WITH_EVERY_ATTRIBUTE}" for word, source in _TROUBLES.items()},
     }
     return {name: for_both(f"{select} {source}{MATCHES}{order}") for name, source in sources.items()}
 
+
+_MANY: Final = 20_000
+"""As many flows of some statuses are met soon by walking from the newest on."""
+_HOW_MANY: Final = for_both(f"SELECT count(*) FROM (SELECT 1 FROM {_OF_STATUSES} AND f.ns = :ns LIMIT :most) AS few")  # noqa: S608 (ours)
 
 _LIST: Final = by_source(f"SELECT {FLOWS.listed('f')}", _PAGE)
 
@@ -97,22 +109,31 @@ class Filters:
     until: str = END
     ns: str = MAIN
 
+    def source(self, tx: Tx) -> str:
+        """Return where these flows are looked up from, for `by_source`."""
+        if self.trouble or self.attributes:
+            return self.trouble or "attributes"
+        words = json.dumps(self._words)
+        is_rare = bool(self._words) and next(iter(tx.all(_HOW_MANY, words=words, ns=self.ns, most=_MANY))) != (_MANY,)
+        return "statuses" if is_rare else ""
+
     @property
-    def source(self) -> str:
-        """Where these flows are looked up from, for `by_source`."""
-        return self.trouble or ("attributes" if self.attributes else "")
+    def _words(self) -> tuple[str, ...]:
+        """The statuses that match; none where all do."""
+        return GROUPS.get(self.status, (self.status,)) if self.status else ()
 
     def params(self) -> dict[str, Any]:
         """Return the parameters of a query, each validated."""
         if self.status is not None:
-            validation.one_of("status", self.status, STATUSES)
+            validation.one_of("status", self.status, STATUSES | GROUPS.keys())
         if self.trouble is not None:
             validation.one_of("trouble", self.trouble, _TROUBLES)
         for name in ("text", "error", "inputs"):
             validation.words(name, getattr(self, name), least=0, most=_LONGEST_TEXT)
         params: dict[str, Any] = {
             "text": self.text,
-            "status": self.status,
+            "statuses": ",".join(("", *self._words, "")) if self._words else "",
+            "words": json.dumps(self._words),
             "agent_id": self.agent_id,
             "flow_type": self.flow_type,
             "error": self.error,
@@ -135,7 +156,7 @@ def find(tx: Tx, filters: Filters, *, cursor: str | None = None, limit: int = 10
     # Checked first: a word that names no trouble names no query.
     params = {"attributes": "{}", **filters.params()}
     rows = tx.all(
-        _LIST[filters.source],
+        _LIST[filters.source(tx)],
         **params,
         now=tx.now,
         at=paging.moment(at),
@@ -164,6 +185,7 @@ def list(
 ) -> Page[Flow]:
     """List flows, newest first; `text` is part of their id, agent or type, in any case.
 
+    `status` may be a word for several: OPEN, ENDED or FAILED_OR_COMPENSATED.
     `trouble` is ORPHANED for those whose worker is gone, DIRTY for those that failed half way and wait to be undone.
     """
     filters = Filters(

@@ -21,6 +21,16 @@ def flows(tx: Tx, *, ns: str) -> dict[str, int]:
     return dict(tx.all(_FLOWS_OF, ns=ns))
 
 
+def troubles(tx: Tx, *, ns: str) -> dict[str, int]:
+    """Count what needs an operator in a namespace, under the names that `read` has for the whole store."""
+    backlog = sweeps.backlog(tx, ns=ns)
+    return {
+        "flows.orphaned": backlog.orphaned_flows,
+        "flows.dirty": backlog.dirty_flows,
+        "keys.unknown": backlog.unknown_keys,
+    }
+
+
 _NAMESPACES = sql("SELECT DISTINCT ns FROM agent_registry ORDER BY ns LIMIT 1000")
 
 

@@ -14,7 +14,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, Final, Literal, NamedTuple
 
-from holdproof import validation
+from holdproof import paging, validation
 from holdproof.crypto import canonical
 from holdproof.db import Call, Refused, Tx, Wait, Work, Write, ask, sql
 from holdproof.errors import (
@@ -29,6 +29,7 @@ from holdproof.errors import (
 from holdproof.model import jsontext
 from holdproof.model.coordination import IdempotencyEntry
 from holdproof.model.namespaces import MAIN
+from holdproof.model.page import Page
 from holdproof.model.times import later
 
 TTL_S: Final = 86_400.0
@@ -277,6 +278,28 @@ def get(tx: Tx, key: str, *, ns: str = MAIN) -> IdempotencyEntry:
             f"there is no idempotency key {key}", remedy="It was never used here, or its time is over.", key=key
         )
     return entry
+
+
+_STATES: Final = frozenset({"RUNNING", "UNKNOWN", "DONE", "FAILED"})
+# Who was executing a call whose lease has passed is gone: its outcome is unknown, whether or not somebody has looked.
+_IS: Final = "CASE WHEN state = 'RUNNING' AND lease_until <= :now THEN 'UNKNOWN' ELSE state END"
+_LIST = sql(
+    f"SELECT idempotency_key, request_hash, result, created_at, expires_at, {_IS}, lease_until, error, ns"  # noqa: S608
+    " FROM idempotency_cache WHERE ns = :ns AND idempotency_key > :after"
+    f" AND (CAST(:state AS TEXT) IS NULL OR {_IS} = :state)"
+    " AND (state NOT IN ('DONE', 'FAILED') OR expires_at > :now) ORDER BY idempotency_key LIMIT :limit"
+)
+
+
+def list(
+    tx: Tx, *, state: str | None = None, cursor: str | None = None, limit: int = 100, ns: str = MAIN
+) -> Page[IdempotencyEntry]:
+    """List the keys of calls, by key; `state` is RUNNING, DONE, FAILED, or UNKNOWN for calls that never finished."""
+    if state is not None:
+        validation.one_of("state", state, _STATES)
+    (after,) = paging.decode(cursor, "")
+    rows = tx.all(_LIST, ns=ns, state=state, after=after, now=tx.now, limit=paging.fetch(limit))
+    return paging.page((_Stored(*row).entry() for row in rows), limit, lambda entry: (entry.key,))
 
 
 # Only what nobody executes any more: a call under lease may still finish by itself.

@@ -47,13 +47,16 @@ class Backlog(NamedTuple):
 
 _BACKLOG = sql(
     "SELECT (SELECT count(*) FROM flow_leases l JOIN decision_flows f ON f.dfid = l.dfid AND f.ns = l.ns"
-    " WHERE l.expires_at <= :now AND f.status IN ('RUNNING', 'COMPENSATING')), (SELECT count(*) FROM saga_dirty_state),"
-    " (SELECT count(*) FROM idempotency_cache WHERE state IN ('RUNNING', 'UNKNOWN') AND lease_until <= :now)"
+    " WHERE l.expires_at <= :now AND f.status IN ('RUNNING', 'COMPENSATING')"
+    " AND (CAST(:ns AS TEXT) IS NULL OR l.ns = :ns)),"
+    " (SELECT count(*) FROM saga_dirty_state WHERE (CAST(:ns AS TEXT) IS NULL OR ns = :ns)),"
+    " (SELECT count(*) FROM idempotency_cache WHERE state IN ('RUNNING', 'UNKNOWN') AND lease_until <= :now"
+    " AND (CAST(:ns AS TEXT) IS NULL OR ns = :ns))"
 )
 
 
-def backlog(tx: Tx) -> Backlog:
-    """Count flows without a worker, dirty flows, and idempotency keys whose outcome is unknown."""
-    row = tx.one(_BACKLOG, now=tx.now)
+def backlog(tx: Tx, *, ns: str | None = None) -> Backlog:
+    """Count flows without a worker, dirty flows, and keys whose outcome is unknown: of one namespace, or of all."""
+    row = tx.one(_BACKLOG, now=tx.now, ns=ns)
     assert row is not None, "an aggregate has one row"
     return Backlog(*row)

@@ -46,7 +46,8 @@ PAGES: Final = (*_INBOX, *_WORK, *_PROOF, *_KNOWLEDGE, *_OPERATION)
 def part(app: FastAPI) -> None:
     """Add the pages of the console to a server."""
     templates.env.filters.update(template_filters.FILTERS | page_filters.FILTERS)
-    routers = [*(page.router for page in PAGES), *map(list_pages.router, list_declarations.LISTS)]
+    # Lists first: `/inbox/decided` would else be taken for the id of an escalation.
+    routers = [*map(list_pages.router, list_declarations.LISTS), *(page.router for page in PAGES)]
     for router in routers:
         app.include_router(router)
     # The navigation offers what this server has.

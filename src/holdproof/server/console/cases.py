@@ -75,9 +75,14 @@ class Case:
         return similar.history(self.alike)
 
     @property
+    def asks_leave(self) -> bool:
+        """Whether nothing is proposed: the agent only asks whether it may go on."""
+        return self.escalation.proposal in (None, {})
+
+    @property
     def contract(self) -> list[tuple[str, Any]]:
         """What the agent's contract says, place by place."""
-        return [] if self.agent is None else diffs.leaves(self.agent.contract)[:_MOST_TERMS]
+        return [] if self.agent is None or not self.agent.contract else diffs.leaves(self.agent.contract)[:_MOST_TERMS]
 
     def limit_of(self, part: ProposalPart) -> Any:
         """The number in the agent's contract that bears the name of a part and is less than proposed; None without."""

@@ -8,7 +8,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from holdproof.errors import InvalidInputError
-from holdproof.model.flows import STATUSES, FlowFacets
+from holdproof.model.flows import GROUPS, STATUSES, FlowFacets
 from holdproof.model.times import to_micros, to_text
 from holdproof.server.console import histogram, listing
 from holdproof.server.console.desk import Desk, or_default
@@ -68,7 +68,7 @@ async def show(
         "fields": fields,
         "span": span,
         "ranges": listing.RANGES,
-        "statuses": sorted(STATUSES),
+        "statuses": (*sorted(STATUSES), *GROUPS),
         "troubles": TROUBLES,
         "orphans": await or_default(desk.store.flows.orphans(limit=100), ()),
         "cursor": cursor,

@@ -54,14 +54,6 @@ async def show(request: Request) -> Response:
     return await _shown(desk, await gather(desk, first), queue=queue, is_chosen=False)
 
 
-@router.get("/inbox/decided")
-async def decided(request: Request, by: Person = "", cursor: Cursor = None) -> Response:
-    """Every answer that was given, or those of one person, the newest first."""
-    desk = Desk(request)
-    page = await desk.store.escalations.list(status="RESOLVED", answered_by=by.strip() or None, cursor=cursor, limit=50)
-    return await desk.render("decided.html", {"page": page, "by": by.strip()})
-
-
 @router.get("/inbox/{id}")
 async def one(request: Request, id: Number) -> Response:
     """Show one escalation with all that an operator needs to decide it."""

@@ -60,6 +60,103 @@ EVALUATIONS: Final = ListPage(
     ),
 )
 
+
+def _read_answer(row: Row) -> None:
+    """Tell answers of people from what nobody answered in time."""
+    by = row["resolved_by"]
+    row["how"] = "expired" if by == "deadline" else "answered" if by else "waits"
+
+
+def _escalations(path: str, title: str, sub: str, at: str, empty: EmptyList, **more: Any) -> ListPage:
+    """Declare a list of escalations whose range of time is that of one of their moments."""
+    times = {"created_at": "asked", "resolved_at": "answered"}
+    return ListPage(
+        path=path,
+        title=title,
+        sub=sub,
+        resource="escalations",
+        method="list",
+        at=at,
+        live="escalation resolution",
+        facts=("outcome",),
+        shape=_read_answer,
+        columns=(
+            ListColumn("reason", "escalation", "escalation"),
+            _AGENT,
+            ListColumn("impact", "impact", "badge"),
+            ListColumn("outcome", "outcome", "outcome"),
+            ListColumn("resolved_by", "by", "people"),
+            ListColumn("comment", "comment"),
+            ListColumn(at, times[at], "time"),
+        ),
+        filters=(
+            Filter("by", "Answered by", argument="answered_by", placeholder="ann"),
+            Filter("agent", "Agent", "agent_id", argument="agent_id", facet=True),
+            Filter("how", "Answer", "how", choices=("answered", "expired", "waits")),
+            Filter("outcome", "Outcome", "outcome", facet=True),
+            Filter("impact", "Impact", "impact", argument="impact", choices=("HIGH_IMPACT", "LOW_IMPACT")),
+            Filter("flow", "Flow", "flow_id", argument="flow_id", placeholder="a flow's id"),
+        ),
+        empty=empty,
+        **more,
+    )
+
+
+ESCALATIONS: Final = _escalations(
+    "/escalations",
+    "Escalations",
+    "All that agents asked people, whether it waits or was answered.",
+    "created_at",
+    EmptyList(
+        "Nothing was asked yet.",
+        "A flow asks a person and waits for the answer:",
+        'await flow.approve("Over the limit", proposal={"limit_eur": 42_000})',
+    ),
+    links=(("/inbox", "What waits"),),
+)
+
+DECIDED: Final = _escalations(
+    "/inbox/decided",
+    "What was decided",
+    "Every answer, with who gave it, when, and why; and what expired unanswered.",
+    "resolved_at",
+    EmptyList(
+        "No answer was given yet.",
+        "Every answer stays here. Whoever may answer does so in the inbox, or in a terminal:",
+        "holdproof escalations answer",
+    ),
+    arguments=lambda _: {"status": "RESOLVED"},
+    links=(("/inbox", "What waits"), ("/escalations", "All escalations")),
+)
+
+CALLS: Final = ListPage(
+    path="/calls",
+    title="Calls",
+    sub="Calls that run once, by their key. One that was started and never finished is unknown: it may have happened.",
+    resource="idempotency",
+    method="list",
+    at="created_at",
+    newest_first=False,
+    columns=(
+        ListColumn("key", "key"),
+        ListColumn("state", "state", "badge"),
+        ListColumn("created_at", "begun", "time"),
+        ListColumn("expires_at", "forgotten", "time"),
+        ListColumn("error", "error"),
+        ListColumn("request_hash", "request", "id"),
+    ),
+    filters=(
+        Filter(
+            "state", "State", "state", argument="state", choices=("UNKNOWN", "RUNNING", "DONE", "FAILED"), facet=True
+        ),
+    ),
+    empty=EmptyList(
+        "No call was made under a key.",
+        "A call runs once for its key, however often it is made. What became of an unknown one, a person says:",
+        "holdproof idempotency settle o-17 '{\"paid\": true}'",
+    ),
+)
+
 LOCKS: Final = ListPage(
     path="/locks",
     title="Locks",
@@ -304,4 +401,77 @@ TENANTS: Final = ListPage(
     ),
 )
 
-LISTS: Final = (EVALUATIONS, LOCKS, LEDGER, BLOBS, VECTORS, SKILLS, RETENTION, HOLDS, BACKUPS, TENANTS)
+ACCESS_LOG: Final = ListPage(
+    path="/access/log",
+    title="Accesses",
+    sub="Who came in and who was refused; the same within a minute is one row, with how often.",
+    resource="access_log",
+    method="list",
+    at="created_at",
+    columns=(
+        ListColumn("event", "event", "badge"),
+        ListColumn("caller", "who"),
+        ListColumn("address", "from"),
+        ListColumn("method", "method"),
+        ListColumn("path", "what"),
+        ListColumn("detail", "why"),
+        ListColumn("count", "times", "number"),
+        ListColumn("created_at", "when", "time"),
+    ),
+    filters=(
+        Filter("event", "Event", "event", argument="event", facet=True),
+        Filter("caller", "Who", "caller", facet=True),
+        Filter("address", "From", "address", facet=True),
+    ),
+    links=(("/access", "Who may come in"),),
+    empty=EmptyList(
+        "Nobody came in and nobody was refused.",
+        "Logins and refused requests are written down as they happen:",
+        "holdproof access-log list --event denied",
+    ),
+)
+
+TOKENS: Final = ListPage(
+    path="/access/tokens",
+    title="Tokens",
+    sub="Every token that was made, also those that have ended; the secret was shown once and is not here.",
+    resource="tokens",
+    method="list",
+    at="created_at",
+    arguments=lambda _: {"all": True},
+    columns=(
+        ListColumn("name", "name"),
+        ListColumn("role", "role", "badge"),
+        ListColumn("agent_id", "agent", "agent"),
+        ListColumn("created_by", "made by"),
+        ListColumn("last_used_at", "last used", "time"),
+        ListColumn("expires_at", "ends", "time"),
+        ListColumn("revoked_at", "revoked", "time"),
+        ListColumn("created_at", "made", "time"),
+    ),
+    filters=(Filter("role", "Role", "role", facet=True), Filter("maker", "Made by", "created_by", facet=True)),
+    links=(("/access", "Who may come in"),),
+    empty=EmptyList(
+        "No token was made.",
+        "Programs and people come in by a token:",
+        "holdproof tokens create my-program --role operator",
+    ),
+)
+
+LISTS: Final = (
+    ESCALATIONS,
+    DECIDED,
+    CALLS,
+    ACCESS_LOG,
+    TOKENS,
+    EVALUATIONS,
+    LOCKS,
+    LEDGER,
+    BLOBS,
+    VECTORS,
+    SKILLS,
+    RETENTION,
+    HOLDS,
+    BACKUPS,
+    TENANTS,
+)

@@ -102,6 +102,8 @@ class ListPage:
     """Makes of a row what is shown of it, before it is searched and put in order."""
     complete: Callable[[Desk, list[Row]], Awaitable[None]] = _no_facts
     """Adds what the method does not say to the rows that are shown."""
+    facts: tuple[str, ...] = ()
+    """What an item says of itself beside its fields: properties, which are columns too."""
     links: tuple[tuple[str, str], ...] = ()
     """Lists that belong beside it: address and name."""
 
@@ -214,7 +216,7 @@ async def read_window(declared: ListPage, desk: Desk, query: ListQuery) -> Windo
         return Window([], 0, None, [])
     method = getattr(getattr(desk.store, declared.resource), declared.method)
     page: Page[Any] = await method(**arguments, **_paging(declared, query), **_asked(declared, query))
-    rows = [plain(each.to_dict()) for each in page.items]
+    rows = [{**plain(each.to_dict()), **{name: getattr(each, name) for name in declared.facts}} for each in page.items]
     for row in rows:
         declared.shape(row)
     fitting = [row for row in rows if _fits(declared, query, row)]

@@ -14,6 +14,8 @@ class NavigationLink(NamedTuple):
     name: str
     resource: str
     method: str
+    also: tuple[str, ...] = ()
+    """Pages that belong to it and are reached from it, at addresses of their own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +29,10 @@ class Group:
 GROUPS: Final = (
     Group(
         "",
-        (NavigationLink("/today", "Today", "flows", "list"), NavigationLink("/inbox", "Inbox", "escalations", "list")),
+        (
+            NavigationLink("/today", "Today", "flows", "list"),
+            NavigationLink("/inbox", "Inbox", "escalations", "list", ("/escalations",)),
+        ),
     ),
     Group(
         "Run",
@@ -64,8 +69,8 @@ GROUPS: Final = (
     Group(
         "Operate",
         (
-            NavigationLink("/health", "Health", "storage", "status"),
-            NavigationLink("/retention", "Retention", "retention", "list"),
+            NavigationLink("/health", "Health", "storage", "status", ("/calls", "/jobs")),
+            NavigationLink("/retention", "Retention", "retention", "list", ("/holds",)),
             NavigationLink("/backups", "Backups", "backup", "list"),
             NavigationLink("/tenants", "Tenants", "tenants", "list"),
             NavigationLink("/access", "Access", "access_log", "list"),
@@ -89,4 +94,4 @@ def groups(request: Request, may: Callable[[str, str], bool]) -> list[Group]:
 
 def current(path: str, place: NavigationLink) -> bool:
     """Whether a path belongs to a place."""
-    return path == place.href or path.startswith(f"{place.href}/")
+    return any(path == href or path.startswith(f"{href}/") for href in (place.href, *place.also))

@@ -156,10 +156,8 @@ async def _needs(desk: Desk) -> list[Need]:
                 "/agents?status=SUSPENDED",
             )
         )
-    # Counted over all namespaces: not for callers bound to one.
-    if desk.caller.ns is None and desk.may("storage", "status"):
-        counts = await store.read(gauges.read)
-        degraded = (await store.status()).degraded
+    counts = await store.read(lambda tx: gauges.troubles(tx, ns=desk.ns))
+    if desk.may("flows", "list"):
         needs += [
             Need(
                 "bad",
@@ -173,14 +171,18 @@ async def _needs(desk: Desk) -> list[Need]:
                 _say(counts["flows.orphaned"], "flow has no worker", "flows have no worker"),
                 "/flows?trouble=ORPHANED&range=all",
             ),
-            Need(
-                "wait",
-                counts["keys.unknown"],
-                _say(counts["keys.unknown"], "call is in doubt", "calls are in doubt"),
-                "/health",
-            ),
-            Need("wait", len(degraded), _say(len(degraded), "part is degraded", "parts are degraded"), "/health"),
         ]
+    if desk.may("idempotency", "list"):
+        unknown = counts["keys.unknown"]
+        needs.append(
+            Need("wait", unknown, _say(unknown, "call is in doubt", "calls are in doubt"), "/calls?state=UNKNOWN")
+        )
+    # Of the whole store: not for callers bound to a namespace.
+    if desk.caller.ns is None and desk.may("storage", "status"):
+        degraded = (await store.status()).degraded
+        needs.append(
+            Need("wait", len(degraded), _say(len(degraded), "part is degraded", "parts are degraded"), "/health")
+        )
     return [each for each in needs if each.count]
 
 

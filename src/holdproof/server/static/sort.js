@@ -21,7 +21,8 @@ function arrange(part) {
 }
 
 function nameColumn(cell) {
-  if (cell.textContent.trim() === "" || cell.querySelector("button") !== null) { return; }
+  // A column of buttons is named for screen readers only.
+  if (cell.textContent.trim() === "" || cell.querySelector("button, .visually-hidden") !== null) { return; }
   const button = document.createElement("button");
   button.type = "button";
   button.className = "sort";
