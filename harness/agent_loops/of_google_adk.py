@@ -1,14 +1,20 @@
 """The scripted agent of Google ADK."""
 
 from collections.abc import AsyncIterator
-from typing import Any
+from pathlib import Path
+from typing import Any, Final
 
 from google.adk.agents import LlmAgent
 from google.adk.models import BaseLlm, LlmResponse
+from google.adk.runners import Runner
+from google.adk.sessions.sqlite_session_service import SqliteSessionService
 from google.genai import types
 
-from holdproof.adapters.google_adk import HoldproofAgent
-from tests.faults.agent_loops.world import INSTRUCTIONS, TURNS, World, final_answer, tools_of
+from harness.agent_loops.world import INSTRUCTIONS, PROMPT, TURNS, World, final_answer, tools_of
+from holdproof.adapters.google_adk import HoldproofAgent, HoldproofSessionService
+
+OWN: Final = "SqliteSessionService"
+OURS: Final = "HoldproofSessionService"
 
 
 class Scripted(BaseLlm):
@@ -28,7 +34,7 @@ class Scripted(BaseLlm):
         yield LlmResponse(content=types.Content(role="model", parts=parts))
 
 
-def agent(world: World, where: Any, *, lease_s: float) -> HoldproofAgent:
+def _scripted(world: World) -> LlmAgent:
     def look(turn: int) -> str:
         """Look at an order."""
         return world.tool("look", turn)
@@ -37,7 +43,29 @@ def agent(world: World, where: Any, *, lease_s: float) -> HoldproofAgent:
         """Charge an order."""
         return world.tool("charge", turn)
 
-    scripted = LlmAgent(
+    return LlmAgent(
         name="books", instruction=INSTRUCTIONS, model=Scripted(model="scripted", world=world), tools=[look, charge]
     )
-    return HoldproofAgent(scripted, where, agent_id="books", lease_s=lease_s, safe=["look"])
+
+
+def agent(world: World, where: Any, *, lease_s: float) -> HoldproofAgent:
+    """The agent whose runs are durable."""
+    return HoldproofAgent(_scripted(world), where, agent_id="books", lease_s=lease_s, safe=["look"])
+
+
+async def _run(world: World, service: Any) -> None:
+    await service.create_session(app_name="shop", user_id="ada", session_id="books")
+    runner = Runner(app_name="shop", agent=_scripted(world), session_service=service)
+    message = types.Content(role="user", parts=[types.Part(text=PROMPT)])
+    async for _ in runner.run_async(user_id="ada", session_id="books", new_message=message):
+        pass
+
+
+async def run_own(world: World, folder: Path) -> None:
+    """Run it with the framework's own storage."""
+    await _run(world, SqliteSessionService(str(folder / "sessions.db")))
+
+
+async def run_ours(world: World, store: Any) -> None:
+    """Run it with ours in its place."""
+    await _run(world, HoldproofSessionService(store))
