@@ -4,6 +4,7 @@ Each benchmark is one module with `run(options) -> list[Result]` and `goals(opti
 """
 
 BENCHMARKS: dict[str, str] = {
+    "agents": "bench.agents",
     "blobs": "bench.blobs",
     "checkpoints": "bench.checkpoints",
     "console": "bench.console",

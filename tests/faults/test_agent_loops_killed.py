@@ -10,10 +10,9 @@ from typing import Any
 
 import pytest
 
-from tests.faults.agent_loops.world import CALLS
+from harness.agent_loops import FRAMEWORKS, MODULES
+from harness.agent_loops.world import CALLS
 
-FRAMEWORKS = ("pydantic_ai", "openai_agents", "google_adk", "agent_framework", "langgraph")
-MODULES = {"openai_agents": "agents", "google_adk": "google.adk"}
 THOROUGH = os.environ.get("HOLDPROOF_THOROUGH") == "1"
 
 
@@ -22,7 +21,7 @@ def killed(framework: str, folder: Path, places: str) -> dict[str, Any]:
     module = MODULES.get(framework, framework)
     if importlib.util.find_spec(module.partition(".")[0]) is None or importlib.util.find_spec(module) is None:
         pytest.skip(f"{module} is not installed: make adapters")
-    command = [sys.executable, "-m", "tests.faults.agent_loops.killing", framework, str(folder / "runs"), places]
+    command = [sys.executable, "-m", "tests.faults.agent_loop_killing", framework, str(folder / "runs"), places]
     ended = subprocess.run(command, capture_output=True, text=True, check=False, timeout=7200)
     assert ended.returncode == 0, ended.stderr[-4000:]
     outcome: dict[str, Any] = json.loads(ended.stdout.splitlines()[-1])

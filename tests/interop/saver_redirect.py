@@ -68,6 +68,18 @@ class Async(HoldproofSaver):
         yield cls(store, allow=classes_of_tests(), **options)
 
 
+def hide_langchain() -> None:
+    """Let models not say that `langchain` is installed: LangGraph's own tests compare what models say, without it."""
+    base: Any = import_module("langchain_core.language_models.base")
+    # An older langchain-core does not look for it.
+    if hasattr(base, "_get_langchain_version"):
+        base._get_langchain_version = _nothing
+
+
+def _nothing() -> None:
+    return None
+
+
 def redirect() -> None:
     """Put ours in the place of theirs, before any conftest of theirs imports it."""
     if os.environ.get("HOLDPROOF_TEST_THEIRS"):  # the same run on their own saver: the line to be compared with
@@ -78,6 +90,7 @@ def redirect() -> None:
     aio.AsyncSqliteSaver = Async
 
 
+hide_langchain()
 redirect()
 
 

@@ -1,6 +1,6 @@
 """Run a framework's scripted agent undisturbed, and then with a process that dies at each given call; compare them.
 
-    python -m tests.faults.agent_loops.killing pydantic_ai /tmp/somewhere 1,50,100
+    python -m tests.faults.agent_loop_killing pydantic_ai /tmp/somewhere 1,50,100
 
 The killed run is one run: at every given call a process dies before the call had its effect, and the next one after it.
 The children of this process are forked with everything imported and nothing open.
@@ -20,9 +20,9 @@ from pathlib import Path
 from typing import Any
 
 import holdproof
+from harness.agent_loops.world import CALLS, PROMPT, World, result_of
 from holdproof.errors import NotFoundError
 from holdproof.model.coordination import Escalation
-from tests.faults.agent_loops.world import CALLS, PROMPT, World, result_of
 
 FLOW = "today"
 LEASE_S = 0.5
@@ -30,7 +30,7 @@ LEASE_S = 0.5
 
 async def run(framework: str, folder: Path, world: World) -> dict[str, Any]:
     """Run the agent to its end, or what is left of it; people answer what is in doubt meanwhile."""
-    module = importlib.import_module(f"tests.faults.agent_loops.of_{framework}")
+    module = importlib.import_module(f"harness.agent_loops.of_{framework}")
     async with holdproof.open(folder / "store") as store:
         cut_off = await _cut_off(store, world)
         _note(folder, "cut off", cut_off)
@@ -133,7 +133,7 @@ def problems(outcome: dict[str, Any], undisturbed: dict[str, Any]) -> list[str]:
 
 def main(framework: str, folder: Path, targets: list[str]) -> dict[str, Any]:
     # Before the first fork, so that a child costs milliseconds.
-    importlib.import_module(f"tests.faults.agent_loops.of_{framework}")
+    importlib.import_module(f"harness.agent_loops.of_{framework}")
     plain = folder / "undisturbed"
     plain.mkdir(parents=True)
     report = plain / "report.json"

@@ -1,13 +1,18 @@
 """The scripted agent of the OpenAI Agents SDK."""
 
 import json
-from typing import Any
+from pathlib import Path
+from typing import Any, Final
 
-from agents import Agent, Model, ModelResponse, RunConfig, Usage, function_tool
+from agents import Agent, Model, ModelResponse, RunConfig, Runner, SQLiteSession, Usage, function_tool
 from openai.types.responses import ResponseFunctionToolCall, ResponseOutputMessage, ResponseOutputText
 
-from holdproof.adapters.openai_agents import HoldproofAgent
-from tests.faults.agent_loops.world import INSTRUCTIONS, TURNS, World, final_answer, tools_of
+from harness.agent_loops.world import INSTRUCTIONS, PROMPT, TURNS, World, final_answer, tools_of
+from holdproof.adapters.openai_agents import HoldproofAgent, HoldproofSession
+
+OWN: Final = "SQLiteSession"
+OURS: Final = "HoldproofSession"
+_OPTIONS: Final[dict[str, Any]] = {"max_turns": TURNS + 1, "run_config": RunConfig(tracing_disabled=True)}
 
 
 def _message(text: str) -> Any:
@@ -43,7 +48,7 @@ class Scripted(Model):
         raise AssertionError("these runs are not streamed")
 
 
-def agent(world: World, where: Any, *, lease_s: float) -> HoldproofAgent:
+def _scripted(world: World) -> Agent:
     @function_tool
     def look(turn: int) -> str:
         return world.tool("look", turn)
@@ -52,7 +57,21 @@ def agent(world: World, where: Any, *, lease_s: float) -> HoldproofAgent:
     def charge(turn: int) -> str:
         return world.tool("charge", turn)
 
-    scripted = Agent(name="books", instructions=INSTRUCTIONS, model=Scripted(world), tools=[look, charge])
-    config = RunConfig(tracing_disabled=True)
-    options = {"max_turns": TURNS + 1, "run_config": config}
-    return HoldproofAgent(scripted, where, agent_id="books", lease_s=lease_s, safe=["look"], **options)
+    return Agent(name="books", instructions=INSTRUCTIONS, model=Scripted(world), tools=[look, charge])
+
+
+def agent(world: World, where: Any, *, lease_s: float) -> HoldproofAgent:
+    """The agent whose runs are durable."""
+    return HoldproofAgent(_scripted(world), where, agent_id="books", lease_s=lease_s, safe=["look"], **_OPTIONS)
+
+
+async def run_own(world: World, folder: Path) -> None:
+    """Run it with the framework's own storage."""
+    session = SQLiteSession("books", folder / "chats.db")
+    await Runner.run(_scripted(world), PROMPT, session=session, **_OPTIONS)
+    session.close()
+
+
+async def run_ours(world: World, store: Any) -> None:
+    """Run it with ours in its place."""
+    await Runner.run(_scripted(world), PROMPT, session=HoldproofSession("books", store), **_OPTIONS)

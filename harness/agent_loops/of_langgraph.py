@@ -1,15 +1,21 @@
 """The scripted agent of LangGraph, with its checkpoints on the store."""
 
-from typing import Any
+import asyncio
+from pathlib import Path
+from typing import Any, Final
 
 from langchain.agents import create_agent
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, ToolMessage
 from langchain_core.outputs import ChatGeneration, ChatResult
 from langchain_core.utils.function_calling import convert_to_openai_tool
+from langgraph.checkpoint.sqlite import SqliteSaver
 
+from harness.agent_loops.world import INSTRUCTIONS, PROMPT, TURNS, World, final_answer, tools_of
 from holdproof.adapters.langgraph import HoldproofAgent, HoldproofSaver, durable
-from tests.faults.agent_loops.world import INSTRUCTIONS, TURNS, World, final_answer, tools_of
+
+OWN: Final = "SqliteSaver"
+OURS: Final = "HoldproofSaver"
 
 AT_ONCE = True
 """The tools of a turn are tasks of their own, which LangGraph runs at once."""
@@ -37,7 +43,7 @@ class Scripted(BaseChatModel):
         return ChatResult(generations=[ChatGeneration(message=answer)])
 
 
-def agent(world: World, where: Any, *, lease_s: float) -> HoldproofAgent:
+def _scripted(world: World, saver: Any) -> Any:
     def look(turn: int) -> str:
         """Look at an order."""
         return world.tool("look", turn)
@@ -48,5 +54,25 @@ def agent(world: World, where: Any, *, lease_s: float) -> HoldproofAgent:
 
     tools = durable([look, charge], safe=["look"])
     model = durable(Scripted(world=world))
-    scripted = create_agent(model, tools, system_prompt=INSTRUCTIONS, checkpointer=HoldproofSaver(where))
-    return HoldproofAgent(scripted, where, agent_id="books", lease_s=lease_s)
+    return create_agent(model, tools, system_prompt=INSTRUCTIONS, checkpointer=saver)
+
+
+def agent(world: World, where: Any, *, lease_s: float) -> HoldproofAgent:
+    """The agent whose runs are durable."""
+    return HoldproofAgent(_scripted(world, HoldproofSaver(where)), where, agent_id="books", lease_s=lease_s)
+
+
+async def _run(world: World, saver: Any) -> None:
+    config = {"configurable": {"thread_id": "books"}, "recursion_limit": 10 * TURNS}
+    await asyncio.to_thread(_scripted(world, saver).invoke, {"messages": [("user", PROMPT)]}, config)
+
+
+async def run_own(world: World, folder: Path) -> None:
+    """Run it with the framework's own storage."""
+    with SqliteSaver.from_conn_string(str(folder / "checkpoints.db")) as saver:
+        await _run(world, saver)
+
+
+async def run_ours(world: World, store: Any) -> None:
+    """Run it with ours in its place."""
+    await _run(world, HoldproofSaver(store))

@@ -1,6 +1,8 @@
 """The scripted agent of the Microsoft Agent Framework."""
 
-from typing import Any
+import warnings
+from pathlib import Path
+from typing import Any, Final
 
 from agent_framework import (
     Agent,
@@ -8,13 +10,17 @@ from agent_framework import (
     ChatMiddlewareLayer,
     ChatResponse,
     Content,
+    FileHistoryProvider,
     FunctionInvocationLayer,
     Message,
     tool,
 )
 
-from holdproof.adapters.agent_framework import HoldproofAgent
-from tests.faults.agent_loops.world import INSTRUCTIONS, TURNS, World, final_answer, tools_of
+from harness.agent_loops.world import INSTRUCTIONS, PROMPT, TURNS, World, final_answer, tools_of
+from holdproof.adapters.agent_framework import HoldproofAgent, HoldproofHistoryProvider
+
+OWN: Final = "FileHistoryProvider"
+OURS: Final = "HoldproofHistoryProvider"
 
 
 class Scripted(FunctionInvocationLayer, ChatMiddlewareLayer, BaseChatClient):
@@ -36,7 +42,7 @@ class Scripted(FunctionInvocationLayer, ChatMiddlewareLayer, BaseChatClient):
         return ChatResponse(messages=[Message(role="assistant", contents=contents)], model="scripted")
 
 
-def agent(world: World, where: Any, *, lease_s: float) -> HoldproofAgent:
+def _scripted(world: World, **options: Any) -> Agent:
     @tool
     def look(turn: int) -> str:
         """Look at an order."""
@@ -49,5 +55,28 @@ def agent(world: World, where: Any, *, lease_s: float) -> HoldproofAgent:
 
     client = Scripted(function_invocation_configuration={"max_iterations": TURNS + 1})
     client.world = world
-    scripted = Agent(client, instructions=INSTRUCTIONS, name="books", tools=[look, charge])
-    return HoldproofAgent(scripted, where, agent_id="books", lease_s=lease_s, safe=["look"])
+    return Agent(client, instructions=INSTRUCTIONS, name="books", tools=[look, charge], **options)
+
+
+def agent(world: World, where: Any, *, lease_s: float) -> HoldproofAgent:
+    """The agent whose runs are durable."""
+    return HoldproofAgent(_scripted(world), where, agent_id="books", lease_s=lease_s, safe=["look"])
+
+
+async def _run(world: World, history: Any) -> None:
+    scripted = _scripted(world, context_providers=[history])
+    await scripted.run(PROMPT, session=scripted.create_session(session_id="books"))
+
+
+async def run_own(world: World, folder: Path) -> None:
+    """Run it with the framework's own storage."""
+    with warnings.catch_warnings():
+        # It says of itself that it is experimental; there is no other one that keeps anything on a disk.
+        warnings.simplefilter("ignore")
+        history = FileHistoryProvider(folder)
+    await _run(world, history)
+
+
+async def run_ours(world: World, store: Any) -> None:
+    """Run it with ours in its place."""
+    await _run(world, HoldproofHistoryProvider(store))

@@ -1,16 +1,20 @@
 """The scripted agent of Pydantic AI."""
 
-from typing import Any
+from pathlib import Path
+from typing import Any, Final
 
 from pydantic_ai import Agent
 from pydantic_ai.messages import ModelResponse, TextPart, ToolCallPart, ToolReturnPart
 from pydantic_ai.models.function import FunctionModel
 
-from holdproof.adapters.pydantic_ai import HoldproofAgent, HoldproofDurability
-from tests.faults.agent_loops.world import INSTRUCTIONS, World, final_answer, tools_of
+from harness.agent_loops.world import INSTRUCTIONS, PROMPT, World, final_answer, tools_of
+from holdproof.adapters.pydantic_ai import HoldproofAgent, HoldproofDurability, HoldproofHistory
+
+OWN: Final = "messages as JSON in a file"
+OURS: Final = "HoldproofHistory"
 
 
-def agent(world: World, where: Any, *, lease_s: float) -> HoldproofAgent:
+def _scripted(world: World) -> Any:
     def script(messages: list[Any], _: Any) -> ModelResponse:
         turn = sum(isinstance(message, ModelResponse) for message in messages)
         world.happen(f"model {turn}")
@@ -37,4 +41,20 @@ def agent(world: World, where: Any, *, lease_s: float) -> HoldproofAgent:
     def charge(turn: int) -> str:
         return world.tool("charge", turn)
 
-    return HoldproofAgent(scripted, where, agent_id="books", lease_s=lease_s)
+    return scripted
+
+
+def agent(world: World, where: Any, *, lease_s: float) -> HoldproofAgent:
+    """The agent whose runs are durable."""
+    return HoldproofAgent(_scripted(world), where, agent_id="books", lease_s=lease_s)
+
+
+async def run_own(world: World, folder: Path) -> None:
+    """Run it and keep its messages, as the framework's guide does: it has no storage of its own."""
+    result = await _scripted(world).run(PROMPT)
+    (folder / "messages.json").write_bytes(result.all_messages_json())
+
+
+async def run_ours(world: World, store: Any) -> None:
+    """Run it with ours in its place."""
+    await HoldproofHistory("books", store).run(_scripted(world), PROMPT)
