@@ -552,6 +552,30 @@ def test_a_proof_that_is_huge_is_refused() -> None:
 # --- the rest ----------------------------------------------------------------------------------------------------
 
 
+def test_the_settings_of_a_project_are_its_stores_and_no_tenants(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    project = tmp_path / "project"
+    (project / ".holdproof").mkdir(parents=True)
+    settings = (
+        f"backups: {{folder: {tmp_path}/backups}}\nproviders: {{blob: {{type: filesystem, path: {tmp_path}/blobs}}}}\n"
+    )
+    (project / ".holdproof" / "config.yaml").write_text(settings)
+    monkeypatch.chdir(project)
+    monkeypatch.setenv("HOLDPROOF_HOME", str(tmp_path / "home"))
+    command = [sys.executable, "-m", "holdproof", "config", "allow", str(project)]
+    subprocess.run(command, check=True, capture_output=True)
+    with sync.open() as store:
+        assert store.core.context.settings.backups.folder == f"{tmp_path}/backups"
+        for name in ("acme", "globex"):
+            store.tenants.create(name)
+    with sync.open(tenant="acme") as acme, sync.open(tenant="globex") as globex:
+        assert acme.core.context.settings.backups.folder is None
+        acme.blobs.put("contract", b"of acme")
+        assert globex.blobs.get("contract") is None
+    assert not (tmp_path / "blobs").exists()
+
+
 def test_a_store_in_memory_has_no_tenants() -> None:
     with sync.open(":memory:") as store:
         with pytest.raises(errors.InvalidInputError, match="in memory"):

@@ -140,10 +140,15 @@ def locate(where: str | Path | None, url: str | None = None, *, home: str | Path
 
 
 def locate_tenant(place: "TenantPlace") -> Location:
-    """Return where the store of a tenant is; its settings are those of its own home."""
-    location = locate(place.home, place.url)
-    settings = replace(location.settings, database_url=place.url, direct_url=place.direct_url)
-    return Location(location.paths, settings, place.target)
+    """Return where the store of a tenant is; its settings are those of its own home.
+
+    A project's are the parent's: by them every tenant would keep its blobs, vectors and backups in one place.
+    """
+    paths = place.paths
+    paths.check()
+    settings = config.load(paths=paths, url=place.url)
+    settings = replace(settings, database_url=place.url, direct_url=place.direct_url)
+    return Location(paths, settings, place.target)
 
 
 def open_place(place: "TenantPlace", *, create: bool, few: bool = False) -> Store:

@@ -64,7 +64,8 @@ def prove(context: Context, tenant: str, leaf_id: str, version: int | None = Non
             f"no head of the tenant {tenant} was recorded since that entry: `holdproof tenants record-heads {tenant}`",
             leaf_id=leaf_id,
         )
-    head, below = yield from ask(Call(partial(_proven, place, entry, covering_heads)))
+    proven: tuple[TenantHead, TlogProof] = yield from ask(Call(partial(_proven, place, entry, covering_heads)))
+    head, below = proven
     return (yield from ask(Read(partial(_document, tenant=tenant, leaf_id=leaf_id, head=head, below=below))))
 
 
