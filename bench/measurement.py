@@ -15,10 +15,13 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from functools import partial
 from statistics import median
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from bench.journal import Journal
+
+T = TypeVar("T")
 
 WARMUP_SHARE = 0.2
 _SHARE: Final = 0.25
@@ -217,23 +220,28 @@ def run_race(race: Race, options: Options) -> list[Result]:
             # Taken out by failing: a ratio needs as many rounds of both.
             racing.remove(contestant)
             with options.journal.attempt(f"{contestant.label} in {race.title}"):
-                samples[contestant.label].append(_sample(contestant, options.seconds))
+                samples[contestant.label].append(long_enough(partial(_sample, contestant), options.seconds))
                 racing.append(contestant)
     progress("")
     return options.journal.add(compare(replace(race, contestants=racing), samples))
 
 
-def _sample(contestant: Contestant, seconds: float) -> Sample:
-    """Measure a contestant once, longer where it needs longer for a few units."""
-    for stretch in _STRETCHES:
-        meter = Meter(seconds * stretch)
-        contestant.sample(meter)
+def long_enough(measure: Callable[[float], T], seconds: float) -> T:
+    """Return what `measure` gives for so many seconds, or for more of them where they are too short for it."""
+    *shorter, longest = _STRETCHES
+    for stretch in shorter:
         try:
-            return meter.finish()
+            return measure(seconds * stretch)
         except TooFewUnitsError:
-            if stretch == _STRETCHES[-1]:
-                raise
-    raise AssertionError("the last stretch returns or raises")
+            progress("too few units: measured longer")
+    return measure(seconds * longest)
+
+
+def _sample(contestant: Contestant, seconds: float) -> Sample:
+    """Measure a contestant once."""
+    meter = Meter(seconds)
+    contestant.sample(meter)
+    return meter.finish()
 
 
 def compare(race: Race, samples: dict[str, list[Sample]]) -> list[Result]:

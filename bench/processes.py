@@ -18,7 +18,16 @@ import holdproof
 from bench import decision_unit, peers_postgres
 from bench.fresh_stores import Place, in_a_folder, on_a_server
 from bench.goals import Goal
-from bench.measurement import WARMUP_SHARE, Options, Result, compare_with, progress, rounds
+from bench.measurement import (
+    WARMUP_SHARE,
+    Options,
+    Result,
+    TooFewUnitsError,
+    compare_with,
+    long_enough,
+    progress,
+    rounds,
+)
 
 COUNTS = (1, 2, 4, 8)
 _CALLERS = 16
@@ -61,7 +70,7 @@ def _race(database: str, place: Place, options: Options) -> list[Result]:
     for turn in rounds(options):
         for count in COUNTS:
             progress(f"{rate}, round {turn + 1} of {options.repeats}: {count} processes")
-            done, slowest = _sample(place, count, options.seconds)
+            done, slowest = long_enough(partial(_sample, place, count), options.seconds)
             rates[count].append(done)
             tails[count].append(1 / slowest)
     progress("")
@@ -81,7 +90,10 @@ def _sample(place: Place, count: int, seconds: float) -> tuple[float, float]:
         for process in processes:
             tell(process)
         answers = [answer(process) for process in processes]
-        return sum(done for done, _ in answers) / seconds, max(slowest for _, slowest in answers)
+        total = sum(done for done, _ in answers)
+        if not total:
+            raise TooFewUnitsError("no decision became durable within the window: measure longer (--seconds)")
+        return total / seconds, max(slowest for _, slowest in answers)
 
 
 @contextmanager

@@ -10,7 +10,7 @@ from functools import partial
 from bench import decision_unit, peers_postgres, processes
 from bench.fresh_stores import Place, Where, in_a_folder, on_a_server
 from bench.goals import Goal
-from bench.measurement import Options, Result, compare_with, progress, rounds
+from bench.measurement import Options, Result, TooFewUnitsError, compare_with, long_enough, progress, rounds
 from holdproof import sync
 from holdproof.store.tenants.places import Parent, resolve
 
@@ -53,7 +53,7 @@ def _race(database: str, place: Place, options: Options) -> list[Result]:
     for turn in rounds(options):
         for name, values in rates.items():
             progress(f"{title}, round {turn + 1} of {options.repeats}: {name}")
-            values.append(_sample(place, options.seconds, divided=name == _MANY))
+            values.append(long_enough(partial(_sample, place, divided=name == _MANY), options.seconds))
     progress("")
     own = [Result(title, name, COUNT, tuple(values)) for name, values in rates.items()]
     return options.journal.add(compare_with(own, title, [f"{_ONE} @{COUNT}"]))
@@ -72,7 +72,10 @@ def _sample(place: Place, seconds: float, *, divided: bool) -> float:
         ]
         for process in working:
             processes.tell(process)
-        return sum(done for done, _ in map(processes.answer, working)) / seconds
+        done = sum(done for done, _ in map(processes.answer, working))
+        if not done:
+            raise TooFewUnitsError("no decision became durable within the window: measure longer (--seconds)")
+        return done / seconds
 
 
 def _tenants(where: Where) -> list[Where]:
