@@ -29,6 +29,7 @@ def populate_lists(store: sync.Holdproof, folder: Path) -> dict[str, str]:
         )
     for number, score in enumerate((0.31, 0.62, 0.87)):
         store.evaluations.submit({"task": number}, evaluation_id=f"hedge-{number}", score=score, intent=[score])
+    _asked(store)
     _files(store, folder)
     _upkeep(store, folder)
     return {**ids, "holder": holder}
@@ -46,6 +47,17 @@ def _memory(store: sync.Holdproof) -> dict[str, str]:
             ids["reader"] = flow.flow_id
             flow.step("look up the rule", lambda: store.objects.get("rules/buying").version)
     return ids
+
+
+def _asked(store: sync.Holdproof) -> None:
+    """Questions, one of them answered; calls by their key; a token."""
+    for reason in ("Buy at the open", "Sell before the report"):
+        flow = store.flows.start("trader", flow_type="order").flow_id
+        store.flows.transition(flow, "RUNNING")
+        number = store.escalations.request(flow, reason=reason, proposal={"shares": 10}).id
+    store.escalations.resolve(number, "approve", by="operator:Ada", comment="as agreed")
+    store.idempotency.once("order o-17", {"shares": 10}, lambda: {"order": 17})
+    store.tokens.create("nightly export", role="auditor")
 
 
 def _files(store: sync.Holdproof, folder: Path) -> None:
