@@ -30,6 +30,7 @@ STAYS = {
     "keys.join",
     "keys.recover_root",
     "log.publish",
+    "retention.archive",
     "relational.close",
     "skills.approve",
     "skills.fingerprint",
