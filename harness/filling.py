@@ -27,7 +27,7 @@ from holdproof.evidence import (
     trust,
     witness_disputes,
 )
-from holdproof.model.retention import Archive
+from holdproof.model.retention import MonthArchive
 from holdproof.upkeep import outbox, unlock
 
 _PENDING = sql_postgres("SELECT 1 FROM log_pending LIMIT 1")
@@ -183,7 +183,7 @@ def _tenant(tx: Tx, *, name: str) -> None:
 
 def _archive(tx: Tx, *, name: str) -> None:
     """An archive of a month; the record that it names is of another table, so that it excuses nothing."""
-    archive = Archive(tx.new_id(), "audit", "2020-01", 1, f"/{name}", "00" * 32, name, tx.now)
+    archive = MonthArchive(tx.new_id(), "audit", "2020-01", 1, f"/{name}", "00" * 32, name, tx.now)
     archives.record(tx, archive, [0])
 
 

@@ -71,7 +71,7 @@ class Archives(OnStore):
         planned = store.retention.archive(month="2026-01", to=tmp_path, dry_run=True)
         assert (planned.count, planned.archives, left(store)) == (JANUARY, [], JANUARY + 2)
         archived = store.retention.archive(month="2026-01", to=tmp_path)
-        assert (archived.count, archived.held, left(store)) == (JANUARY, 0, 2)
+        assert (archived.count, archived.under_hold, left(store)) == (JANUARY, 0, 2)
         assert verdicts(store) == (Verdict.VALID, Verdict.VALID)
         assert store.verify.run(full=True, lock=False).checked["archived"] == JANUARY
         folder = place_of(archived)
@@ -150,7 +150,7 @@ class Archives(OnStore):
         store.retention.lift(everything.id, reason="closed")
         hold = store.retention.hold(subject="Ada", reason="case 2")
         archived = store.retention.archive(month="2026-01", to=tmp_path)
-        assert (archived.count, archived.held, left(store)) == (JANUARY // 2, JANUARY // 2, JANUARY // 2 + 2)
+        assert (archived.count, archived.under_hold, left(store)) == (JANUARY // 2, JANUARY // 2, JANUARY // 2 + 2)
         store.retention.lift(hold.id, reason="closed")
         assert store.retention.archive(month="2026-01", to=tmp_path).count == JANUARY // 2
         assert verdicts(store) == (Verdict.VALID, Verdict.VALID)

@@ -68,7 +68,7 @@ def test_a_store_in_use_is_divided_and_loses_nothing(postgres_store: tuple[str, 
         assert first.switched_on
         assert {"decision_audit_events_before", "decision_audit_events_rest"} < {*first.partitions}
         again = sync.partition(home, url, months=4)
-        assert (again.switched_on, again.made) == (False, [month(4)])
+        assert (again.switched_on, again.created) == (False, [month(4)])
         record(store, 5)
         assert left(store) == 25 + len(written)
         ids = [event.id for event in store.audit.list(limit=1000).items]
@@ -90,7 +90,7 @@ def test_no_event_is_refused_for_want_of_a_month_and_the_month_takes_them_when_i
     with sync.open(home, url, clock=clock) as store:
         record(store, 3)
         assert dict(store.read(lambda tx: tx.all(_WHERE))) == {"decision_audit_events_rest": 3}
-        assert sync.partition(home, url, months=6).made
+        assert sync.partition(home, url, months=6).created
         [(where, count)] = store.read(lambda tx: tx.all(_WHERE))
         assert (where.startswith("decision_audit_events_2"), count) == (True, 3)
         assert sound(store)
@@ -154,10 +154,10 @@ def test_an_archived_month_is_dropped_as_a_whole_unless_something_in_it_stays(
         assert ("decision_audit_events_2026_01", 12) in store.read(lambda tx: tx.all(_WHERE))
         hold = store.retention.hold(subject="Ada", reason="case 1")
         part = store.retention.archive(month="2026-01", to=tmp_path)
-        assert (part.count, part.held, part.dropped) == (6, 6, False)
+        assert (part.count, part.under_hold, part.dropped) == (6, 6, False)
         store.retention.lift(hold.id, reason="closed")
         rest = store.retention.archive(month="2026-01", to=tmp_path)
-        assert (rest.count, rest.held, rest.dropped) == (6, 0, True)
+        assert (rest.count, rest.under_hold, rest.dropped) == (6, 0, True)
         assert "2026_01" not in str(store.read(lambda tx: tx.all(_WHERE)))
         assert left(store) == 2
         assert sound(store)
@@ -226,7 +226,7 @@ def test_doctor_warns_before_the_months_end(postgres_store: tuple[str, Path]) ->
     with admin(url) as connection:
         connection.execute(f"DROP TABLE kernel.{month(1)}".encode())
     assert level() == ["warning"]
-    assert sync.partition(home, url, months=1).made == [month(1)]
+    assert sync.partition(home, url, months=1).created == [month(1)]
     assert level() == ["ok"]
 
 

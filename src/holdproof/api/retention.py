@@ -7,14 +7,14 @@ from holdproof.lazy import lazy_functions
 
 if TYPE_CHECKING:
     from holdproof.evidence import archives
-    from holdproof.model.retention import Archived
+    from holdproof.model.retention import MonthArchived
     from holdproof.upkeep import archiving, holds, retention
 else:
     globals().update(lazy_functions("holdproof.evidence", "archives"))
     globals().update(lazy_functions("holdproof.upkeep", "archiving holds retention"))
 
 
-def _how_to_check(archived: "Archived") -> str:
+def _how_to_check(archived: "MonthArchived") -> str:
     """Say how anybody checks what was archived."""
     return "\nnote: ".join(f"check it anywhere: holdproof verify {each.place}" for each in archived.archives)
 

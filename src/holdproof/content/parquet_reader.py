@@ -1,4 +1,4 @@
-"""Read Parquet files that `parquet.write` made: for whoever checks an archive, from bytes that nobody vouches for.
+"""Read Parquet files that `parquet.write` made: for the check of an archive, from bytes that nobody vouches for.
 
 Rules:
 - Only what that writer writes is read: one plain page of a column in a group, compressed with gzip. Anything else is a

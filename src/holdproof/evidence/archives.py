@@ -19,7 +19,7 @@ from holdproof.errors import FormatError
 from holdproof.evidence import leaves, logged_tables
 from holdproof.evidence.leaves import Projection
 from holdproof.model.page import Page
-from holdproof.model.retention import Archive
+from holdproof.model.retention import MonthArchive
 
 ARCHIVES: Final = Projection(
     "retention_archives",
@@ -86,7 +86,7 @@ _ADD = sql(
 )
 
 
-def record(tx: Tx, archive: Archive, indexes: Sequence[int]) -> None:
+def record(tx: Tx, archive: MonthArchive, indexes: Sequence[int]) -> None:
     """Log an archive that was written and checked, with the ascending places of its records' entries."""
     row = {**archive.to_dict(), "positions": encode(indexes)}
     mark = leaves.stamp(tx, "erasure", ARCHIVES, row)
@@ -125,12 +125,12 @@ _BEFORE = sql(
 _LAST: Final = "\U0010ffff"
 
 
-def list(tx: Tx, *, cursor: str | None = None, limit: int = 100) -> Page[Archive]:
+def list(tx: Tx, *, cursor: str | None = None, limit: int = 100) -> Page[MonthArchive]:
     """List the archives that retention wrote, the newest first, each with the hash of its manifest."""
     (before,) = paging.decode(cursor, _LAST)
     rows = tx.all(_BEFORE, before=before, limit=paging.fetch(limit))
-    return paging.page([Archive(*row) for row in rows], limit, _sort_key)
+    return paging.page([MonthArchive(*row) for row in rows], limit, _sort_key)
 
 
-def _sort_key(archive: Archive) -> tuple[str]:
+def _sort_key(archive: MonthArchive) -> tuple[str]:
     return (archive.id,)

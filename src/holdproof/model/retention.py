@@ -86,7 +86,7 @@ class RetentionRule(Value):
 
 
 @dataclass(frozen=True, slots=True)
-class Archive(Value):
+class MonthArchive(Value):
     """A folder with records of a month that retention wrote; `sha256` is the hash of its manifest, `archive.json`."""
 
     id: str
@@ -100,7 +100,7 @@ class Archive(Value):
 
 
 @dataclass(frozen=True, slots=True)
-class Archived(Value):
+class MonthArchived(Value):
     """What was archived of a month and removed, or would be, and what had to stay: records under a legal hold.
 
     `dropped` says whether the room went back as a whole, as a partition of PostgreSQL.
@@ -110,6 +110,6 @@ class Archived(Value):
     month: str
     dry_run: bool
     count: int
-    held: int
-    archives: list[Archive]
+    under_hold: int
+    archives: list[MonthArchive]
     dropped: bool

@@ -69,7 +69,7 @@ class Partitioned:
 
     partitions: list[str]
     switched_on: bool
-    made: list[str]
+    created: list[str]
 
     def to_dict(self) -> dict[str, Any]:
         """The outcome as every client prints it."""

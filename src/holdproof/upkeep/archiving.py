@@ -32,7 +32,7 @@ from holdproof.evidence import archives, log, logged_tables, retention_rules, tr
 from holdproof.evidence.logged_tables import COLUMNS, logged_row
 from holdproof.model.namespaces import EVERY, MAIN
 from holdproof.model.progress import Progress
-from holdproof.model.retention import Archive, Archived
+from holdproof.model.retention import MonthArchive, MonthArchived
 from holdproof.model.times import month_bounds
 from holdproof.store.context import Context
 from holdproof.upkeep import kernel_tables
@@ -91,7 +91,7 @@ class _Scope(NamedTuple):
     size: int
     head: str
     due: int
-    held: int
+    under_hold: int
 
 
 @dataclass(slots=True)
@@ -111,7 +111,7 @@ def archive(
     who: str = "operator",
     dry_run: bool = False,
     progress: Progress | None = None,
-) -> Work[Archived]:
+) -> Work[MonthArchived]:
     """Write the records of a month that has ended into a folder or s3://bucket/folder, check them, and remove them.
 
     Of every namespace. Entries stay in the log, and one names each archive; what is under a legal hold stays too.
@@ -121,16 +121,16 @@ def archive(
     tell = progress or no_progress
     scope: _Scope = yield from ask(Read(partial(_scope, what=what, month=month)))
     if dry_run:
-        return Archived(what, month, dry_run, scope.due, scope.held, [], dropped=False)
-    written: list[Archive] = []
+        return MonthArchived(what, month, dry_run, scope.due, scope.under_hold, [], dropped=False)
+    written: list[MonthArchive] = []
     selections: list[_Selection] = []
     after = None if scope.first is None else scope.first - 1
     while after is not None:
         act = partial(_archive_some, context, what, month, scope, after=after, to=to, who=who, tell=tell)
-        made, selection = yield from act()
-        if made is None:
+        archive, selection = yield from act()
+        if archive is None:
             break
-        written.append(made)
+        written.append(archive)
         selections.append(selection)
         after = selection.ids[-1] if len(selection.ids) == archive_check.MOST else None
     ids = array("q", chain.from_iterable(selection.ids for selection in selections))
@@ -138,8 +138,8 @@ def archive(
     removed = len(ids) if dropped else 0
     for selection in () if dropped else selections:
         removed += yield from _remove(selection, tell)
-    held = (yield from ask(Read(partial(_scope, what=what, month=month)))).held
-    return Archived(what, month, dry_run, removed, held, written, dropped)
+    rest = yield from ask(Read(partial(_scope, what=what, month=month)))
+    return MonthArchived(what, month, dry_run, removed, rest.under_hold, written, dropped)
 
 
 def _scope(tx: Tx, *, what: str, month: str) -> _Scope:
@@ -152,8 +152,8 @@ def _scope(tx: Tx, *, what: str, month: str) -> _Scope:
     _check_rules(tx, what, month, end)
     [(first, last)] = tx.all(_BOUNDS, start=start, end=end)
     [(due,)] = tx.all(_COUNT_DUE, start=start, end=end)
-    [(held,)] = tx.all(_COUNT_HELD, start=start, end=end)
-    return _Scope(start, end, first, last, log.head(tx).checkpoint.size, tree.state(tx).head, due, held)
+    [(under_hold,)] = tx.all(_COUNT_HELD, start=start, end=end)
+    return _Scope(start, end, first, last, log.head(tx).checkpoint.size, tree.state(tx).head, due, under_hold)
 
 
 def _check_rules(tx: Tx, what: str, month: str, end: str) -> None:
@@ -182,7 +182,7 @@ def _archive_some(
     to: str | os.PathLike[str],
     who: str,
     tell: Progress,
-) -> Work[tuple[Archive | None, _Selection]]:
+) -> Work[tuple[MonthArchive | None, _Selection]]:
     """Write, check and record one archive; None where nothing is left to be archived."""
     id, now = yield from ask(Read(lambda tx: (tx.new_id(), tx.now)))
     place = _Place.named(context, to, f"{what}-{month}-{id}")
@@ -215,9 +215,9 @@ def _archive_some(
         # Here and not in a thread: a generator that is closed may not ask for anything more.
         place.clear()
     digest = hashlib.sha256(document.text.encode()).hexdigest()
-    made = Archive(id, what, month, len(selection.ids), place.name, digest, who, now)
-    yield from ask(Write(partial(_record, made=made, indexes=sorted(selection.indexes), end=scope.end)))
-    return made, selection
+    archive = MonthArchive(id, what, month, len(selection.ids), place.name, digest, who, now)
+    yield from ask(Write(partial(_record, archive=archive, indexes=sorted(selection.indexes), end=scope.end)))
+    return archive, selection
 
 
 def _origin(scope: _Scope) -> str:
@@ -225,10 +225,10 @@ def _origin(scope: _Scope) -> str:
     return origin
 
 
-def _record(tx: Tx, *, made: Archive, indexes: Sequence[int], end: str) -> None:
+def _record(tx: Tx, *, archive: MonthArchive, indexes: Sequence[int], end: str) -> None:
     # A rule may have come while the archive was written.
-    _check_rules(tx, made.what, made.month, end)
-    archives.record(tx, made, indexes)
+    _check_rules(tx, archive.what, archive.month, end)
+    archives.record(tx, archive, indexes)
 
 
 def _write_records(folder: Path, rows: Iterator[list[Any]]) -> None:
@@ -392,8 +392,8 @@ def _drop(tx: Tx, *, scope: _Scope, ids: "array[int]") -> bool:
         return False
     # Nobody adds to the month from here on, and others go on reading it.
     tx.script(f"LOCK TABLE {partition} IN SHARE MODE")
-    [(held,)] = tx.all(_COUNT_HELD, start=scope.start, end=scope.end)
-    if held or tx.one(_EVERYTHING_HELD) is not None or not _has_only(tx, scope, ids):
+    [(under_hold,)] = tx.all(_COUNT_HELD, start=scope.start, end=scope.end)
+    if under_hold or tx.one(_EVERYTHING_HELD) is not None or not _has_only(tx, scope, ids):
         return False
     # A partition's foreign key ends with it: in the order in which everybody locks the two.
     tx.script("LOCK TABLE decision_flows IN ACCESS EXCLUSIVE MODE")

@@ -40,7 +40,7 @@ class PartitionLayout(NamedTuple):
 
     partitions: list[str]
     switched_on: bool
-    made: list[str]
+    created: list[str]
 
 
 def ensure(url: str, *, ahead: int) -> PartitionLayout:
@@ -56,8 +56,8 @@ def ensure(url: str, *, ahead: int) -> PartitionLayout:
                 raise NotFoundError("there is no store in this database; `holdproof db migrate` creates it")
             if kind == "r":
                 _switch_on(connection)
-            made = _make_months(connection, ahead)
-            return PartitionLayout(_partitions(connection), kind == "r", made)
+            created = _make_months(connection, ahead)
+            return PartitionLayout(_partitions(connection), kind == "r", created)
         except psycopg.errors.InsufficientPrivilege as error:
             raise MissingPrivilegeError(
                 f"this login may not divide the table ({error.diag.message_primary}); give `holdproof db partition` the"
@@ -126,11 +126,11 @@ def _prove_end(connection: Connection, boundary: datetime) -> None:
     """Have the server know that no event of the old table is of that month or later, without stopping writers."""
     with connection.transaction():
         connection.execute(_PATIENCE)
-        known = connection.execute(
+        constraint = connection.execute(
             "SELECT 1 FROM pg_constraint WHERE conrelid = to_regclass(%s) AND conname = %s",
             (f"{_SPACE}.{TABLE}", BEFORE),
         ).fetchone()
-        if known is None:
+        if constraint is None:
             _run(
                 connection,
                 "ALTER TABLE kernel.{table} ADD CONSTRAINT {before} CHECK (created_at < {boundary}) NOT VALID",
@@ -142,12 +142,13 @@ def _prove_end(connection: Connection, boundary: datetime) -> None:
 def _build_key(connection: Connection) -> None:
     """Build the index of the new key beside the old one, without stopping writers."""
     name = text.Identifier(_SPACE, f"{BEFORE}_pkey")
-    row = connection.execute(
+    index = connection.execute(
         "SELECT indisvalid FROM pg_index WHERE indexrelid = to_regclass(%s)", (f"{_SPACE}.{BEFORE}_pkey",)
     ).fetchone()
-    if row is not None and not row[0]:
+    is_valid = index is not None and bool(index[0])
+    if index is not None and not is_valid:
         connection.execute(text.SQL("DROP INDEX {}").format(name))
-    if row is None or not row[0]:
+    if not is_valid:
         _run(connection, "CREATE UNIQUE INDEX CONCURRENTLY {key} ON kernel.{table} (id, created_at)")
 
 
@@ -233,7 +234,7 @@ def _make_months(connection: Connection, ahead: int) -> list[str]:
     """Make the months that are missing, from this one to so many ahead; return their names."""
     there = set(_partitions(connection))
     end = _end_of_before(connection)
-    made = []
+    names = []
     bounds = months(_now(connection), ahead + 2)
     for start, following in pairwise(bounds):
         name = month_name(start)
@@ -242,8 +243,8 @@ def _make_months(connection: Connection, ahead: int) -> list[str]:
         with connection.transaction():
             connection.execute(_PATIENCE)
             _make_month(connection, name, start, following)
-        made.append(name)
-    return made
+        names.append(name)
+    return names
 
 
 def _end_of_before(connection: Connection) -> datetime:

@@ -75,10 +75,10 @@ def make(context: Context, place: BucketPlace, *, keys: bool, configuration: boo
 
 
 def _send(place: BucketPlace, files: Iterable[tuple[str, Path]], tell: Progress) -> Iterator[tuple[str, Entry | None]]:
-    def send(file: tuple[str, Path], told: Progress) -> tuple[str, Entry | None]:
+    def send(file: tuple[str, Path], tell: Progress) -> tuple[str, Entry | None]:
         name, path = file
         try:
-            return name, place.bucket.send(path, place.name_of(name), told)
+            return name, place.bucket.send(path, place.name_of(name), tell)
         except FileNotFoundError:
             return name, None
 
@@ -100,8 +100,8 @@ def _read_back(place: BucketPlace, manifest: Manifest, tell: Progress) -> None:
 
 
 def _check_files(place: BucketPlace, names: list[str], manifest: Manifest, tell: Progress) -> None:
-    def entry(name: str, told: Progress) -> tuple[str, Entry]:
-        return name, place.bucket.entry(place.name_of(name), manifest.files[name].size, told)
+    def entry(name: str, tell: Progress) -> tuple[str, Entry]:
+        return name, place.bucket.entry(place.name_of(name), manifest.files[name].size, tell)
 
     for number, (name, arrived) in enumerate(_at_once(entry, names, tell), 1):
         manifests.check_file(name, arrived, manifest)
@@ -127,7 +127,7 @@ def _at_once(work: Callable[[S, Progress], T], items: Iterable[S], tell: Progres
     """
     stopped = Event()
 
-    def told(what: str, done: int, total: int) -> None:
+    def tell_unless_stopped(what: str, done: int, total: int) -> None:
         if stopped.is_set():
             raise _StoppedError
         tell(what, done, total)
@@ -139,7 +139,7 @@ def _at_once(work: Callable[[S, Progress], T], items: Iterable[S], tell: Progres
             # A store may have millions of files: not all of them wait in memory.
             if len(results) == _MOST_AHEAD:
                 yield results.popleft().result()
-            results.append(pool.submit(work, item, told))
+            results.append(pool.submit(work, item, tell_unless_stopped))
         while results:
             yield results.popleft().result()
     finally:
@@ -222,8 +222,8 @@ def fetched(
 
 
 def _fetch(place: BucketPlace, folder: Path, names: list[str], manifest: Manifest, tell: Progress) -> None:
-    def fetch(name: str, told: Progress) -> tuple[str, Entry]:
-        return name, place.bucket.fetch(place.name_of(name), folder / name, manifest.files[name].size, told)
+    def fetch(name: str, tell: Progress) -> tuple[str, Entry]:
+        return name, place.bucket.fetch(place.name_of(name), folder / name, manifest.files[name].size, tell)
 
     for number, (name, entry) in enumerate(_at_once(fetch, names, tell), 1):
         manifests.check_file(name, entry, manifest)

@@ -55,7 +55,7 @@ _REMEDY: Final = "do not rely on this archive; find another copy of it, and say 
 
 
 @dataclass(frozen=True, slots=True)
-class Manifest:
+class ArchiveManifest:
     """What the manifest of an archive says, parsed."""
 
     what: str
@@ -132,7 +132,7 @@ def _read(folder: Path, name: str) -> bytes:
         raise FormatError(f"not a whole archive: {name} cannot be read ({error.strerror})", path=str(folder)) from error
 
 
-def _manifest(payload: bytes) -> Manifest:
+def _manifest(payload: bytes) -> ArchiveManifest:
     value = canonical.loads(payload)
     if not isinstance(value, dict) or value.get("v") != 1 or set(value) != _FIELDS:
         raise FormatError(f"{MANIFEST}: not of this version")
@@ -151,7 +151,7 @@ def _manifest(payload: bytes) -> Manifest:
         raise FormatError(f"{MANIFEST}: a field is of another type")
     month_bounds(value["month"])
     table = kernel_tables.LOGGED[archives.TABLES[what]]
-    return Manifest(what, table, value["month"], value["count"], value["size"], value["origin"], entries)
+    return ArchiveManifest(what, table, value["month"], value["count"], value["size"], value["origin"], entries)
 
 
 def _file(name: str, value: Any) -> tuple[str, int]:
@@ -165,7 +165,7 @@ def _file(name: str, value: Any) -> tuple[str, int]:
     return value["sha256"], value["bytes"]
 
 
-def _check_files(folder: Path, manifest: Manifest) -> None:
+def _check_files(folder: Path, manifest: ArchiveManifest) -> None:
     for name, (digest, size) in manifest.files.items():
         if file_digest(folder / name) != (digest, size):
             raise ProofError(f"{name} is not the file that the manifest names", file=name)
@@ -185,7 +185,7 @@ def file_digest(path: Path) -> tuple[str, int]:
     return digest.hexdigest(), size
 
 
-def _check_records(folder: Path, manifest: Manifest, head: SignedCheckpoint) -> None:
+def _check_records(folder: Path, manifest: ArchiveManifest, head: SignedCheckpoint) -> None:
     by_index: dict[int, bytes] = {}
     handles: set[str] = set()
     with disk.open_file(folder / RECORDS) as file:
@@ -204,7 +204,7 @@ def _check_records(folder: Path, manifest: Manifest, head: SignedCheckpoint) -> 
     merkle.verify_many(proven, indexes, head.checkpoint.size, hashes, head.checkpoint.root)
 
 
-def _hashes(folder: Path, manifest: Manifest) -> Sequence[bytes]:
+def _hashes(folder: Path, manifest: ArchiveManifest) -> Sequence[bytes]:
     _, size = manifest.files[PROOF]
     # For each record at most one hash for each level of the tree.
     if size % _HASH or size > manifest.count * 64 * _HASH:
@@ -213,7 +213,7 @@ def _hashes(folder: Path, manifest: Manifest) -> Sequence[bytes]:
     return [data[at : at + _HASH] for at in range(0, len(data), _HASH)]
 
 
-def _records(file: BinaryIO, manifest: Manifest) -> Iterator[tuple[int, str, bytes]]:
+def _records(file: BinaryIO, manifest: ArchiveManifest) -> Iterator[tuple[int, str, bytes]]:
     """Yield of each record the place of its entry, its handle, and the hash of the entry, once it was checked."""
     start, end = month_bounds(manifest.month)
     table = manifest.table
