@@ -292,7 +292,7 @@ class TestSqlite(OnSqlite, Archives):
         place = place_in(seaweed, monkeypatch)
         filled(store, clock)
         whole = Bucket.entry
-        monkeypatch.setattr(Bucket, "entry", lambda self, name, size: Entry("00" * 32, size))
+        monkeypatch.setattr(Bucket, "entry", lambda self, name, size, tell: Entry("00" * 32, size))
         with pytest.raises(errors.ProofError, match="not what was sent"):
             store.retention.archive(month="2026-01", to=place.url)
         assert (left(store), store.retention.archives().items, place.names()) == (JANUARY + 2, [], [])

@@ -389,6 +389,7 @@ TRIES: Final[dict[str, list[Try]]] = {
     "locks.list": [lambda s, w: s.locks.list().items, lambda s, w: s.locks.list(flow_id=w.flow_id).items],
     "idempotency.once": [lambda s, w: s.idempotency.once("key", "another request", lambda: "own")],
     "idempotency.get": [lambda s, w: s.idempotency.get("key")],
+    "idempotency.list": [lambda s, w: s.idempotency.list()],
     "idempotency.settle": [lambda s, w: s.idempotency.settle("key", 1)],
     "idempotency.delete": [lambda s, w: s.idempotency.delete("key")],
     "retries.reject": [lambda s, w: s.retries.reject(w.flow_id)],

@@ -17,6 +17,7 @@ import pytest
 
 from holdproof import errors
 from holdproof.db import sql
+from holdproof.model.storage import TelemetryEvent
 from holdproof.model.times import later
 from holdproof.server.middleware import HEADERS
 from holdproof.upkeep.verification import offline
@@ -533,6 +534,18 @@ def test_an_agent_is_suspended_with_a_reason_and_activated_again(web: Web, opera
     assert web.store.agents.get("odd/../name").suspension_reason == "wrong twice (operator:Ada)"
     post(operator, "/agents/status", **{**given, "status": "ACTIVE"})
     assert web.store.agents.get("odd/../name").status == "ACTIVE"
+
+
+def test_the_list_of_agents_says_what_each_used_in_its_time(web: Web, operator: httpx.Client) -> None:
+    web.store.agents.register("spender", version="1.0.0")
+    now = web.store.flows.start("spender").created_at
+    facts = {"agent": "spender", "input_tokens": 1_200, "output_tokens": 34, "cost_usd": 0.25}
+    moments = (now, later(now, -60.0), later(now, -2 * 86_400.0))
+    web.store.telemetry.append([TelemetryEvent("span", at, facts) for at in moments])
+    day, week = (page(operator, f"/agents?range={word}") for word in ("24h", "7d"))
+    assert "2 468 0.5" in day.text
+    assert "3 702 0.75" in week.text
+    assert "/cost?by=agent&range=7d" in week.links
 
 
 def ended(client: httpx.Client, path: str) -> Page:

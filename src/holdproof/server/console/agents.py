@@ -9,6 +9,8 @@ from starlette.responses import Response
 from holdproof import validation
 from holdproof.model.agents import STATUSES, AgentCounts
 from holdproof.model.page import Page
+from holdproof.model.times import later
+from holdproof.model.usage import Usage
 from holdproof.server.console import charts, listing
 from holdproof.server.console.desk import Desk, or_default
 from holdproof.server.console.template_filters import moment
@@ -40,8 +42,11 @@ async def show(
     validation.one_of("range", word, frozenset(_WINDOWS))
     page = await desk.store.agents.list(status=status or None, cursor=cursor, limit=100)
     activity = await or_default(desk.store.agents.activity(window_s=_WINDOWS[word]))
+    usage = await _usage(desk, later(desk.now, -_WINDOWS[word]))
     values = {
         "page": page,
+        "usage": usage,
+        "used": {each.name: each for each in usage.groups} if usage else {},
         "status": status,
         "statuses": sorted(STATUSES),
         "activity": activity,
@@ -51,6 +56,12 @@ async def show(
         "windows": _WINDOWS,
     }
     return await desk.render("agents.html", values)
+
+
+async def _usage(desk: Desk, since: str) -> Usage | None:
+    """What telemetry says that agents used since then, all in one reading; None where the caller may not see it."""
+    usage: Usage | None = await or_default(desk.store.telemetry.usage(by="agent", since=since))
+    return usage
 
 
 @router.get("/agents.{format}")
