@@ -126,11 +126,10 @@ def archive(
     selections: list[_Selection] = []
     after = None if scope.first is None else scope.first - 1
     while after is not None:
-        act = partial(_archive_some, context, what, month, scope, after=after, to=to, who=who, tell=tell)
-        archive, selection = yield from act()
-        if archive is None:
+        part, selection = yield from _archive_some(context, what, month, scope, after=after, to=to, who=who, tell=tell)
+        if part is None:
             break
-        written.append(archive)
+        written.append(part)
         selections.append(selection)
         after = selection.ids[-1] if len(selection.ids) == archive_check.MOST else None
     ids = array("q", chain.from_iterable(selection.ids for selection in selections))
