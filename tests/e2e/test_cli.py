@@ -296,6 +296,16 @@ def test_status_for_people_shows_every_fact(home: Path) -> None:
     assert (rows["path"], rows["degraded"], rows["backend"]) == (str(home / "kernel.db"), "none", "sqlite")
 
 
+@pytest.mark.usefixtures("existing")
+def test_status_for_people_counts_migrations_and_fits_each_store_on_a_line(home: Path) -> None:
+    names = json.loads(run("status", "--json").stdout)["migrations"]
+    lines = run("status").stdout.splitlines()
+    assert [line for line in lines if line.split()[0] == "migrations"] == [
+        f"{'migrations':<20}{len(names)}, the newest {names[-1]}"
+    ]
+    assert f"{'  blob':<20}filesystem, {home / 'blobs'}: empty" in lines
+
+
 def test_what_is_degraded_is_a_warning_on_stderr_too() -> None:
     result = run("status", "--url", ":memory:", "--json")
     [reason] = json.loads(result.stdout)["degraded"]

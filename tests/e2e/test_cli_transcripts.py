@@ -119,6 +119,15 @@ def test_the_end_of_an_id_is_enough_for_a_command(store: sync.Holdproof) -> None
     assert done.exit_code == 3, "what is the end of no id is an id that is not there"
 
 
+def test_the_beginning_of_an_id_is_enough_where_only_one_begins_so(store: sync.Holdproof) -> None:
+    ids = [each.flow_id for each in store.flows.list(limit=1000).items]
+    assert len({each[:8] for each in ids}) == 1
+    assert ids[0] in _output(f"flows get {ids[0][:-2]}")
+    done = CliRunner().invoke(app, ["flows", "get", ids[0][:8]])
+    assert done.exit_code == 2, done.output
+    assert f"is a part of {len(ids)} ids" in done.output
+
+
 def test_a_real_terminal_of_80_columns_gets_short_rows(tmp_path: Path) -> None:
     with sync.open(tmp_path) as opened:
         opened.agents.register("a-name-that-is-rather-long-for-an-agent", version="1.0.0")

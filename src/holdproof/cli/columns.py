@@ -23,6 +23,7 @@ _SHORT: Final = 8
 _LEAST: Final = 16
 """How far a text is cut before a column is left out."""
 _UUID: Final = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+_ID_BEGINNING: Final = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{0,4}){0,3}(-[0-9a-f]{0,11})?")
 _TIME: Final = re.compile(r"\d{4}-\d{2}-\d{2}T\d{2}:\d{2}:\d{2}(\.\d+)?Z")
 _NOTHING: Final = frozenset({"", "-", "none"})
 
@@ -131,6 +132,7 @@ def _unicode() -> bool:
     return (getattr(sys.stdout, "encoding", None) or "").lower().startswith("utf")
 
 
-def is_short(word: str) -> bool:
-    """Whether a word is the end of an id, as lists show it."""
-    return re.fullmatch(rf"[0-9a-f]{{{_SHORT}}}", word) is not None
+def is_part(word: str) -> bool:
+    """Whether a word may be the end of an id, as lists show it, or its beginning."""
+    is_end = re.fullmatch(rf"[0-9a-f]{{{_SHORT}}}", word) is not None
+    return is_end or (len(word) >= _SHORT and _ID_BEGINNING.fullmatch(word) is not None)

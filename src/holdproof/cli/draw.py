@@ -343,6 +343,24 @@ def frame(value: Facts) -> Text:
     return text.append(f"{cell(value['origin'])}\n", style="dim")
 
 
+def store_status(value: Facts) -> Text:
+    """Draw a store's status: a line for the schema and one for each of the four stores; `--json` has all of it."""
+    migrations = value["migrations"]
+    schema = f"{len(migrations)}, the newest {migrations[-1]}" if migrations else "none"
+    storage = value["storage"]
+    stores = {name: _kept(each) for name, each in storage["stores"].items()}
+    troubles = {name: storage[name] for name in ("under_way", "degraded", "warnings") if storage[name]}
+    return plain_table({**value, "migrations": schema, "storage": {**stores, **troubles}})
+
+
+def _kept(store: Facts) -> str:
+    """Say what one of the four stores runs on, where, and what is in it; what it has none of is left out."""
+    counts = [f"{number:,} {name}" for name, number in store["holds"].items() if number and name != "dimensions"]
+    stored = ", ".join(counts) or "empty"
+    line = f"{store['type']}, {store['where']}: {stored}"
+    return f"{line}; degraded: {store['degraded']}" if store["degraded"] else line
+
+
 def skills(value: Any) -> Text:
     """Draw skills with the root that was approved, and why the others are locked."""
     lines = [

@@ -77,7 +77,7 @@ def allow(
     return {"allowed": str(file)}
 
 
-@command(COMMANDS, "status", example="holdproof status --json", group="Inspect", reach="server")
+@command(COMMANDS, "status", example="holdproof status --json", group="Inspect", reach="server", draw=draw.store_status)
 def status(call: CommandContext) -> Status:
     """Show where data lives, what it runs on, its size, what services store, and whether anything is degraded."""
     with call.open(create=False) as store:

@@ -1,4 +1,4 @@
-"""What people type that a method would not take: how long ago, a day, a state in small letters, the end of an id.
+"""What people type that a method would not take: how long ago, a day, a state in small letters, a part of an id.
 
 Only the command line takes it: `since="1h"` in a program would be another moment at every call.
 """
@@ -9,7 +9,7 @@ from typing import Any, Final
 from holdproof import validation
 from holdproof.api.catalogue import MethodSpec, Parameter
 from holdproof.cli import times
-from holdproof.cli.columns import is_short
+from holdproof.cli.columns import is_part
 from holdproof.errors import InvalidInputError
 from holdproof.model.times import to_text
 
@@ -45,9 +45,12 @@ def moment(text: str, name: str) -> str:
 
 
 def whole_ids(store: Any, values: dict[str, Any]) -> None:
-    """Put the whole id in the place of the end of one, as lists show it; InvalidInputError where several end so."""
-    end = values.get("flow_id")
-    if not isinstance(end, str) or not is_short(end):
+    """Put a whole id in the place of its end, as lists show it, or of its beginning.
+
+    InvalidInputError where several begin or end so.
+    """
+    part = values.get("flow_id")
+    if not isinstance(part, str) or not is_part(part):
         return
     scope = {"ns": values["ns"]} if "ns" in values else {}
     cursor = None
@@ -55,13 +58,14 @@ def whole_ids(store: Any, values: dict[str, Any]) -> None:
     for _ in range(_PAGES):
         page = store.flows.list(cursor=cursor, limit=_PAGE, **scope)
         ids = [each.flow_id for each in page.items]
-        if end in ids:
+        if part in ids:
             return
-        matches += [each for each in ids if each.endswith(end)]
+        matches += [each for each in ids if each.endswith(part) or each.startswith(part)]
         cursor = page.next_cursor
         if cursor is None:
             break
     if len(matches) > 1:
-        raise InvalidInputError(f"{end} is the end of {len(matches)} ids: {', '.join(matches[:5])}", flow_id=end)
+        message = f"{part} is a part of {len(matches)} ids: {', '.join(matches[:5])}; give more of it, or its end"
+        raise InvalidInputError(message, flow_id=part)
     if matches:
         values["flow_id"] = matches[0]
