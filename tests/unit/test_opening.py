@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+import holdproof
 from holdproof import errors, sync
 from holdproof.config import Paths
 from holdproof.db.sqlite import snapshot
@@ -72,3 +73,13 @@ def test_a_home_that_means_memory_is_refused_and_no_folder_is_made(
     with pytest.raises(errors.InvalidInputError, match="url="):
         sync.open(home=":memory:")
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_call_on_a_store_that_nobody_awaited_says_how_to_open_it(tmp_path: Path) -> None:
+    unopened: Any = holdproof.open(tmp_path)
+    with pytest.raises(AttributeError, match=r"`async with`.*holdproof\.sync\.open"):
+        unopened.flows.list()
+    with pytest.raises(TypeError, match=r"`async with`.*holdproof\.sync\.open"), unopened:
+        pass
+    assert not hasattr(unopened, "flows")
+    assert list(tmp_path.iterdir()) == [], "neither mistake makes a store"
