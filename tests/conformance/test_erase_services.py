@@ -247,7 +247,7 @@ def test_a_store_in_memory_is_erased_on_both_faces() -> None:
             await store.sessions.start_session("script", "hers", subject=NAME)
             made = await store.erase.subject(NAME)
             assert made.services == {"blobs": 1, "sessions": 1}
-            assert (await store.blobs.list(), await store.sessions.list_sessions()) == ([], [])
+            assert (await store.blobs.list(), list(await store.sessions.list_sessions())) == ([], [])
 
     asyncio.run(act())
     with sync.open(url=":memory:") as store:

@@ -63,7 +63,7 @@ class Suite(OnMembrane):
         instance = started(face)
         face.write(lambda tx: tx.execute(_FORGET))
         assert face.write(lambda tx: instances.beat(tx, instance)) == instance
-        assert Instances(face).list() == (instance,)
+        assert Instances(face).list().items == [instance]
 
     def test_instances_come_the_last_started_first(self, face: SyncExecutor, clock: FrozenClock) -> None:
         made = []
@@ -74,9 +74,9 @@ class Suite(OnMembrane):
         view = Instances(face)
         assert [each.hostname for each in view.list()] == ["host3", "host2", "host1", "host0"]
         assert [each.id for each in view.list(status="stopped")] == [made[0].id]
-        assert view.list(project_hash="other") == ()
+        assert view.list(project_hash="other").items == []
         page = view.list(limit=3)
-        assert [*page, *view.list(after=page[-1].id)] == list(view.list())
+        assert [*page, *view.list(cursor=page.next_cursor)] == list(view.list())
         for wrong in ({"status": "asleep"}, {"limit": 0}):
             with pytest.raises(errors.InvalidInputError):
                 view.list(**wrong)

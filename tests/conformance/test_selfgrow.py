@@ -194,9 +194,9 @@ class Steps(OnMembrane):
         assert [each.id for each in grow.nursery(handle="self.e0")] == [seedlings[2].id, seedlings[0].id]
         assert [each.id for each in grow.nursery(status="promoted")] == [seedlings[0].id]
         first = grow.proposals(limit=3)
-        assert [*first, *grow.proposals(after=first[-1].id)] == list(grow.proposals())
+        assert [*first, *grow.proposals(cursor=first.next_cursor)] == list(grow.proposals())
         page = grow.nursery(limit=3)
-        assert [*page, *grow.nursery(after=page[-1].id)] == list(grow.nursery())
+        assert [*page, *grow.nursery(cursor=page.next_cursor)] == list(grow.nursery())
 
     def test_rows_of_other_programs_are_shown_as_they_are(self, grow: Grow, face: SyncExecutor) -> None:
         face.write(lambda tx: tx.execute(_FOREIGN))

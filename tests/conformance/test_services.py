@@ -94,7 +94,7 @@ class Nouns:
                 dream = await store.dreams.consolidate("bursts", source_shapes=[shape.id], vector=[0.0, 1.0])
                 assert [each.shape.id for each in await store.shapes.search([1.0, 0.0], 1)] == [shape.id]
                 assert [each.dream.id for each in await store.dreams.search([0.0, 1.0], 1)] == [dream.id]
-                assert await store.instances.list() == ()
+                assert (await store.instances.list()).items == []
 
         asyncio.run(write())
         with sync.open(url=self.url) as store:

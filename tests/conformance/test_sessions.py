@@ -105,7 +105,7 @@ class Lives(OnMembrane):
 
     def test_what_is_not_there_is_not_found(self, sessions: Service) -> None:
         assert sessions.get_session("cli_none") is None
-        assert sessions.get_session_events("cli_none") == []
+        assert sessions.get_session_events("cli_none").items == []
         for call in (
             lambda: sessions.end_session("cli_none"),
             lambda: sessions.log_event("cli_none", "info", "cli", "x"),
@@ -160,12 +160,13 @@ class Lives(OnMembrane):
         assert {each.id for each in told} == set(ids)
         assert [each.id for each in sessions.list_sessions(state="failed")] == [ids[1]]
         assert {each.id for each in sessions.list_sessions(project_hash="p0")} == set(ids[::2])
-        assert sessions.list_sessions(project_hash="p0", state="failed") == []
-        paged, after = [], ""
-        while page := sessions.list_sessions(limit=2, after=after):
+        assert sessions.list_sessions(project_hash="p0", state="failed").items == []
+        page = sessions.list_sessions(limit=2)
+        paged = list(page)
+        while page.next_cursor is not None:
+            page = sessions.list_sessions(limit=2, cursor=page.next_cursor)
             paged += page
-            after = page[-1].id
-        assert paged == told
+        assert paged == told.items
 
     def test_events_of_one_moment_keep_their_order(self, sessions: Service) -> None:
         session = sessions.start_session("script", "s")
@@ -174,17 +175,17 @@ class Lives(OnMembrane):
         newest = [each.message for each in sessions.get_session_events(session.id, limit=3)]
         assert newest == ["29\n", "28\n", "27\n"]
         assert len(sessions.get_session_events(session.id, event_type="odd")) == 15
-        every: list[str] = []
-        after = ""
-        while page := sessions.get_session_events(session.id, 7, after=after):
+        page = sessions.get_session_events(session.id, 7)
+        every = [each.message for each in page]
+        while page.next_cursor is not None:
+            page = sessions.get_session_events(session.id, 7, cursor=page.next_cursor)
             every += [each.message for each in page]
-            after = page[-1].id
         assert every == [*(f"{number}\n" for number in reversed(range(30))), "Started script session: s"]
         first = sessions.timeline(session.id, limit=10)
-        rest = sessions.timeline(session.id, after=first.next or "")
+        rest = sessions.timeline(session.id, cursor=first.next_cursor)
         told = [each.message for each in (*first.events, *rest.events)]
         assert told == ["Started script session: s", *(f"{number}\n" for number in range(30))]
-        assert rest.next is None
+        assert rest.next_cursor is None
 
     def test_agents_and_artifacts_belong_to_their_session(self, sessions: Service, clock: FrozenClock) -> None:
         session, other = sessions.start_session("script", "s"), sessions.start_session("script", "other")
@@ -223,7 +224,7 @@ class Lives(OnMembrane):
 
         with pytest.raises(ZeroDivisionError):
             face.write(both)
-        assert sessions.list_sessions() == []
+        assert sessions.list_sessions().items == []
         assert face.read(lambda tx: tx.all(_LEFT)) == [(0,)]
 
     def test_rows_of_other_programs_are_shown_as_they_are(self, sessions: Service, face: SyncExecutor) -> None:
@@ -496,5 +497,5 @@ def test_on_postgres_the_command_line_sees_the_same_sessions(home: Path, postgre
             assert (await service.end_session(id)).name == "s"
 
     asyncio.run(run())
-    [found] = json.loads(CliRunner().invoke(app, ["sessions", "list-sessions", *words]).stdout)
+    [found] = json.loads(CliRunner().invoke(app, ["sessions", "list-sessions", *words]).stdout)["items"]
     assert (found["id"], found["state"]) == (id, "completed")

@@ -58,9 +58,9 @@ class Suite(OnStorage):
             told = await shapes.list()
             assert list(told) == made[::-1]
             page = await shapes.list(limit=3)
-            assert [*page, *await shapes.list(after=page[-1].id)] == made[::-1]
+            assert [*page, *await shapes.list(cursor=page.next_cursor)] == made[::-1]
             assert len(await shapes.list(shape_type="even", project_hash="p0")) == 3
-            assert await shapes.list(embedding_status="pending") == ()
+            assert (await shapes.list(embedding_status="pending")).items == []
 
         self.use(clock, test)
 
@@ -73,8 +73,8 @@ class Suite(OnStorage):
                     await shapes.observe("rhythm", vector=wrong)
                 with pytest.raises(errors.InvalidInputError):
                     await dreams.consolidate("x", source_shapes=[source.id], vector=wrong)
-            assert await shapes.list() == (source,)
-            assert await dreams.list() == ()
+            assert (await shapes.list()).items == [source]
+            assert (await dreams.list()).items == []
             assert await storage.vector.count() == 0
 
         self.use(clock, test)
@@ -123,9 +123,10 @@ class Suite(OnStorage):
             assert (dream.source_shapes, dream.confidence) == ((second.id, first.id), 0.5)
             assert await dreams.get(dream.id) == dream
             assert await dreams.sources(dream.id) == (second, first)
-            assert await dreams.list(shape_id=second.id) == (dream,)
-            assert await dreams.list(shape_id=first.id) == (other, dream)
-            assert await dreams.list(limit=1, after=other.id) == (dream,)
+            assert (await dreams.list(shape_id=second.id)).items == [dream]
+            assert (await dreams.list(shape_id=first.id)).items == [other, dream]
+            newest = await dreams.list(limit=1)
+            assert (await dreams.list(limit=1, cursor=newest.next_cursor)).items == [dream]
             near = await dreams.search(NORTH)
             assert [each.dream for each in near] == [other, dream]
             assert await shapes.search(NORTH) == ()
@@ -135,6 +136,18 @@ class Suite(OnStorage):
             assert [each.dream.id for each in await dreams.search(NORTH)] == [other.id]
             with pytest.raises(errors.NotFoundError):
                 await dreams.get(dream.id)
+
+        self.use(clock, test)
+
+    def test_a_page_begins_behind_its_cursor_also_where_that_item_is_gone(self, clock: FrozenClock) -> None:
+        async def test(storage: StorageProvider) -> None:
+            shape, dreams = await Shapes(storage).observe("rhythm"), Dreams(storage)
+            texts = ("Bursts.", "Calm.", "Drift.")
+            made = [await dreams.consolidate(text, source_shapes=[shape.id]) for text in texts]
+            newest = await dreams.list(limit=1)
+            assert (newest[0], len(newest)) == (made[2], 1)
+            await dreams.forget(made[2].id)
+            assert (await dreams.list(cursor=newest.next_cursor)).items == [made[1], made[0]]
 
         self.use(clock, test)
 
@@ -155,7 +168,7 @@ class Suite(OnStorage):
             ):
                 with pytest.raises(errors.InvalidInputError):
                     await wrong
-            assert await dreams.list() == ()
+            assert (await dreams.list()).items == []
 
         self.use(clock, test)
 

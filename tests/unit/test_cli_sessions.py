@@ -60,12 +60,13 @@ def test_a_session_is_started_logged_ended_and_shown_as_a_timeline(home: Path) -
 def test_sessions_are_listed_newest_first_by_state_project_and_page(home: Path, tmp_path: Path) -> None:
     first, second = started(), started("--project-path", str(tmp_path / "elsewhere"))
     run("sessions", "end-session", first, "--state", "interrupted")
-    assert [each["id"] for each in parsed("sessions", "list-sessions")] == [second, first]
-    assert [each["id"] for each in parsed("sessions", "list-sessions", "--state", "interrupted")] == [first]
-    here = parsed("sessions", "list-sessions", "--project-hash", folders.project_hash(tmp_path))
+    assert [each["id"] for each in parsed("sessions", "list-sessions")["items"]] == [second, first]
+    assert [each["id"] for each in parsed("sessions", "list-sessions", "--state", "interrupted")["items"]] == [first]
+    here = parsed("sessions", "list-sessions", "--project-hash", folders.project_hash(tmp_path))["items"]
     assert [(each["id"], each["project_hash"]) for each in here] == [(first, folders.project_hash(tmp_path))]
-    assert [each["id"] for each in parsed("sessions", "list-sessions", "--limit", "1")] == [second]
-    assert parsed("sessions", "list-sessions", "--after", second)[0]["id"] == first
+    newest = parsed("sessions", "list-sessions", "--limit", "1")
+    assert [each["id"] for each in newest["items"]] == [second]
+    assert parsed("sessions", "list-sessions", "--cursor", newest["next_cursor"])["items"][0]["id"] == first
     assert run("sessions", "list-sessions", "--state", "failed").stdout == "none\n"
 
 
@@ -74,10 +75,10 @@ def test_a_timeline_goes_on_where_the_page_before_ended() -> None:
     for number in range(5):
         run("sessions", "log-event", id, "step", "cli", f"m{number}")
     page = parsed("sessions", "timeline", id, "--limit", "4")
-    rest = parsed("sessions", "timeline", id, "--after", page["next"])
+    rest = parsed("sessions", "timeline", id, "--cursor", page["next_cursor"])
     messages = [event["message"] for event in (*page["events"], *rest["events"])]
     assert messages[1:] == ["m0", "m1", "m2", "m3", "m4"]
-    assert f"more: --after {page['next']}" in run("sessions", "timeline", id, "--limit", "4").stdout
+    assert f"more: --cursor {page['next_cursor']}" in run("sessions", "timeline", id, "--limit", "4").stdout
 
 
 def test_what_is_refused_has_its_exit_code() -> None:

@@ -86,5 +86,5 @@ def test_every_page_of_a_list_fits_what_json_has(monkeypatch: pytest.MonkeyPatch
     """A list whose declaration names no columns takes its fields."""
     page = {"items": [{"name": "n" * 60, "data": {"a": 1}, "rev": 1}], "next_cursor": json.dumps("x")}
     monkeypatch.setattr(columns, "terminal_width", lambda: 40)
-    lines = draw.answer((), "--cursor", page).plain.splitlines()
+    lines = draw.answer((), page).plain.splitlines()
     assert cell_len(lines[1]) <= 40

@@ -33,13 +33,13 @@ def rows(name: str, *columns: str) -> Draw:
     return lambda value: table(columns, value[name])
 
 
-def answer(columns: Sequence[str], more: str, value: Any) -> Text:
-    """Draw an answer: a list or a page in columns, with the option that the next page begins with; else its fields."""
+def answer(columns: Sequence[str], value: Any) -> Text:
+    """Draw an answer: a list or a page in columns, with the cursor of the next page; else its fields."""
     items = page_items(value)
     columns = columns or _columns_of(items or ())
     if items is None or not columns:
         return plain_table(value)
-    return table(columns, items).append(following(value, more))
+    return table(columns, items).append(following(value))
 
 
 def _columns_of(items: Sequence[Any]) -> list[str]:
@@ -60,7 +60,7 @@ def page_items(value: Any) -> Sequence[Any] | None:
     if isinstance(value, list):
         return value
     # A page is known by its cursor; the list is under another name in each answer.
-    if isinstance(value, Mapping) and ("next" in value or "next_cursor" in value):
+    if isinstance(value, Mapping) and "next_cursor" in value:
         return next((each for each in value.values() if isinstance(each, list)), None)
     return None
 
@@ -84,10 +84,10 @@ def escalation(value: Facts) -> Text:
     return plain_table({"id": value["id"], "outcome": value["outcome"], **others})
 
 
-def following(value: Any, option: str = "--cursor") -> Text:
+def following(value: Any) -> Text:
     """Draw where the next page begins, as a shell reads it; nothing at the end."""
-    at = value.get("next_cursor", value.get("next")) if isinstance(value, Mapping) else None
-    return Text("" if at is None else f"more: {option} {shlex.quote(cell(at))}\n", style="dim")
+    at = value.get("next_cursor") if isinstance(value, Mapping) else None
+    return Text("" if at is None else f"more: --cursor {shlex.quote(cell(at))}\n", style="dim")
 
 
 def timeline(value: Facts) -> Text:
@@ -130,7 +130,7 @@ def session(value: Facts) -> Text:
         [*(cell(each[name]) for name in ("timestamp", "event_type", "source", "message")), cell(each["data"] or "")]
         for each in value["events"]
     ]
-    return text.append(_aligned(["AT", "TYPE", "SOURCE", "MESSAGE", ""], lines)).append(following(value, "--after"))
+    return text.append(_aligned(["AT", "TYPE", "SOURCE", "MESSAGE", ""], lines)).append(following(value))
 
 
 def _agent(agent: Facts) -> Text:

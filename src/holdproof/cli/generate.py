@@ -51,7 +51,6 @@ _TEXTS: Final = frozenset({"content"})
 """Parameters of any type that are a text here; `@FILE` and `-` read it from a file."""
 _BY_NAME: Final = "named_"
 """What the dest of an option begins with whose parameter is an argument too."""
-_MORE: Final = {"cursor": "--cursor", "after": "--after", "before": "--before"}
 """The options that the next page is asked for with, by the parameter that the method has."""
 
 
@@ -412,5 +411,4 @@ def _draw(spec: MethodSpec) -> Draw | None:
         return draw.DRAWINGS[spec.exposure.draw]
     if spec.exposure.document:
         return partial(draw.document, spec.exposure.document)
-    more = next((option for name, option in _MORE.items() if spec.parameter(name) is not None), "")
-    return partial(draw.answer, spec.exposure.columns, more)
+    return partial(draw.answer, spec.exposure.columns)

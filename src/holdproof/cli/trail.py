@@ -39,7 +39,7 @@ _KINDS: Final[dict[str, parquet.Kind]] = {"index": "number", "version": "number"
 
 def _drawn(value: Any) -> Any:
     """Draw the timeline in columns; a document that went to a file as its fields."""
-    return draw.answer(_COLUMNS if "items" in value else (), "--cursor", value)
+    return draw.answer(_COLUMNS if "items" in value else (), value)
 
 
 @command(

@@ -20,6 +20,14 @@ class Page(Value, Generic[T]):
         """Iterate over the items of this page, not over those of the pages that follow."""
         return iter(self.items)
 
+    def __len__(self) -> int:
+        """Return how many items are on this page, not how many there are."""
+        return len(self.items)
+
+    def __getitem__(self, index: int) -> T:
+        """Return one item of this page by its position."""
+        return self.items[index]
+
     def to_dict(self) -> dict[str, Any]:
         """Return the page as JSON shows it; items print themselves, since some hold bytes or links."""
         items = [item.to_dict() if isinstance(item, Value) else item for item in self.items]

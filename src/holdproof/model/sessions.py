@@ -115,10 +115,10 @@ class CLISessionArtifact(Value):
 
 @dataclass(frozen=True, slots=True)
 class SessionTimeline(Value):
-    """A session with its agents and artifacts, and a page of its events, oldest first; `next` begins the next page."""
+    """A session with its agents and artifacts, and a page of its events, oldest first."""
 
     session: CLISession
     agents: tuple[CLISessionAgent, ...]
     artifacts: tuple[CLISessionArtifact, ...]
     events: tuple[CLISessionEvent, ...]
-    next: str | None
+    next_cursor: str | None

@@ -14,12 +14,14 @@ import json
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
-from holdproof import validation
+from holdproof import paging, validation
 from holdproof.db import Read, Row, Tx, Work, Write, ask, sql
 from holdproof.errors import InvalidInputError, NotFoundError
 from holdproof.executors import AsyncExecutor, Executor, Reads, Resource, RunsWith
 from holdproof.executors.exit_codes import exit_absent
+from holdproof.model.page import Page
 from holdproof.model.shapes import Dream, FoundDream, Shape
+from holdproof.model.times import END
 from holdproof.storage import shapes
 from holdproof.storage.provider import StorageProvider
 from holdproof.storage.vector_link import VectorLink
@@ -88,19 +90,19 @@ def sources(tx: Tx, dream_id: str) -> tuple[Shape, ...]:
 _RECENT = sql(
     "SELECT id, content, source_shapes, confidence, dreamed_at FROM dreams"
     " WHERE (CAST(:shape AS TEXT) = '' OR instr(source_shapes, :shape) > 0)"
-    " AND (CAST(:after AS TEXT) = '' OR (dreamed_at, id) < (SELECT a.dreamed_at, a.id FROM dreams a"
-    " WHERE a.id = :after)) ORDER BY dreamed_at DESC, id DESC LIMIT :limit",
+    " AND (dreamed_at, id) < (:at, :before) ORDER BY dreamed_at DESC, id DESC LIMIT :limit",
     postgres="SELECT id, content, source_shapes, confidence, dreamed_at FROM dreams"
     " WHERE (CAST(:shape AS TEXT) = '' OR strpos(source_shapes, :shape) > 0)"
-    " AND (CAST(:after AS TEXT) = '' OR (dreamed_at, id) < (SELECT a.dreamed_at, a.id FROM dreams a"
-    " WHERE a.id = :after)) ORDER BY dreamed_at DESC, id DESC LIMIT :limit",
+    " AND (dreamed_at, id) < (:at, :before) ORDER BY dreamed_at DESC, id DESC LIMIT :limit",
 )
 
 
-def recent(tx: Tx, *, shape_id: str | None = None, limit: int = 100, after: str = "") -> tuple[Dream, ...]:
-    """Return dreams, newest first, all or those of one shape; `after` is the id of the last one of the page before."""
+def recent(tx: Tx, *, shape_id: str | None = None, cursor: str | None = None, limit: int = 100) -> Page[Dream]:
+    """List dreams, newest first: all, or those of one shape."""
+    at, before = paging.decode(cursor, END, "")
     shape = "" if shape_id is None else json.dumps(shape_id)
-    return tuple(_dream(row) for row in tx.all(_RECENT, shape=shape, limit=validation.limited(limit), after=after))
+    rows = tx.all(_RECENT, shape=shape, at=at, before=before, limit=paging.fetch(limit))
+    return paging.page(map(_dream, rows), limit, lambda dream: (dream.dreamed_at, dream.id))
 
 
 _FORGET = sql("DELETE FROM dreams WHERE id = :id")

@@ -8,12 +8,13 @@ Rules:
 
 from typing import Final
 
-from holdproof import validation
+from holdproof import paging, validation
 from holdproof.db import Tx, sql
 from holdproof.errors import InstanceStoppedError, InvalidInputError, NotFoundError
 from holdproof.executors import Executor, Reads, Resource
 from holdproof.model.instances import Instance, InstanceStatus
-from holdproof.model.times import later
+from holdproof.model.page import Page
+from holdproof.model.times import END, later
 from holdproof.storage.projects import NOWHERE, Project
 
 STALE_S: Final = 300.0
@@ -89,18 +90,24 @@ _RECENT = sql(
     "SELECT id, hostname, pid, project_path, project_hash, started_at, last_heartbeat, status FROM instances"
     " WHERE (CAST(:status AS TEXT) IS NULL OR status = :status)"
     " AND (CAST(:project_hash AS TEXT) IS NULL OR project_hash = :project_hash)"
-    " AND (CAST(:after AS TEXT) = '' OR (started_at, id) < (SELECT a.started_at, a.id FROM instances a"
-    " WHERE a.id = :after)) ORDER BY started_at DESC, id DESC LIMIT :limit"
+    " AND (started_at, id) < (:at, :before) ORDER BY started_at DESC, id DESC LIMIT :limit"
 )
 
 
 def recent(
-    tx: Tx, *, status: str | None = None, project_hash: str | None = None, limit: int = 100, after: str = ""
-) -> tuple[Instance, ...]:
-    """Instances, the last started first; `after` is the id of the last one of the page before."""
+    tx: Tx,
+    *,
+    status: str | None = None,
+    project_hash: str | None = None,
+    cursor: str | None = None,
+    limit: int = 100,
+) -> Page[Instance]:
+    """List instances, the last started first."""
+    at, before = paging.decode(cursor, END, "")
     status_value = None if status is None else validation.member("status", InstanceStatus, status).value
-    rows = tx.all(_RECENT, status=status_value, project_hash=project_hash, after=after, limit=validation.limited(limit))
-    return tuple(Instance(*row) for row in rows)
+    filters = {"status": status_value, "project_hash": project_hash}
+    rows = tx.all(_RECENT, **filters, at=at, before=before, limit=paging.fetch(limit))
+    return paging.page((Instance(*row) for row in rows), limit, lambda each: (each.started_at, each.id))
 
 
 class Instances(Resource[Executor]):

@@ -14,12 +14,14 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, Final
 
-from holdproof import validation
+from holdproof import paging, validation
 from holdproof.db import Read, Row, Tx, Work, Write, ask, sql
 from holdproof.errors import NotFoundError
 from holdproof.executors import AsyncExecutor, Executor, Reads, Resource, RunsWith
 from holdproof.executors.exit_codes import exit_absent
+from holdproof.model.page import Page
 from holdproof.model.shapes import EmbeddingStatus, FoundShape, Shape
+from holdproof.model.times import END
 from holdproof.storage.provider import StorageProvider
 from holdproof.storage.vector_link import VectorLink
 
@@ -88,8 +90,7 @@ _RECENT = sql(
     " embedding_status FROM shapes WHERE (CAST(:shape_type AS TEXT) IS NULL OR shape_type = :shape_type)"
     " AND (CAST(:project_hash AS TEXT) IS NULL OR project_hash = :project_hash)"
     " AND (CAST(:status AS TEXT) IS NULL OR embedding_status = :status)"
-    " AND (CAST(:after AS TEXT) = '' OR (observed_at, id) < (SELECT a.observed_at, a.id FROM shapes a"
-    " WHERE a.id = :after)) ORDER BY observed_at DESC, id DESC LIMIT :limit"
+    " AND (observed_at, id) < (:at, :before) ORDER BY observed_at DESC, id DESC LIMIT :limit"
 )
 
 
@@ -99,15 +100,17 @@ def recent(
     shape_type: str | None = None,
     project_hash: str | None = None,
     embedding_status: str | None = None,
+    cursor: str | None = None,
     limit: int = 100,
-    after: str = "",
-) -> tuple[Shape, ...]:
-    """Shapes, newest first; `after` is the id of the last one of the page before."""
+) -> Page[Shape]:
+    """List shapes, newest first."""
+    at, before = paging.decode(cursor, END, "")
     status = None
     if embedding_status is not None:
         status = validation.member("embedding_status", EmbeddingStatus, embedding_status).value
-    conditions = {"shape_type": shape_type, "project_hash": project_hash, "status": status, "after": after}
-    return tuple(_shape(row) for row in tx.all(_RECENT, **conditions, limit=validation.limited(limit)))
+    conditions = {"shape_type": shape_type, "project_hash": project_hash, "status": status}
+    rows = tx.all(_RECENT, **conditions, at=at, before=before, limit=paging.fetch(limit))
+    return paging.page(map(_shape, rows), limit, lambda shape: (shape.observed_at, shape.id))
 
 
 _MARK = sql("UPDATE shapes SET embedding_status = :status WHERE id = :id")

@@ -3,11 +3,13 @@
 import json
 from typing import Any
 
-from holdproof import validation
+from holdproof import paging, validation
 from holdproof.crypto import canonical
 from holdproof.db import Row, Tx, sql
 from holdproof.errors import NotFoundError
+from holdproof.model.page import Page
 from holdproof.model.selfgrow import GrowthStatus, Proposal, RollbackToken, Seedling
+from holdproof.model.times import END
 
 _PROPOSAL = sql(
     "SELECT id, data, content_hash, context, entity, proposed_by, proposed_at, status, created_at, updated_at"
@@ -28,16 +30,16 @@ def proposal(tx: Tx, proposal_id: str) -> Proposal:
 _PROPOSALS = sql(
     "SELECT id, data, content_hash, context, entity, proposed_by, proposed_at, status, created_at, updated_at"
     " FROM self_grow_proposals WHERE (CAST(:status AS TEXT) IS NULL OR status = :status)"
-    " AND (CAST(:after AS TEXT) = '' OR (created_at, id) < (SELECT a.created_at, a.id FROM self_grow_proposals a"
-    " WHERE a.id = :after)) ORDER BY created_at DESC, id DESC LIMIT :limit"
+    " AND (created_at, id) < (:at, :before) ORDER BY created_at DESC, id DESC LIMIT :limit"
 )
 
 
-def proposals(tx: Tx, *, status: str | None = None, limit: int = 100, after: str = "") -> tuple[Proposal, ...]:
-    """Proposals, newest first; `after` is the id of the last one of the page before."""
+def proposals(tx: Tx, *, status: str | None = None, cursor: str | None = None, limit: int = 100) -> Page[Proposal]:
+    """List proposals, newest first."""
+    at, before = paging.decode(cursor, END, "")
     status_value = None if status is None else validation.member("status", GrowthStatus, status).value
-    rows = tx.all(_PROPOSALS, status=status_value, limit=validation.limited(limit), after=after)
-    return tuple(_proposal(row) for row in rows)
+    rows = tx.all(_PROPOSALS, status=status_value, at=at, before=before, limit=paging.fetch(limit))
+    return paging.page(map(_proposal, rows), limit, lambda proposal: (proposal.created_at, proposal.id))
 
 
 _SEEDLING = sql(
@@ -60,18 +62,19 @@ _NURSERY = sql(
     " FROM self_grow_nursery n JOIN self_grow_proposals p ON p.id = n.proposal_id"
     " WHERE (CAST(:status AS TEXT) IS NULL OR p.status = :status)"
     " AND (CAST(:handle AS TEXT) IS NULL OR n.handle = :handle)"
-    " AND (CAST(:after AS TEXT) = '' OR (n.created_at, n.id) < (SELECT a.created_at, a.id FROM self_grow_nursery a"
-    " WHERE a.id = :after)) ORDER BY n.created_at DESC, n.id DESC LIMIT :limit"
+    " AND (n.created_at, n.id) < (:at, :before) ORDER BY n.created_at DESC, n.id DESC LIMIT :limit"
 )
 
 
 def nursery(
-    tx: Tx, *, status: str | None = None, handle: str | None = None, limit: int = 100, after: str = ""
-) -> tuple[Seedling, ...]:
-    """What germinated, newest first; `after` is the id of the last one of the page before."""
+    tx: Tx, *, status: str | None = None, handle: str | None = None, cursor: str | None = None, limit: int = 100
+) -> Page[Seedling]:
+    """List what germinated, newest first."""
+    at, before = paging.decode(cursor, END, "")
     status_value = None if status is None else validation.member("status", GrowthStatus, status).value
-    rows = tx.all(_NURSERY, status=status_value, handle=handle, limit=validation.limited(limit), after=after)
-    return tuple(_seedling(row) for row in rows)
+    filters = {"status": status_value, "handle": handle}
+    rows = tx.all(_NURSERY, **filters, at=at, before=before, limit=paging.fetch(limit))
+    return paging.page(map(_seedling, rows), limit, lambda seedling: (seedling.created_at, seedling.id))
 
 
 _TOKEN = sql(

@@ -3,10 +3,11 @@
 from collections.abc import Mapping
 from typing import Any, Final
 
-from holdproof import validation
+from holdproof import paging, validation
 from holdproof.db import Row, Tx, sql
 from holdproof.errors import InvalidInputError, NotFoundError
 from holdproof.model import jsontext
+from holdproof.model.page import Page
 from holdproof.model.sessions import (
     SESSION_ENDS,
     CLISession,
@@ -15,6 +16,7 @@ from holdproof.model.sessions import (
     SessionTimeline,
     SessionType,
 )
+from holdproof.model.times import END
 from holdproof.storage import labels
 from holdproof.storage.projects import NOWHERE, Project
 from holdproof.storage.sessions import parts, session_rows
@@ -102,18 +104,19 @@ _RECENT = sql(
     "SELECT id, name, session_type, state, started_at, ended_at, project_path, project_hash, flow_name, flow_path,"
     " budget_level, tokens_used, metadata FROM cli_sessions WHERE (CAST(:state AS TEXT) IS NULL OR state = :state)"
     " AND (CAST(:project_hash AS TEXT) IS NULL OR project_hash = :project_hash)"
-    " AND (CAST(:after AS TEXT) = '' OR (started_at, id) < (SELECT a.started_at, a.id FROM cli_sessions a"
-    " WHERE a.id = :after)) ORDER BY started_at DESC, id DESC LIMIT :limit"
+    " AND (started_at, id) < (:at, :before) ORDER BY started_at DESC, id DESC LIMIT :limit"
 )
 
 
 def recent(
-    tx: Tx, limit: int = 20, state: str | None = None, project_hash: str | None = None, *, after: str = ""
-) -> list[CLISession]:
-    """Sessions, newest first; `after` is the id of the last one of the page before."""
+    tx: Tx, limit: int = 20, state: str | None = None, project_hash: str | None = None, *, cursor: str | None = None
+) -> Page[CLISession]:
+    """List sessions, newest first."""
+    at, before = paging.decode(cursor, END, "")
     state_value = None if state is None else validation.member("state", SessionState, state).value
-    rows = tx.all(_RECENT, limit=validation.limited(limit), state=state_value, project_hash=project_hash, after=after)
-    return [session_rows.session(row) for row in rows]
+    filters = {"state": state_value, "project_hash": project_hash}
+    rows = tx.all(_RECENT, **filters, at=at, before=before, limit=paging.fetch(limit))
+    return paging.page(map(session_rows.session, rows), limit, lambda session: (session.started_at, session.id))
 
 
 # --- events --------------------------------------------------------------------------------------------------------
@@ -141,18 +144,18 @@ def log(  # noqa: PLR0917 (the order that D-gent's callers know)
 _EVENTS = sql(
     "SELECT id, session_id, timestamp, event_type, source, message, data FROM cli_session_events"
     " WHERE session_id = :session_id AND (CAST(:event_type AS TEXT) IS NULL OR event_type = :event_type)"
-    " AND (CAST(:after AS TEXT) = '' OR (timestamp, id) < (SELECT a.timestamp, a.id FROM cli_session_events a"
-    " WHERE a.id = :after)) ORDER BY timestamp DESC, id DESC LIMIT :limit"
+    " AND (timestamp, id) < (:at, :before) ORDER BY timestamp DESC, id DESC LIMIT :limit"
 )
 
 
 def events(
-    tx: Tx, session_id: str, limit: int = 100, event_type: str | None = None, *, after: str = ""
-) -> list[CLISessionEvent]:
-    """Return the events of a session, newest first; `after` is the id of the last one of the page before."""
-    most = validation.limited(limit)
-    rows = tx.all(_EVENTS, session_id=session_id, limit=most, event_type=event_type, after=after)
-    return [_event(row) for row in rows]
+    tx: Tx, session_id: str, limit: int = 100, event_type: str | None = None, *, cursor: str | None = None
+) -> Page[CLISessionEvent]:
+    """List the events of a session, newest first."""
+    at, before = paging.decode(cursor, END, "")
+    filters = {"session_id": session_id, "event_type": event_type}
+    rows = tx.all(_EVENTS, **filters, at=at, before=before, limit=paging.fetch(limit))
+    return paging.page(map(_event, rows), limit, lambda event: (event.timestamp, event.id))
 
 
 def _event(row: Row) -> CLISessionEvent:
@@ -165,19 +168,19 @@ def _event(row: Row) -> CLISessionEvent:
 
 _ONWARD = sql(
     "SELECT id, session_id, timestamp, event_type, source, message, data FROM cli_session_events e"
-    " WHERE session_id = :session_id AND (CAST(:after AS TEXT) = '' OR (e.timestamp, e.id) >"
-    " (SELECT a.timestamp, a.id FROM cli_session_events a WHERE a.id = :after)) ORDER BY e.timestamp, e.id LIMIT :limit"
+    " WHERE session_id = :session_id AND (e.timestamp, e.id) > (:at, :after) ORDER BY e.timestamp, e.id LIMIT :limit"
 )
 
 
-def timeline(tx: Tx, session_id: str, *, limit: int = 200, after: str = "") -> SessionTimeline:
-    """Return a session with its agents, artifacts and a page of events, oldest first; `after` is an event's id."""
+def timeline(tx: Tx, session_id: str, *, cursor: str | None = None, limit: int = 200) -> SessionTimeline:
+    """Return a session with its agents, artifacts and a page of events, oldest first."""
+    at, after = paging.decode(cursor, "", "")
     session = session_rows.get(tx, session_id)
     if session is None:
         raise NotFoundError(
             f"there is no session {session_id}", listed_by="sessions list-sessions", session_id=session_id
         )
-    rows = tx.all(_ONWARD, session_id=session_id, limit=validation.limited(limit), after=after)
-    page = tuple(_event(row) for row in rows)
-    following = page[-1].id if len(page) == limit else None
-    return SessionTimeline(session, parts.agents(tx, session_id), parts.artifacts(tx, session_id), page, following)
+    rows = tx.all(_ONWARD, session_id=session_id, at=at, after=after, limit=paging.fetch(limit))
+    page = paging.page(map(_event, rows), limit, lambda event: (event.timestamp, event.id))
+    made = parts.artifacts(tx, session_id)
+    return SessionTimeline(session, parts.agents(tx, session_id), made, tuple(page.items), page.next_cursor)
