@@ -117,11 +117,12 @@ def error_text(lease: WorkerLease, error: BaseException) -> str:
 
 _FIND = sql(STEPS.select("WHERE dfid = :dfid AND ns = :ns AND name = :name AND n = :n", leaf=True))
 _ADD = sql(STEPS.insert())
-_NEXT: Final = STEPS.update(
-    *("state", "result", "error", "attempts", "retry_at", "worker", "started_at", "finished_at"),
-    where="step_id = :step_id AND leaf_ver = :leaf_ver - 1",
+_VERSION: Final = "step_id = :step_id AND leaf_ver = :leaf_ver - 1"
+_CHANGE = sql(
+    STEPS.update(
+        *("state", "result", "error", "attempts", "retry_at", "worker", "started_at", "finished_at"), where=_VERSION
+    )
 )
-_CHANGE = sql(_NEXT)
 # In one statement what every step needs of its flow, and whether its worker still has the lease.
 _LOOK: Final = f"SELECT status, {HAS_POLICIES}, {{kept}} FROM decision_flows WHERE dfid = :dfid AND ns = :ns"  # noqa: S608
 _BEGIN = sql(_LOOK.format(kept=leases.KEPT), postgres=_LOOK.format(kept=leases.KEPT_LOCKED))
@@ -139,13 +140,11 @@ def begin(
     if earlier is not None and earlier.value.state == "UNKNOWN":
         return earlier
     # What undoes a step is never kept from it; a step that began before was decided about then.
-    governed = has_policies and earlier is None and spec.compensates is None
-    flow = flows.get(tx, lease.flow_id, ns=lease.ns) if governed else None
-    request = None if flow is None else _request(flow, spec)
-    if flow is not None and request is not None:
-        awaited = policy_gate.awaited(tx, flow, request, spec.n, approved=approved)
-        if awaited is not None:
-            return awaited
+    is_governed = has_policies and earlier is None and spec.compensates is None
+    governed = _governed(tx, lease, spec) if is_governed else None
+    awaited = None if governed is None else policy_gate.awaited(tx, *governed, spec.n, approved=approved)
+    if awaited is not None:
+        return awaited
     if status == "WAITING_ESCALATION":
         raise FlowWaitingError(
             f"flow {lease.flow_id} is waiting for a person's decision; no step begins before that",
@@ -158,8 +157,7 @@ def begin(
     if spec.compensates is not None:
         with leaves.consequences(tx):
             return add(tx, lease, spec, {"state": "STARTED"})
-    asks = flow is not None and request is not None and not approved
-    refused = _ask_policies(tx, lease, spec, flow, request) if asks else None
+    refused = None if governed is None or approved else _ask_policies(tx, lease, spec, *governed)
     return refused or add(tx, lease, spec, {"state": "STARTED"})
 
 
@@ -176,10 +174,13 @@ def _lock_flow(tx: Tx, lease: WorkerLease) -> tuple[str, bool]:
     return status, has_policies is not None
 
 
-def _request(flow: Flow, spec: StepSpec) -> PolicyRequest:
-    return policy_gate.step_request(
+def _governed(tx: Tx, lease: WorkerLease, spec: StepSpec) -> tuple[Flow, PolicyRequest]:
+    """Return what policies decide by: the flow, and what it is about to do."""
+    flow = flows.get(tx, lease.flow_id, ns=lease.ns)
+    request = policy_gate.step_request(
         flow, spec.name, spec.arguments, function=spec.function, recorded_args=spec.record_args
     )
+    return flow, request
 
 
 def _ask_policies(
@@ -292,7 +293,8 @@ def _change(tx: Tx, record: StoredRecord[Step], changes: Mapping[str, Any]) -> S
 
 
 # Nearly always the lease has enough time left, and one statement does it all.
-_END = sql(f"{_NEXT} AND {leases.KEPT} = 1", postgres=f"{_NEXT} AND {leases.KEPT_LOCKED} = 1")
+_ENDED: Final = STEPS.update("state", "result", "error", "finished_at", where=_VERSION)
+_END = sql(f"{_ENDED} AND {leases.KEPT} = 1", postgres=f"{_ENDED} AND {leases.KEPT_LOCKED} = 1")
 
 
 def end(
