@@ -5,8 +5,8 @@ Rules:
 - A flow that waits has no worker, and is due at a moment (`suspend`) or when it is woken (`flows.wake`). So a wake-up,
   a queued flow and one whose worker is gone are found in the same way: nobody has it, or its lease is over.
 - A heartbeat extends a lease that nobody else has acquired; a lost one is LeaseLostError, and stays lost.
-- What a flow does is a heartbeat too (`keep`, or `KEPT` in the statement of a step). It is not written where at least nine
-  tenths of the lease are left: three indexes go by that time, and a step would rewrite them twice.
+- What a flow does is a heartbeat too (`keep`, or `KEPT` in the statement of a step). It is not written where at least
+  nine tenths of the lease are left: three indexes go by that time, and a step would rewrite them twice.
 - An expired lease keeps no place in its queue. A heartbeat that comes too late extends it only where the queue has room
   for the flow: its place may be another flow's by now, and limits hold.
 - Tokens only grow, so that no holder of an older lease passes for a newer one; the end of a flow ends its lease.
