@@ -9,13 +9,16 @@ from typing import Any
 
 import pytest
 
+from harness.filling import settled
 from holdproof import errors, sync
 from holdproof.client import Holdproof
-from holdproof.db import Call, Work, Write
+from holdproof.db import Call, Work, Write, sql
 from holdproof.db.effects import Effect
 from holdproof.runtime import flow_steps, inbox, runs
 from holdproof.testing import FrozenClock
 from tests.conformance.decisions import CrashError, InMemory, OnPostgres, OnSqlite, OnStore
+
+_STEP_STREAMS = sql("SELECT agent_id, n FROM log_streams WHERE kind = 'step'")
 
 
 class World:
@@ -32,6 +35,11 @@ class World:
 
     def undo(self, result: Any) -> None:
         self.done.append(("undid", result["did"]))
+
+
+def crash() -> None:
+    """End the worker as a kill would: nothing more is recorded."""
+    raise CrashError
 
 
 class Steps(OnStore):
@@ -209,6 +217,43 @@ class Steps(OnStore):
             flow.step("b", world.do, 2)
         assert world.done == [1]
         assert store.flows.get(flow.flow_id).status == "RUNNING"
+
+    def test_a_step_whose_flow_went_to_another_worker_meanwhile_is_not_ended(
+        self, store: sync.Holdproof, clock: FrozenClock
+    ) -> None:
+        def taken() -> None:
+            clock.advance(10)
+            store.flows.lease(flow.flow_id, "another")
+
+        with pytest.raises(errors.LeaseLostError), store.flows.run("trader", lease_s=10) as flow:
+            flow.step("a", taken)
+        [step] = store.flows.steps(flow.flow_id)
+        assert (step.state, step.result) == ("STARTED", None)
+        assert store.flows.get(flow.flow_id).status == "RUNNING"
+
+    def test_a_step_that_outlasts_its_lease_is_ended_and_extends_it(
+        self, store: sync.Holdproof, clock: FrozenClock
+    ) -> None:
+        with store.flows.run("trader", lease_s=10) as flow:
+            flow.step("a", lambda: clock.advance(11))
+            [step] = store.flows.steps(flow.flow_id)
+            assert step.state == "DONE"
+            with pytest.raises(errors.ConflictError):
+                store.flows.lease(flow.flow_id, "another")
+
+    def test_the_entries_of_a_step_are_numbered_as_those_of_the_flows_agent(
+        self, store: sync.Holdproof, clock: FrozenClock
+    ) -> None:
+        with pytest.raises(CrashError), store.flows.run("trader", lease_s=10) as flow:
+            flow.step("a", int)
+            flow.step("b", crash, on_unknown="retry")
+        clock.advance(10)
+        with store.flows.run(resume=flow.flow_id) as again:
+            again.step("a", int)
+            again.step("b", int, on_unknown="retry")
+        settled(store)
+        # Begun and ended; begun, begun again by what was loaded, and ended.
+        assert store.read(lambda tx: tx.all(_STEP_STREAMS)) == [("trader", 5)]
 
     def test_a_failed_step_fails_again_in_the_same_way(self, store: sync.Holdproof, clock: FrozenClock) -> None:
         world = World()

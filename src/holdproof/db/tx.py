@@ -220,7 +220,7 @@ class Tx(ABC):
         """Return the only row of a query, or None."""
         rows = self.fetch(query, params)
         assert len(rows) <= 1, f"{query} returned {len(rows)} rows where one was promised"
-        return next(iter(rows), None)
+        return rows[0] if rows else None
 
     def confine(self, ns: str | None) -> None:
         """Keep the statements that follow in one namespace, where the database can enforce it; None ends that.

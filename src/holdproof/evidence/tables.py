@@ -197,10 +197,16 @@ class Table(Generic[T]):
         self, tx: Tx, query: Query, record: StoredRecord[T], changes: Mapping[str, Any]
     ) -> Mapping[str, Any]:
         """Write the next version of a record as `change` does; return its columns, where nobody reads its value."""
+        row = self.stamp_next(tx, record, changes)
+        tx.execute(query, **row, expect=1)
+        return row
+
+    def stamp_next(self, tx: Tx, record: StoredRecord[T], changes: Mapping[str, Any]) -> dict[str, Any]:
+        """Log the next version of a record; return its columns, those of its leaf included, for the caller to write."""
         row = {**record.columns, **changes}
         version = record.leaf_ver + 1
         mark = leaves.stamp(tx, self.kind, self.projection, row, leaf_id=record.leaf_id, leaf_ver=version, ns=row["ns"])
-        tx.execute(query, **row, leaf_id=mark.leaf_id, leaf_ver=mark.leaf_ver, leaf_salt=mark.leaf_salt, expect=1)
+        row["leaf_id"], row["leaf_ver"], row["leaf_salt"] = mark
         return row
 
 

@@ -14,7 +14,7 @@ from holdproof import validation
 from holdproof.db import Work
 from holdproof.errors import InvalidInputError, NonDeterminismError
 from holdproof.executors.uses import IN_STEPS_OF
-from holdproof.runtime import calls, steps
+from holdproof.runtime import calls, step_runs, steps
 from holdproof.runtime.flow_run import OWN, FlowRun, Undoing, outside_steps
 from holdproof.runtime.step_retries import RetryPolicy
 from holdproof.runtime.steps import OnUnknown, StepSpec
@@ -169,7 +169,7 @@ def perform_reached(run: FlowRun, call: StepCall, spec: StepSpec, outside: froze
         fn = call.fn
         if recorded_step is None or recorded_step.state not in steps.SETTLED:
             spec, fn = run.mode.step(spec, fn)
-        result = yield from steps.step(run.lease, spec, fn, run.journal)
+        result = yield from step_runs.step(run.lease, spec, fn, run.journal)
     except FlowSuspended as suspended:
         run.suspended = suspended
         raise

@@ -238,30 +238,19 @@ def get(tx: Tx, flow_id: str, *, ns: str = MAIN) -> Flow:
     """Return one flow."""
     flow = FLOWS.find(tx, _GET, dfid=flow_id, ns=ns)
     if flow is None:
-        raise NotFoundError(f"there is no flow {flow_id}", listed_by="flows list", flow_id=flow_id)
+        raise not_found(flow_id)
     return flow
+
+
+def not_found(flow_id: str) -> NotFoundError:
+    """Return the error of a flow that does not exist."""
+    return NotFoundError(f"there is no flow {flow_id}", listed_by="flows list", flow_id=flow_id)
 
 
 def lock(tx: Tx, flow_id: str, *, ns: str = MAIN) -> Flow:
     """Return one flow, locked: nobody else changes it before this transaction ends."""
     lock_exclusive(tx, f"flow:{flow_id}")
     return get(tx, flow_id, ns=ns)
-
-
-_GOVERNED = sql(
-    f"SELECT {FLOWS.listed()}, {HAS_POLICIES} FROM decision_flows"  # noqa: S608 (as above)
-    " WHERE dfid = :dfid AND ns = :ns"
-)
-
-
-def lock_governed(tx: Tx, flow_id: str, *, ns: str) -> tuple[Flow, bool]:
-    """Return one flow, locked, and whether its namespace has policies to ask."""
-    lock_exclusive(tx, f"flow:{flow_id}")
-    row = tx.one(_GOVERNED, dfid=flow_id, ns=ns, policy_set=set_handle(ns))
-    if row is None:
-        raise NotFoundError(f"there is no flow {flow_id}", listed_by="flows list", flow_id=flow_id)
-    *_, has_policies = row
-    return FLOWS.from_row(row), has_policies is not None
 
 
 # --- transitions -------------------------------------------------------------------------------------------------
@@ -372,7 +361,7 @@ def _lock_numbered(tx: Tx, flow_id: str, ns: str) -> _LockedFlow:
     lock_exclusive(tx, f"flow:{flow_id}")
     row = tx.one(_LOCKED, dfid=flow_id, ns=ns)
     if row is None:
-        raise NotFoundError(f"there is no flow {flow_id}", listed_by="flows list", flow_id=flow_id)
+        raise not_found(flow_id)
     next_id, *cells = row
     return _LockedFlow(FLOWS.from_row(tuple(cells)), next_id)
 

@@ -5,8 +5,8 @@ Rules:
 - A flow that waits has no worker, and is due at a moment (`suspend`) or when it is woken (`flows.wake`). So a wake-up,
   a queued flow and one whose worker is gone are found in the same way: nobody has it, or its lease is over.
 - A heartbeat extends a lease that nobody else has acquired; a lost one is LeaseLostError, and stays lost.
-- What a flow does is a heartbeat too (`keep`). It is not written where at least nine tenths of the lease are left:
-  three indexes go by that time, and a step would rewrite them twice.
+- What a flow does is a heartbeat too (`keep`, or `KEPT` in the statement of a step). It is not written where at least
+  nine tenths of the lease are left: three indexes go by that time, and a step would rewrite them twice.
 - An expired lease keeps no place in its queue. A heartbeat that comes too late extends it only where the queue has room
   for the flow: its place may be another flow's by now, and limits hold.
 - Tokens only grow, so that no holder of an older lease passes for a newer one; the end of a flow ends its lease.
@@ -15,7 +15,7 @@ Rules:
   was last heard of.
 """
 
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from holdproof import validation
 from holdproof.crypto import canonical
@@ -159,10 +159,22 @@ def keep(tx: Tx, flow_id: str, token: int, *, lease_s: float, waits_for: str | N
 
     Every step begins and ends with it, and proves in the same transaction that its worker still has the lease.
     """
-    until = later(tx.now, lease_s)
-    times = {"enough": later(tx.now, lease_s * _ENOUGH), "until": until}
-    if tx.one(_IS_KEPT, dfid=flow_id, token=token, ns=ns, waits_for=waits_for or "", **times) is None:
-        _extend_or_raise(tx, flow_id, token, until, ns=ns, waits_for=waits_for)
+    times = bounds(tx, token, lease_s)
+    if tx.one(_IS_KEPT, dfid=flow_id, ns=ns, waits_for=waits_for or "", **times) is None:
+        _extend_or_raise(tx, flow_id, token, times["until"], ns=ns, waits_for=waits_for)
+
+
+# The same as a condition of another statement about the flow, which waits for nothing: NULL where it does not hold.
+KEPT_LOCKED: Final = (
+    "(SELECT 1 FROM flow_leases l WHERE l.dfid = :dfid AND l.ns = :ns AND l.token = :token AND l.expires_at >= :enough"
+    " AND l.expires_at <= :until AND l.waits_for IS NULL FOR UPDATE)"
+)
+KEPT: Final = KEPT_LOCKED.replace(" FOR UPDATE", "")
+
+
+def bounds(tx: Tx, token: int, lease_s: float) -> dict[str, Any]:
+    """Return the parameters of `KEPT`; where it does not hold, the lease is to be extended as by `keep`."""
+    return {"token": token, "enough": later(tx.now, lease_s * _ENOUGH), "until": later(tx.now, lease_s)}
 
 
 def _extend_or_raise(tx: Tx, flow_id: str, token: int, until: str, *, ns: str, waits_for: str | None) -> str:

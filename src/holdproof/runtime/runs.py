@@ -55,6 +55,7 @@ from holdproof.runtime import (
     policy_decisions,
     recorded,
     sagas,
+    step_runs,
     steps,
     suspension,
     undoable,
@@ -108,7 +109,7 @@ def begin(run: FlowRun) -> Work[None]:
     """Wait for the answer that a policy asked for before the flow begins; FlowEndedError unless it is approved."""
     if run.escalation is None:
         return
-    answer = yield from steps.wait_for_decision(run.lease, run.escalation)
+    answer = yield from step_runs.wait_for_decision(run.lease, run.escalation)
     run.escalation = None
     _require_approval(answer, run.lease, "a policy asked before it began")
     yield from beat(run)
@@ -147,7 +148,8 @@ def leased_run(
     """
     if flow.subject is not None:
         encryption.check_alive(tx, flow.subject)
-    run = FlowRun(WorkerLease(flow.flow_id, token, lease_s, flow.ns, worker, flow.subject, suspends))
+    lease = WorkerLease(flow.flow_id, token, lease_s, flow.ns, worker, flow.subject, suspends, agent_id=flow.agent_id)
+    run = FlowRun(lease)
     if loads:
         journal, run.mode = forks.journal(tx, flow.flow_id, ns=flow.ns)
         run.load(journal)
@@ -265,7 +267,7 @@ def _ask_approval(run: FlowRun, reason: str, n: int, options: dict[str, Any]) ->
     escalation = yield from ask(Write(lambda tx: _requested(tx, lease, reason, n, options)))
     assert not isinstance(escalation, Refused), "the executor raises a refusal"
     try:
-        answer = yield from steps.wait_for_decision(lease, escalation.id)
+        answer = yield from step_runs.wait_for_decision(lease, escalation.id)
     except FlowSuspended as suspended:
         run.suspended = suspended
         raise
@@ -381,7 +383,7 @@ def _undo(run: FlowRun, reason: str) -> Work[Flow]:
         run.position += 1
         spec = StepSpec(f"{UNDO}{undoing.name}", undoing.n, run.position, compensates=undoing.label)
         try:
-            yield from steps.step(lease, spec, undoing.undo, run.journal)
+            yield from step_runs.step(lease, spec, undoing.undo, run.journal)
         except Exception as error:
             if _is_lost(run, error):
                 raise

@@ -20,22 +20,17 @@ Rules:
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any, Final, Literal
 
 from holdproof import validation
 from holdproof.crypto import canonical
-from holdproof.db import Call, Read, Refused, Tx, Work, Write, ask, lock_exclusive, sql
+from holdproof.db import Refused, Tx, lock_exclusive, sql
 from holdproof.errors import (
     FlowEndedError,
     FlowWaitingError,
-    InvalidInputError,
     LeaseLostError,
     NonDeterminismError,
-    ReplayedError,
-    StepTimeoutError,
     UnknownOutcomeError,
-    UnrecordableError,
 )
 from holdproof.evidence import leaves, logged_tables
 from holdproof.evidence.tables import StoredRecord, Table
@@ -45,8 +40,9 @@ from holdproof.model.flows import Flow, Step
 from holdproof.model.namespaces import MAIN
 from holdproof.model.policies import DENY
 from holdproof.model.times import later
+from holdproof.policy.policies import HAS_POLICIES, set_handle
 from holdproof.policy.requests import PolicyRequest
-from holdproof.runtime import escalations, flows, inbox, policy_gate, recorded, sagas, suspension
+from holdproof.runtime import escalations, flows, leases, policy_gate, recorded, sagas
 from holdproof.runtime.policy_gate import Awaited
 from holdproof.runtime.step_retries import NO_RETRIES, RetryPolicy
 from holdproof.runtime.suspension import WorkerLease, extend
@@ -66,7 +62,7 @@ OnUnknown = Literal["ask", "retry", "fail"]
 ON_UNKNOWN: Final = frozenset({"ask", "retry", "fail"})
 SETTLED: Final = frozenset({"DONE", "FAILED"})
 """The states in which a step stays."""
-_ESCALATION: Final = "escalation:"
+ESCALATION: Final = "escalation:"
 """The `error` of a step in doubt: this, and the number of its escalation."""
 Journal = dict[tuple[str, int], StoredRecord[Step]]
 """The steps that a flow has recorded, by name and number."""
@@ -97,50 +93,6 @@ class StepSpec:
         return result if self.raw else typed_json.decode(result)
 
 
-def step(lease: WorkerLease, spec: StepSpec, fn: Callable[[], Any], journal: Journal) -> Work[Any]:
-    """Run a step and return its result, or return what it gave when it ran before.
-
-    Raises ReplayedError where it failed before, and UnknownOutcomeError where it is in doubt and `on_unknown` is fail.
-    """
-    validation.name("step", spec.name)
-    validation.one_of("on_unknown", spec.on_unknown, ON_UNKNOWN)
-    earlier = journal.get((spec.name, spec.n))
-    if earlier is not None:
-        check_same(lease, earlier.value, spec)
-        if earlier.value.state in ("DONE", "FAILED"):
-            return _replayed(lease, spec, earlier.value)
-    first = yield from _begun(lease, spec, earlier)
-    if earlier is not None:
-        # Settled below, by whichever way: the record that was loaded is no longer the newest.
-        del journal[spec.name, spec.n]
-    current = first if first.value.state != "UNKNOWN" else (yield from _resolved(lease, spec, first))
-    if current.value.state in ("DONE", "FAILED"):
-        return _replayed(lease, spec, current.value)
-    if current.value.state == "RETRYING":
-        current = yield from _next_try(lease, current)
-    return (yield from _execute(lease, current, spec, fn))
-
-
-def _begun(lease: WorkerLease, spec: StepSpec, earlier: StoredRecord[Step] | None) -> Work[StoredRecord[Step]]:
-    """Begin a step; where a policy asks about it, or about another act of the flow, only once that is approved."""
-    approved = False
-    while True:
-        outcome: StoredRecord[Step] | Awaited | Refused = yield from ask(
-            Write(partial(_begin, lease=lease, spec=spec, earlier=earlier, approved=approved))
-        )
-        assert not isinstance(outcome, Refused), "the executor raises a refusal"
-        if isinstance(outcome, StoredRecord):
-            return outcome
-        answer = yield from wait_for_decision(lease, outcome.escalation)
-        if not answer.approved:
-            raise FlowEndedError(
-                f"{answer.outcome} by {answer.resolved_by}: {answer.comment or answer.reason}",
-                flow_id=lease.flow_id,
-                escalation=answer.id,
-            )
-        approved = approved or outcome.own
-
-
 def check_same(lease: WorkerLease, step: Step, spec: StepSpec) -> None:
     """Refuse a step that is reached again with other arguments than it was recorded with."""
     if spec.arguments is None or step.arguments_hash is None:
@@ -156,95 +108,27 @@ def check_same(lease: WorkerLease, step: Step, spec: StepSpec) -> None:
         )
 
 
-def _replayed(lease: WorkerLease, spec: StepSpec, step: Step) -> Any:
-    if step.state == "FAILED":
-        raise ReplayedError(
-            f"step {spec.name} failed before: {step.error}", step=spec.name, flow_id=lease.flow_id, error=step.error
-        )
-    return spec.decoded(step.result)
-
-
-def _execute(lease: WorkerLease, record: StoredRecord[Step], spec: StepSpec, fn: Callable[[], Any]) -> Work[Any]:
-    """Call the function, and record how it ended; anything but an Exception (cancellation) leaves the step in doubt."""
-    while True:
-        call: Call[Any] = Call(fn, spec.timeout_s)
-        try:
-            result = yield from ask(call)
-        except StepTimeoutError:
-            record = yield from _overran(lease, record, spec)
-            if record.value.state in ("DONE", "FAILED"):
-                return _replayed(lease, spec, record.value)
-            continue
-        except Exception as error:
-            message = error_text(lease, error)
-            if not spec.policy.applies(record.value.attempts, error):
-                failed = {"state": "FAILED", "error": message}
-                yield from ask(Write(partial(_end, lease=lease, record=record, changes=failed)))
-                raise
-            record = yield from _try_again(lease, record, spec, message)
-            continue
-        return (yield from _done(lease, record, spec, result))
-
-
 def error_text(lease: WorkerLease, error: BaseException) -> str:
     """Return how something failed, as it is recorded; of a person's flow the kind alone: messages quote values."""
     return validation.error_text(error) if lease.subject is None else type(error).__name__
-
-
-def _done(lease: WorkerLease, record: StoredRecord[Step], spec: StepSpec, result: Any) -> Work[Any]:
-    """Record the result of a step, and return it as a replay would return it."""
-    try:
-        # Nobody gets the result of an undoing, so that it need not be recordable.
-        encoded = None if record.value.compensates is not None else _encoded(spec, result)
-        text = recorded.dump(encoded)
-    except InvalidInputError as error:
-        # It has happened, so it is in doubt: FAILED would say that there is nothing to undo.
-        raise UnrecordableError(f"the result of step {spec.name}: {error.message}", step=spec.name) from error
-    yield from ask(Write(partial(_end, lease=lease, record=record, changes={"state": "DONE"}, result=text)))
-    return spec.decoded(recorded.parse(text))
-
-
-def _encoded(spec: StepSpec, result: Any) -> Any:
-    # What comes over a wire may not stand for content that its sender was not given.
-    return typed_json.encode(typed_json.tagged(result, "it") if spec.raw else result, "it")
-
-
-def _try_again(
-    lease: WorkerLease, record: StoredRecord[Step], spec: StepSpec, message: str
-) -> Work[StoredRecord[Step]]:
-    """Record that a try failed, wait, and start the next one."""
-    record = yield from ask(Write(partial(_retry_later, lease=lease, record=record, policy=spec.policy, error=message)))
-    return (yield from _next_try(lease, record))
-
-
-def _next_try(lease: WorkerLease, record: StoredRecord[Step]) -> Work[StoredRecord[Step]]:
-    until = record.value.retry_at
-    yield from suspension.wait(lease, lambda _: None, waits_for=f"the next try of {record.value.name}", until=until)
-    return (yield from ask(Write(partial(_start_again, lease=lease, record=record))))
-
-
-def _overran(lease: WorkerLease, record: StoredRecord[Step], spec: StepSpec) -> Work[StoredRecord[Step]]:
-    """Do with a step that ran over its time limit what is done with one in doubt."""
-    doubtful: StoredRecord[Step] | Refused = yield from ask(
-        Write(partial(_doubt, lease=lease, spec=spec, record=record))
-    )
-    assert not isinstance(doubtful, Refused), "the executor raises a refusal"
-    return doubtful if doubtful.value.state != "UNKNOWN" else (yield from _resolved(lease, spec, doubtful))
 
 
 # --- transactions ------------------------------------------------------------------------------------------------
 
 _FIND = sql(STEPS.select("WHERE dfid = :dfid AND ns = :ns AND name = :name AND n = :n", leaf=True))
 _ADD = sql(STEPS.insert())
+_VERSION: Final = "step_id = :step_id AND leaf_ver = :leaf_ver - 1"
 _CHANGE = sql(
     STEPS.update(
-        *("state", "result", "error", "attempts", "retry_at", "worker", "started_at", "finished_at"),
-        where="step_id = :step_id AND leaf_ver = :leaf_ver - 1",
+        *("state", "result", "error", "attempts", "retry_at", "worker", "started_at", "finished_at"), where=_VERSION
     )
 )
+# In one statement what every step needs of its flow, and whether its worker still has the lease.
+_LOOK: Final = f"SELECT status, {HAS_POLICIES}, {{kept}} FROM decision_flows WHERE dfid = :dfid AND ns = :ns"  # noqa: S608
+_BEGIN = sql(_LOOK.format(kept=leases.KEPT), postgres=_LOOK.format(kept=leases.KEPT_LOCKED))
 
 
-def _begin(
+def begin(
     tx: Tx, lease: WorkerLease, spec: StepSpec, earlier: StoredRecord[Step] | None, *, approved: bool = False
 ) -> StoredRecord[Step] | Awaited | Refused:
     """Return the step: STARTED if this worker is to run it now, DONE, FAILED, or UNKNOWN if a person is to decide.
@@ -252,38 +136,51 @@ def _begin(
     Awaited is what a policy asks for first; `approved` says that this was answered.
     """
     # Starting a step is a heartbeat, and proves in the same transaction that the worker still has the lease.
-    flow, has_policies = flows.lock_governed(tx, lease.flow_id, ns=lease.ns)
-    extend(tx, lease)
+    status, has_policies = _lock_flow(tx, lease)
     if earlier is not None and earlier.value.state == "UNKNOWN":
         return earlier
     # What undoes a step is never kept from it; a step that began before was decided about then.
-    governed = has_policies and earlier is None and spec.compensates is None
-    request = _request(flow, spec) if governed else None
-    if request is not None:
-        awaited = policy_gate.awaited(tx, flow, request, spec.n, approved=approved)
-        if awaited is not None:
-            return awaited
-    if flow.status == "WAITING_ESCALATION":
+    is_governed = has_policies and earlier is None and spec.compensates is None
+    governed = _governed(tx, lease, spec) if is_governed else None
+    awaited = None if governed is None else policy_gate.awaited(tx, *governed, spec.n, approved=approved)
+    if awaited is not None:
+        return awaited
+    if status == "WAITING_ESCALATION":
         raise FlowWaitingError(
-            f"flow {flow.flow_id} is waiting for a person's decision; no step begins before that", flow_id=flow.flow_id
+            f"flow {lease.flow_id} is waiting for a person's decision; no step begins before that",
+            flow_id=lease.flow_id,
         )
-    if flow.status != ("RUNNING" if spec.compensates is None else "COMPENSATING"):
-        raise FlowEndedError(f"flow {flow.flow_id} is {flow.status}", flow_id=flow.flow_id, flow_status=flow.status)
-    if earlier is None:
-        refused = None if request is None or approved else _ask_policies(tx, lease, spec, flow, request)
-        if spec.compensates is not None:
-            with leaves.consequences(tx):
-                return add(tx, lease, spec, {"state": "STARTED"})
-        return refused or add(tx, lease, spec, {"state": "STARTED"})
-    if earlier.value.state == "RETRYING":
-        return earlier
-    return _in_doubt(tx, lease, spec, earlier)
+    if status != ("RUNNING" if spec.compensates is None else "COMPENSATING"):
+        raise FlowEndedError(f"flow {lease.flow_id} is {status}", flow_id=lease.flow_id, flow_status=status)
+    if earlier is not None:
+        return earlier if earlier.value.state == "RETRYING" else _in_doubt(tx, lease, spec, earlier)
+    if spec.compensates is not None:
+        with leaves.consequences(tx):
+            return add(tx, lease, spec, {"state": "STARTED"})
+    refused = None if governed is None or approved else _ask_policies(tx, lease, spec, *governed)
+    return refused or add(tx, lease, spec, {"state": "STARTED"})
 
 
-def _request(flow: Flow, spec: StepSpec) -> PolicyRequest:
-    return policy_gate.step_request(
+def _lock_flow(tx: Tx, lease: WorkerLease) -> tuple[str, bool]:
+    """Lock the flow of a lease, and extend that; return the flow's status and whether its namespace has policies."""
+    lock_exclusive(tx, f"flow:{lease.flow_id}")
+    bounds = leases.bounds(tx, lease.token, lease.lease_s)
+    row = tx.one(_BEGIN, dfid=lease.flow_id, ns=lease.ns, policy_set=set_handle(lease.ns), **bounds)
+    if row is None:
+        raise flows.not_found(lease.flow_id)
+    status, has_policies, is_kept = row
+    if is_kept is None:
+        extend(tx, lease)
+    return status, has_policies is not None
+
+
+def _governed(tx: Tx, lease: WorkerLease, spec: StepSpec) -> tuple[Flow, PolicyRequest]:
+    """Return what policies decide by: the flow, and what it is about to do."""
+    flow = flows.get(tx, lease.flow_id, ns=lease.ns)
+    request = policy_gate.step_request(
         flow, spec.name, spec.arguments, function=spec.function, recorded_args=spec.record_args
     )
+    return flow, request
 
 
 def _ask_policies(
@@ -327,6 +224,8 @@ def add(tx: Tx, lease: WorkerLease, spec: StepSpec, columns: Mapping[str, Any]) 
         "worker": lease.worker,
         "started_at": tx.now,
         "ns": lease.ns,
+        # No column of steps: whose entries they are, so that the log need not look it up (leaves.source_of).
+        "agent_id": lease.agent_id,
         **columns,
     }
     mark = STEPS.add(tx, _ADD, row)
@@ -345,7 +244,7 @@ def _in_doubt(tx: Tx, lease: WorkerLease, spec: StepSpec, record: StoredRecord[S
         return Refused(UnknownOutcomeError(reason, step=spec.name, flow_id=lease.flow_id))
     context = _question(record)
     escalation = escalations.alert(tx, lease.flow_id, reason=reason, context=context, kind="in_doubt", ns=lease.ns)
-    return _change(tx, record, {"state": "UNKNOWN", "error": f"{_ESCALATION}{escalation.id}"})
+    return _change(tx, record, {"state": "UNKNOWN", "error": f"{ESCALATION}{escalation.id}"})
 
 
 def _question(record: StoredRecord[Step]) -> dict[str, Any]:
@@ -377,7 +276,7 @@ def _started(tx: Tx, lease: WorkerLease, record: StoredRecord[Step]) -> dict[str
     }
 
 
-def _doubt(tx: Tx, *, lease: WorkerLease, spec: StepSpec, record: StoredRecord[Step]) -> StoredRecord[Step] | Refused:
+def doubt(tx: Tx, *, lease: WorkerLease, spec: StepSpec, record: StoredRecord[Step]) -> StoredRecord[Step] | Refused:
     """Put a step in doubt that this worker started itself."""
     _lock_leased(tx, lease)
     return _in_doubt(tx, lease, spec, record)
@@ -393,7 +292,12 @@ def _change(tx: Tx, record: StoredRecord[Step], changes: Mapping[str, Any]) -> S
     return StoredRecord(STEPS.from_columns(columns), columns, record.leaf_id, record.leaf_ver + 1)
 
 
-def _end(
+# Nearly always the lease has enough time left, and one statement does it all.
+_ENDED: Final = STEPS.update("state", "result", "error", "finished_at", where=_VERSION)
+_END = sql(f"{_ENDED} AND {leases.KEPT} = 1", postgres=f"{_ENDED} AND {leases.KEPT_LOCKED} = 1")
+
+
+def end(
     tx: Tx,
     *,
     lease: WorkerLease,
@@ -402,53 +306,34 @@ def _end(
     result: str | None = None,
 ) -> None:
     """Record how a step ended, if this worker still has the lease: then nobody else has changed the step."""
-    _lock_leased(tx, lease)
+    lock_exclusive(tx, f"flow:{lease.flow_id}")
+    if lease.subject is not None:
+        # Before anything is sealed: whose lease is gone is told that, and not that the person was erased.
+        extend(tx, lease)
     text = None if result is None else recorded.store(tx, result, lease.subject)
-    STEPS.write_next(tx, _CHANGE, record, {**changes, "result": text, "finished_at": tx.now})
+    row = STEPS.stamp_next(tx, record, {**changes, "result": text, "finished_at": tx.now})
+    if tx.count(_END, **row, **leases.bounds(tx, lease.token, lease.lease_s)) == 0:
+        extend(tx, lease)
+        tx.execute(_CHANGE, **row, expect=1)
 
 
-def _retry_later(
+def retry_later(
     tx: Tx, *, lease: WorkerLease, record: StoredRecord[Step], policy: RetryPolicy, error: str
 ) -> StoredRecord[Step]:
+    """Record that a try failed, and when the next one begins."""
     _lock_leased(tx, lease)
     when = later(tx.now, policy.delay_s(tx, record.value.attempts))
     return _change(tx, record, {"state": "RETRYING", "error": error, "retry_at": when})
 
 
-def _start_again(tx: Tx, *, lease: WorkerLease, record: StoredRecord[Step]) -> StoredRecord[Step]:
+def start_again(tx: Tx, *, lease: WorkerLease, record: StoredRecord[Step]) -> StoredRecord[Step]:
+    """Begin the next try of a step."""
     _lock_leased(tx, lease)
     return _change(tx, record, _started(tx, lease, record))
 
 
-# --- steps in doubt ----------------------------------------------------------------------------------------------
-
-
-def _resolved(lease: WorkerLease, spec: StepSpec, record: StoredRecord[Step]) -> Work[StoredRecord[Step]]:
-    """Wait for the decision about a step in doubt; return the step as the person wants it."""
-    number = int((record.value.error or "").removeprefix(_ESCALATION))
-    answer = yield from wait_for_decision(lease, number)
-    return (yield from ask(Write(partial(_settle, lease=lease, spec=spec, answer=answer))))
-
-
-def wait_for_decision(lease: WorkerLease, number: int) -> Work[Escalation]:
-    """Wait until an escalation is resolved, by a person or by its deadline."""
-
-    def look(tx: Tx) -> Escalation | None:
-        # Whoever waits applies the default of a deadline itself: no sweep need be running.
-        escalation = escalations.expire(tx, number, ns=lease.ns)
-        return None if escalation.status == "PENDING" else escalation
-
-    deadline = (yield from ask(Read(lambda tx: inbox.get(tx, number, ns=lease.ns)))).deadline
-    answer = None
-    while answer is None:
-        answer = yield from suspension.wait(
-            lease, look, waits_for=f"escalation {number}", topic=f"escalation:{number}", until=deadline
-        )
-    # Read anew, now that it is committed with its entry: what is acted on is what the log has.
-    return (yield from ask(Read(lambda tx: inbox.confirmed(tx, number, ns=lease.ns))))
-
-
-def _settle(tx: Tx, *, lease: WorkerLease, spec: StepSpec, answer: Escalation) -> StoredRecord[Step]:
+def settle(tx: Tx, *, lease: WorkerLease, spec: StepSpec, answer: Escalation) -> StoredRecord[Step]:
+    """Do with a step in doubt what the answer about it says."""
     lock_exclusive(tx, f"flow:{lease.flow_id}")
     row = tx.one(_FIND, dfid=lease.flow_id, ns=lease.ns, name=spec.name, n=spec.n)
     assert row is not None, "steps are not removed"

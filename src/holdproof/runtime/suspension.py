@@ -44,6 +44,8 @@ class WorkerLease:
     """Whether the flow is suspended where it would wait."""
     gathers: bool = False
     """Whether several works of the flow are under way: one that waits leaves the lease to the others."""
+    agent_id: str = ""
+    """The agent whose flow it is, which never changes; empty where it was not looked up."""
 
 
 class FlowSuspended(BaseException):
