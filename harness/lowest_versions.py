@@ -76,9 +76,9 @@ CASES: Final = (
     Case("a2a", (f"{_CONFORMANCE}a2a.py",), 5),
     Case("strands", (f"{_CONFORMANCE}strands.py",), 5),
     Case("claude-agent", (f"{_CONFORMANCE}claude_agent.py",), 5),
-    Case("crewai", (f"{_CONFORMANCE}crewai.py",), 20),
-    Case("mcp", tuple(f"tests/e2e/test_mcp{name}.py" for name in ("", "_resources", "_tasks", "_proxy")), 40),
-    Case("otel", (f"{_CONFORMANCE}otel.py",), 10, beside=("opentelemetry-proto",)),
+    Case("crewai", (f"{_CONFORMANCE}crewai.py",), 15),
+    Case("mcp", tuple(f"tests/e2e/test_mcp{name}.py" for name in ("", "_resources", "_tasks")), 30),
+    Case("otel", (f"{_CONFORMANCE}otel.py",), 5, beside=("opentelemetry-proto",)),
 )
 
 
