@@ -66,7 +66,8 @@ thorough: $(VENV)/.dev      ## every test, also those whose rule another holds (
 ADAPTER_FRAMEWORKS := claude-agent-sdk strands-agents crewai pydantic-ai-harness 'langgraph-cli[inmem]'
 ADAPTER_TESTS := tests/conformance/test_claude_agent.py tests/conformance/test_strands.py tests/interop/test_strands.py \
   tests/conformance/test_crewai.py tests/interop/test_crewai.py tests/conformance/test_pydantic_steps.py \
-  tests/interop/test_pydantic_harness.py tests/interop/test_langgraph_server.py
+  tests/interop/test_pydantic_harness.py tests/interop/test_langgraph_server.py \
+  $(foreach page,claude-agent crewai strands,'tests/unit/test_docs.py::test_every_python_block_runs[docs/build/$(page).md]')
 # LangGraph's server wants an older jsonschema-rs than the plugin of schemathesis, which no test of adapters uses.
 ADAPTER_PYTEST := PYTEST_ADDOPTS="-p no:schemathesis"
 # What the tests of LangGraph's own packages import.
@@ -78,9 +79,10 @@ SUITES_NEED := pip hatchling pytest-mock pytest-asyncio pytest-repeat syrupy red
 	 else .venv-adapters/bin/python -m pip install -q --disable-pip-version-check $(ADAPTER_FRAMEWORKS) $(SUITES_NEED); fi
 	@touch $@
 
-adapters: .venv-adapters/.installed  ## adapters whose frameworks are too large for `make test`; LangGraph's own tests with our saver
+adapters: .venv-adapters/.installed  ## adapters whose frameworks are too large for `make test`; LangGraph's own tests with our saver; each on its lowest version
 	@$(ADAPTER_PYTEST) .venv-adapters/bin/python -m pytest -p no:asyncio $(ADAPTER_TESTS)
 	@$(ADAPTER_PYTEST) .venv-adapters/bin/python -m harness.langgraph_suites
+	@.venv-adapters/bin/python -m harness.lowest_versions
 
 check: $(VENV)/.dev         ## lint, types, layers, unit tests: a minute or so; types beside the tests
 	@$(BIN)/ruff check .

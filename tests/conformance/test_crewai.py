@@ -2,6 +2,7 @@
 
 import asyncio
 import datetime
+import importlib.util
 import json
 from pathlib import Path
 from typing import Any
@@ -9,11 +10,15 @@ from typing import Any
 import pytest
 from pydantic import Field
 
+from harness import quiet_crewai
 from holdproof import errors, sync
 from holdproof.testing import FrozenClock
 from tests.conformance.decisions import InMemory, OnPostgres, OnSqlite, OnStore
 
-flow_module: Any = pytest.importorskip("crewai.flow.flow", reason="not installed: pip install crewai")
+if importlib.util.find_spec("crewai") is None:
+    pytest.skip("not installed: pip install crewai", allow_module_level=True)
+quiet_crewai.quieten()
+flow_module: Any = pytest.importorskip("crewai.flow.flow")
 feedback: Any = pytest.importorskip("crewai.flow.async_feedback")
 human: Any = pytest.importorskip("crewai.flow.human_feedback")
 persistence: Any = pytest.importorskip("crewai.flow.persistence")

@@ -1,5 +1,6 @@
 """A pytest plugin for the tests of `crewai`: what they keep in an SQLite file is in our store.
 
+Each test runs once for every store that `HOLDPROOF_TEST_STORES` names: importing CrewAI takes longer than all of them.
 Left out are tests that keep nothing, and those that look into a file: `INSIDES` names what gives them away. Whatever
 looks at a persistence from outside stays in.
 """
@@ -12,21 +13,29 @@ import uuid
 from functools import cache
 from typing import Any
 
-import crewai.flow.persistence as persistences
-import crewai.flow.persistence.sqlite as sqlites
 import pytest
 
+from harness import quiet_crewai
 from holdproof import sync
-from holdproof.adapters.crewai import HoldproofFlowPersistence
+
+quiet_crewai.quieten()
+
+import crewai.flow.persistence as persistences  # noqa: E402
+import crewai.flow.persistence.sqlite as sqlites  # noqa: E402
+
+from holdproof.adapters.crewai import HoldproofFlowPersistence  # noqa: E402
 
 KEEPS = re.compile(r"SQLiteFlowPersistence\(")
 INSIDES = re.compile(r"sqlite3|db_path ==")
+STORES = os.environ["HOLDPROOF_TEST_STORES"].split()
+opened = cache(sync.open)
+current = STORES[0]
 
 
-@cache
-def shared_store() -> sync.Holdproof:
-    url = os.environ.get("HOLDPROOF_TEST_STORE")
-    return sync.open(url) if url else sync.open(":memory:")
+@pytest.fixture(autouse=True, params=STORES, ids=lambda url: url.partition(":")[0] or "memory")
+def _store(request: pytest.FixtureRequest) -> None:
+    global current
+    current = request.param
 
 
 class Persistence(HoldproofFlowPersistence):
@@ -35,7 +44,7 @@ class Persistence(HoldproofFlowPersistence):
     def __init__(self, db_path: str = "default", /, **options: Any) -> None:
         options["ns"] = uuid.uuid5(uuid.NAMESPACE_URL, str(options.pop("db_path", db_path))).hex
         options.pop("where", None)
-        super().__init__(shared_store(), **options)
+        super().__init__(opened(current), **options)
 
 
 persistences.SQLiteFlowPersistence = sqlites.SQLiteFlowPersistence = Persistence
@@ -47,8 +56,8 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_unconfigure() -> None:
-    if shared_store.cache_info().currsize:
-        shared_store().close()
+    for url in STORES:
+        opened(url).close()
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

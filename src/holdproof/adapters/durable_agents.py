@@ -110,8 +110,8 @@ class DurableAgent(StoreAdapter, ABC):
     async def run(self, prompt: Any = None, *, flow_id: str | None = None, **options: Any) -> AgentRun:
         """Run the agent and return how it ended; it waits for approvals.
 
-        With `flow_id` a second call is the same run: it returns its output, or continues it where its process died.
-        `options` are recorded and go to the framework's own `run`.
+        With `flow_id` a second call is the same run: it returns its output, or continues it where its process died,
+        once the lease of that process has expired (`lease_s`). `options` are recorded and go to the framework's `run`.
         """
         function = await self.function()
         chosen = function if flow_id is None else function.with_id(flow_id)
