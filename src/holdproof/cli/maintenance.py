@@ -1,6 +1,5 @@
 """Commands about the store as a whole: making it, checking it, moving it."""
 
-from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial

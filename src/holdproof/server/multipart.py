@@ -13,8 +13,12 @@ from typing import Final
 from holdproof.errors import RequestError
 
 TYPE: Final = "multipart/form-data"
-_BOUNDARY: Final = re.compile(r"""^multipart/form-data\s*;\s*boundary=(?:"([^"]{1,70})"|([^\s";,]{1,70}))\s*$""", re.IGNORECASE)
-_NAME: Final = re.compile(rb'^content-disposition:\s*form-data\s*;.*?\bname="([^"\r\n]*)"', re.IGNORECASE | re.MULTILINE)
+_BOUNDARY: Final = re.compile(
+    r"""^multipart/form-data\s*;\s*boundary=(?:"([^"]{1,70})"|([^\s";,]{1,70}))\s*$""", re.IGNORECASE
+)
+_NAME: Final = re.compile(
+    rb'^content-disposition:\s*form-data\s*;.*?\bname="([^"\r\n]*)"', re.IGNORECASE | re.MULTILINE
+)
 _FILE: Final = re.compile(rb'\bfilename="([^"\r\n]*)"', re.IGNORECASE)
 _MOST_PARTS: Final = 20
 _MOST_HEAD: Final = 2_048

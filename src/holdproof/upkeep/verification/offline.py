@@ -1,8 +1,8 @@
 """Check a bundle without store or network.
 
 Rules:
-- A bundle is untrusted: bounded size, bounded members (container.py), exactly the members of its kind, nothing is written
-  to disk.
+- A bundle is untrusted: bounded size, bounded members (container.py), exactly the members of its kind; nothing is
+  written to disk.
 - An unknown kind is refused: the kind defines what binds the records to the subject.
 - Every record: content and salt give the leaf's commitment, the leaf is under the head, a log key signed the head.
   No record is in it twice, nor in two versions.
