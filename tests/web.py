@@ -78,6 +78,7 @@ def running(
     settings: ServerSettings | None = None,
     *,
     url: str | None = None,
+    clock: Clock | None = None,
     place: ListenAddress | None = None,
     parts: tuple[AppPart, ...] = (),
     verify: ssl.SSLContext | bool = True,
@@ -98,7 +99,7 @@ def running(
         begun.set()
 
     async def main() -> None:
-        async with holdproof.open(home, url) as store:
+        async with holdproof.open(home, url, **({} if clock is None else {"clock": clock})) as store:
             where = place or ListenAddress(port=0)
             whole = (*serve.parts(console=True), *parts)
             await serve.serve(store, where, settings, ready=ready, parts=whole, beside=[watch])
