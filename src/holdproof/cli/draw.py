@@ -37,9 +37,11 @@ def answer(columns: Sequence[str], more: str, value: Any) -> Text:
     """Draw an answer: a list or a page in columns, with the option that the next page begins with; else its fields."""
     items = page_items(value)
     columns = columns or _columns_of(items or ())
-    if items is None or not columns:
+    if items is None:
         return plain_table(value)
-    return table(columns, items).append(following(value, more))
+    # Values without fields, such as keys, stand a line each.
+    drawn = table(columns, items) if columns else plain_table(items)
+    return drawn.append(following(value, more))
 
 
 def _columns_of(items: Sequence[Any]) -> list[str]:

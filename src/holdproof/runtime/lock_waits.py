@@ -16,7 +16,8 @@ from holdproof.evidence import leaves
 from holdproof.model.coordination import Lock
 from holdproof.model.flows import LOCK, LOCK_ACQUIRED, LOCK_AWAITED, LOCK_GIVEN_UP
 from holdproof.runtime import audit, locks, suspension
-from holdproof.runtime.flow_run import FlowRun, WorkerLease, lock_leased
+from holdproof.runtime.flow_run import FlowRun, lock_leased
+from holdproof.runtime.suspension import WorkerLease
 
 
 def lock(

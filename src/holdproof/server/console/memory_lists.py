@@ -20,7 +20,7 @@ async def _add_last_writes(desk: Desk, rows: list[Row]) -> None:
 OBJECTS: Final = ListPage(
     path="/memory/objects",
     title="Objects",
-    sub="What agents know now, by the ids, each with when it was written last.",
+    sub="What agents know now, by id; the range of time is that of the last write.",
     resource="objects",
     method="list",
     at="written_at",
