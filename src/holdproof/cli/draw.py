@@ -40,8 +40,8 @@ def answer(columns: Sequence[str], more: str, value: Any) -> Text:
     if items is None:
         return plain_table(value)
     # Values without fields, such as keys, stand a line each.
-    drawn = table(columns, items) if columns else plain_table(items)
-    return drawn.append(following(value, more))
+    text = table(columns, items) if columns else plain_table(items)
+    return text.append(following(value, more))
 
 
 def _columns_of(items: Sequence[Any]) -> list[str]:

@@ -48,17 +48,17 @@ def _try_lock(
     awaited = _awaited(tx, lease)
     lock_leased(tx, lease)
     try:
-        taken = locks.try_acquire(tx, lease.flow_id, resources, ns=lease.ns, **options)
+        acquired = locks.try_acquire(tx, lease.flow_id, resources, ns=lease.ns, **options)
     except ContentionTimeoutError as error:
         resource = str(error.fields["resource"])
         if waits:
             suspension.extend(tx, lease, waits_for=f"{LOCK}{resource}")
-        if waits and awaited is None:
-            _note(tx, lease, LOCK_AWAITED, {"lock": resource, "holder": str(error.fields["holder"])})
+            if awaited is None:
+                _note(tx, lease, LOCK_AWAITED, {"lock": resource, "holder": str(error.fields["holder"])})
         return Refused(error)
     if awaited is not None:
         _note(tx, lease, LOCK_ACQUIRED, {"lock": awaited})
-    return taken
+    return acquired
 
 
 def _give_up(tx: Tx, lease: WorkerLease) -> None:
