@@ -5,6 +5,7 @@ from typing import Final
 
 from holdproof import sync
 from holdproof.evidence import tenants
+from holdproof.model.threads import EncodedValue
 
 RULES: Final = (
     "# When to buy\n\nBuy when the trend of the index is up for three days.\nNever more than 5 % at once.\n",
@@ -30,6 +31,7 @@ def populate_lists(store: sync.Holdproof, folder: Path) -> dict[str, str]:
     for number, score in enumerate((0.31, 0.62, 0.87)):
         store.evaluations.submit({"task": number}, evaluation_id=f"hedge-{number}", score=score, intent=[score])
     _asked(store)
+    _talked(store)
     _files(store, folder)
     _upkeep(store, folder)
     return {**ids, "holder": holder}
@@ -58,6 +60,17 @@ def _asked(store: sync.Holdproof) -> None:
     store.escalations.resolve(number, "approve", by="operator:Ada", comment="as agreed")
     store.idempotency.once("order o-17", {"shares": 10}, lambda: {"order": 17})
     store.tokens.create("nightly export", role="auditor")
+
+
+def _talked(store: sync.Holdproof) -> None:
+    """Two threads of a framework, two transcripts, and two snapshots of what is known."""
+    for name in ("trip-1", "trip-2"):
+        state = {"messages": EncodedValue("json", b'[{"role": "user", "content": "To Lisbon, please."}]')}
+        store.threads.put_checkpoint(name, state, checkpoint_id="1f00001", metadata={"step": 1})
+        store.transcripts.append(f"desk/{name}", [{"role": "user", "content": "hello"}])
+    store.snapshots.create("before the fed", author="operator:Ada")
+    store.objects.put("market/dax", type="fact", content={"trend": "up"})
+    store.snapshots.create("after the fed", author="trader")
 
 
 def _files(store: sync.Holdproof, folder: Path) -> None:

@@ -16,10 +16,12 @@ from fastapi import FastAPI
 
 import holdproof
 from holdproof import sync
+from holdproof.db.clock import Clock
 from holdproof.model.access import AccessEvent
 from holdproof.server import ServerSettings, serve
 from holdproof.server.serve import AppPart, ListenAddress, Listening
 from holdproof.server.state import ServerState
+from holdproof.store.opening import OpenOptions
 
 
 @dataclass
@@ -78,6 +80,7 @@ def running(
     settings: ServerSettings | None = None,
     *,
     url: str | None = None,
+    clock: Clock | None = None,
     place: ListenAddress | None = None,
     parts: tuple[AppPart, ...] = (),
     verify: ssl.SSLContext | bool = True,
@@ -98,7 +101,8 @@ def running(
         begun.set()
 
     async def main() -> None:
-        async with holdproof.open(home, url) as store:
+        options: OpenOptions = {} if clock is None else {"clock": clock}
+        async with holdproof.open(home, url, **options) as store:
             where = place or ListenAddress(port=0)
             whole = (*serve.parts(console=True), *parts)
             await serve.serve(store, where, settings, ready=ready, parts=whole, beside=[watch])

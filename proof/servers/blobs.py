@@ -20,6 +20,16 @@ _HUNG_S: Final = 120.0
 _BYTES: Final = random.Random(1).randbytes(SIZES[-1])
 
 
+def stored_keys(store: sync.Holdproof) -> list[str]:
+    """Return the keys of all blobs, page by page."""
+    page = store.blobs.list(limit=1_000)
+    keys = [*page]
+    while page.next_cursor is not None:
+        page = store.blobs.list(cursor=page.next_cursor, limit=1_000)
+        keys += page
+    return keys
+
+
 class Bucket(Protocol):
     """The place itself, past the proxy."""
 
@@ -165,7 +175,7 @@ class Rounds:
         if not report.verdict.sound:
             self._blame(kind, number, "undetected", f"{report.verdict.word}: {report.findings[:2]}")
         store.blobs.sweep(older_than_s=0)
-        rows = [store.blobs.stat(key) for key in store.blobs.list()]
+        rows = [store.blobs.stat(key) for key in stored_keys(store)]
         named = {row.address for row in rows if row is not None and row.address is not None}
         lying = self._bucket.lying()
         if lying is not None and lying != named:

@@ -14,6 +14,7 @@ from holdproof import errors, sync
 from holdproof.cli.app import app
 from holdproof.crypto import car
 from holdproof.memory.images import image_files
+from proof.servers.blobs import stored_keys
 
 Harm = tuple[str, str] | None
 _NEW: Final = b"new bytes of a blob " * 3000
@@ -205,7 +206,7 @@ class Blob(Act):
         new, streamed = self.store.blobs.get("new"), self.store.blobs.get("streamed")
         if new not in (_NEW, b"before " * 9_000) or streamed not in (None, _NEW):
             return "partial", "a blob has bytes nobody put"
-        rows = [self.store.blobs.stat(key) for key in self.store.blobs.list()]
+        rows = [self.store.blobs.stat(key) for key in stored_keys(self.store)]
         named = {row.address for row in rows if row is not None}
         if left := [name for name in self._files() if Path(name).name not in named]:
             return "partial", f"left behind: {left}"

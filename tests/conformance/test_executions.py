@@ -86,6 +86,26 @@ class Executions:
         thread.join(ASKS_S)
         assert store.flows.get(names[0]).status == "COMPLETED"
         assert store.flows.execution(names[0]).waits == ()
+        waits = [each for each in store.audit.list(flow_id=names[0]) if each.event_type.startswith("lock.")]
+        assert sorted((each.event_type, each.detail["lock"]) for each in waits) == [
+            ("lock.acquired", "hangar 3"),
+            ("lock.awaited", "hangar 3"),
+        ]
+        assert "lock.awaited hangar 3" in {each.what for each in store.flows.timeline(names[0]).events}
+
+    def test_a_wait_for_a_lock_that_is_given_up_says_so_and_an_attempt_is_no_wait(self, store: sync.Holdproof) -> None:
+        for name in ("holder", "waiter"):
+            store.agents.register(name, version="1.0.0")
+        holder = store.flows.start("holder", flow_type="repaint").flow_id
+        store.locks.try_acquire(holder, {"hangar 3": 1.0}, ttl_s=600)
+        with store.flows.run("waiter", flow_type="inspect") as flow:
+            for timeout_s in (0, 0.05):
+                with pytest.raises(errors.ContentionTimeoutError):
+                    flow.lock({"hangar 3": 1.0}, timeout_s=timeout_s)
+            flow.lock({"hangar 4": 1.0})
+            assert store.flows.execution(flow.flow_id).waits == ()
+        events = [each.what for each in store.flows.timeline(flow.flow_id).events if each.kind == "audit"]
+        assert events == ["lock.awaited hangar 3", "lock.given_up hangar 3"]
 
     def test_a_flow_that_waits_for_a_person_or_a_child_says_so(self, store: sync.Holdproof) -> None:
         store.agents.register("clerk", version="1.0.0")

@@ -220,6 +220,38 @@ class Search(OnStore):
         assert newest.buckets[0].since > whole.buckets[0].since
         assert [sum(each.statuses.values()) for each in newest.buckets][-1] <= 4
 
+    def test_a_search_by_text_looks_at_so_many_at_a_time_and_goes_on_to_the_end(
+        self, store: sync.Holdproof, clock: FrozenClock, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        opened = []
+        for number in range(10):
+            # Two of each moment: a moment is looked at whole.
+            clock.advance(number % 2)
+            name = f"{'needle' if number in (0, 1, 6) else 'hay'} {number}"
+            opened.append(store.flows.start("trader", flow_id=name, flow_type="find").flow_id)
+        monkeypatch.setattr(flow_search, "MOST_LOOKED_AT", 3)
+        for looked_for, expected in (("NEEDLE", ["needle 6", "needle 1", "needle 0"]), ("straw", [])):
+            seen: list[str] = []
+            cursor: str | None = None
+            pages = 0
+            while pages == 0 or cursor is not None:
+                page = store.flows.list(text=looked_for, cursor=cursor, limit=2)
+                seen += [flow.flow_id for flow in page]
+                cursor = page.next_cursor
+                pages += 1
+            assert seen == expected
+            assert 2 < pages < len(opened)
+        page = store.flows.list(text="needle", limit=2)
+        assert flow_search.looked_back_to(page.next_cursor) == store.flows.get(opened[6]).created_at
+        facets = store.flows.facets(text="needle")
+        assert (facets.total, facets.exact) == (1, False)
+        assert store.flows.facets(text="needle", since=store.flows.get(opened[-2]).created_at).exact
+        # What an index leads to is found at once.
+        assert store.flows.list(text="needle", status="CREATED", limit=9).next_cursor is None
+        assert len(store.flows.list(limit=9).items) == 9
+        # Many at once are looked for to the end.
+        assert len(store.flows.cancel_many(text="needle", dry_run=True).flow_ids) == 3
+
     @pytest.mark.parametrize("many", [1, 3, 20_000])
     def test_flows_of_a_status_are_the_same_from_whichever_index(
         self, store: sync.Holdproof, clock: FrozenClock, monkeypatch: pytest.MonkeyPatch, many: int

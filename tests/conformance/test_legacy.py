@@ -85,7 +85,7 @@ class Legacy:
         assert json.loads(states["prompt-history/c1"][1]) == {"mood": "calm"}
         blobs = stores.open("blobs")
         ghosts = ["ghost/%63on", "ghost/deep/large.bin", "ghost/empty", "ghost/health.status"]
-        assert blobs.list() == ["atelier/piece-1.json", *ghosts, "soul/notes.txt"]
+        assert blobs.list().items == ["atelier/piece-1.json", *ghosts, "soul/notes.txt"]
         assert (blobs.get("ghost/deep/large.bin"), blobs.get("ghost/empty")) == (kgents.LARGE, b"")
         assert (self.home / "cache" / "legacy" / "witness.log").read_text() == "started\n"
         assert blobs.check() == []
@@ -97,7 +97,7 @@ class Legacy:
         assert [row["id"] for row in self.rows(stores, "shapes")] == ["shape1"]
         vectors, blobs = stores.open("vectors"), stores.open("blobs")
         assert (vectors.count(), vectors.search([1.0, 0.0], 1)[0].id) == (5, "v0")
-        assert blobs.list() == ["backups/today.bak", "notes.meta"]
+        assert blobs.list().items == ["backups/today.bak", "notes.meta"]
         assert blobs.stat("backups/today.bak").content_type == "text/plain"
         events = stores.open("telemetry").query()
         assert [event.event_type for event in events] == ["tick", "tick", "instance.started"]
@@ -119,7 +119,7 @@ class Legacy:
         source = only(self.migrate(progress=tell), "ghost")
         assert (source.outcome, (self.old / "ghost").is_dir()) == (Outcome.FAILED, True)
         assert only(self.migrate(), "ghost").moved == {"blobs": 1}
-        assert stores.open("blobs").list() == ["ghost/one", "ghost/two"]
+        assert stores.open("blobs").list().items == ["ghost/one", "ghost/two"]
 
     def test_a_place_that_cannot_be_looked_at_is_told_and_the_other_goes_on(self) -> None:
         kgents.write(self.old, "a file where a folder should be")
@@ -294,7 +294,7 @@ class Legacy:
         assert only(report, "soul").outcome is only(report, "witness.json").outcome is Outcome.REFUSED
         assert only(report, "ghost").skipped == {"links": 2}
         assert report.exit_code == 8
-        assert stores.open("blobs").list() == ["ghost/real"]
+        assert stores.open("blobs").list().items == ["ghost/real"]
         assert self.rows(stores, "agent_state") == []
         assert (self.old / "soul").is_symlink()
 
@@ -338,7 +338,9 @@ class Legacy:
             kgents.write(self.old / "ghost" / name, str(number))
         assert only(self.migrate(), "ghost").moved == {"blobs": len(names)}
         blobs = stores.open("blobs")
-        assert sorted(blobs.get(key) for key in blobs.list()) == sorted(str(n).encode() for n in range(len(names)))
+        assert sorted(blobs.get(key) for key in blobs.list(limit=1_000)) == sorted(
+            str(n).encode() for n in range(len(names))
+        )
 
     def test_a_file_that_another_program_is_writing_is_read_with_its_log(self, stores: Any) -> None:
         path = self.old / "history.db"
@@ -405,7 +407,7 @@ class Legacy:
         assert only(report, "soul").outcome is only(report, "ghost").outcome is Outcome.CONFLICT
         assert report.exit_code == 4
         assert [row["state"] for row in self.rows(stores, "agent_state") if row["agent_id"] == "soul"] == ["new"]
-        assert stores.open("blobs").list("ghost/") == ["ghost/health.status"]
+        assert stores.open("blobs").list("ghost/").items == ["ghost/health.status"]
         assert stores.open("blobs").get("ghost/health.status") == b"new"
         assert (self.old / "ghost").is_dir()
         assert only(report, "history.db").outcome is Outcome.MOVED
@@ -418,7 +420,7 @@ class Legacy:
         [warning] = kgents_import.returned()
         assert str(self.old / "ghost") in warning
         report = self.migrate()
-        assert stores.open("blobs").list() == ["ghost/one", "ghost/two"]
+        assert stores.open("blobs").list().items == ["ghost/one", "ghost/two"]
         assert sorted(os.listdir(self.old)) == ["ghost.migrated", "ghost.migrated-2"]
         assert [each.outcome for each in report.sources] == [Outcome.MOVED, Outcome.MOVED_BEFORE]
 

@@ -80,7 +80,7 @@ async def kept(storage: StorageProvider) -> None:
 
 async def empty(storage: StorageProvider) -> None:
     assert await storage.relational.fetch_all(IDS) == []
-    assert await storage.blob.list() == []
+    assert (await storage.blob.list()).items == []
     assert await storage.telemetry.count() == 0
 
 

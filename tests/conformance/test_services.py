@@ -126,7 +126,7 @@ class Nouns:
         async def race() -> None:
             async with holdproof.open(url=self.url) as store:
                 await asyncio.gather(*(store.blobs.put(f"k{n}", b"x") for n in range(60)))
-                assert len(await store.blobs.list()) == 60
+                assert len((await store.blobs.list()).items) == 60
 
         asyncio.run(race())
         with sync.open(url=self.url) as store:
@@ -135,7 +135,7 @@ class Nouns:
                 thread.start()
             for thread in threads:
                 thread.join(60)
-            assert len(store.blobs.list("t")) == 20
+            assert len(store.blobs.list("t").items) == 20
 
     def test_every_vector_is_exported_once_and_in_order(self) -> None:
         items = [(f"v{n:05}", [1.0, float(n)], {"n": n}) for n in range(2_300)]

@@ -79,7 +79,7 @@ def test_bytes_go_in_and_come_out_as_they_were_through_pipes_and_files(home: Pat
     assert told("blobs", "get", "a/b.bin", "out.bin")["content_type"] == "text/plain"
     assert Path("out.bin").read_bytes() == data
     assert told("blobs", "put", "again", "out.bin")["sha256"] == told("blobs", "stat", "a/b.bin")["sha256"]
-    assert told("blobs", "list") == ["a/b.bin", "again"]
+    assert told("blobs", "list")["items"] == ["a/b.bin", "again"]
     assert not (home / "kernel.db").exists()
 
 
@@ -227,7 +227,7 @@ def test_a_first_run_hints_at_legacy_data_and_the_command_takes_it_over(home: Pa
     assert {each["outcome"] for each in dry["sources"]} == {"would move"}
     done = told("migrate-legacy")
     assert {each["outcome"] for each in done["sources"]} == {"moved"}
-    assert told("blobs", "list", "ghost/h") == ["ghost/health.status"]
+    assert told("blobs", "list", "ghost/h")["items"] == ["ghost/health.status"]
     again = run("migrate-legacy")
     assert again.returncode == 0
     assert b"moved before" in again.stdout

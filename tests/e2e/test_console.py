@@ -25,6 +25,8 @@ from tests.consoles import TRACE, Scene, populate, question
 from tests.web import Web, running
 
 HTML = {"accept": "text/html"}
+OF_AUDITORS = ("/evidence/verify", "/evidence/check")
+"""What auditors may send, which changes nothing."""
 EVIL = "<script>alert(1)</script>\"'{{7*7}}&amp;%00../%2e"
 
 
@@ -146,7 +148,7 @@ def test_a_page_shows_what_there_is(operator: httpx.Client, auditor: httpx.Clien
         for words in PAGES[path]:
             assert words in found.text
         assert all(fields.get("csrf") for _, fields in found.forms)
-    assert {action for action, _ in page(auditor, where).forms} <= {"/logout", "/namespace", "/evidence/verify"}
+    assert {action for action, _ in page(auditor, where).forms} <= {"/logout", "/namespace", *OF_AUDITORS}
 
 
 def test_a_number_of_flows_in_trouble_leads_to_exactly_those(tmp_path: Path) -> None:
@@ -255,6 +257,7 @@ ACTS = {
     "/flows/recover": {"confirmed": "yes"},
     "/agents/status": {"id": "treasury-rebalancer", "status": "SUSPENDED", "reason": "x", "confirmed": "yes"},
     "/evidence/verify": {},
+    "/evidence/check": {},
     "/memory/snapshot": {"message": "x"},
     "/memory/rollback": {"to": "HEAD", "reason": "x", "confirmed": "yes"},
     "/memory/image": {},
@@ -275,7 +278,7 @@ def test_a_form_without_the_secret_of_its_session_is_refused(
     assert web.store.escalations.get(scene.grave).status == "PENDING"
 
 
-@pytest.mark.parametrize("path", [path for path in ACTS if path not in ("/evidence/verify", "/namespace")])
+@pytest.mark.parametrize("path", [path for path in ACTS if path not in (*OF_AUDITORS, "/namespace")])
 def test_an_auditor_is_refused_by_the_server_not_only_by_the_page(
     web: Web, auditor: httpx.Client, scene: Scene, path: str
 ) -> None:

@@ -34,6 +34,10 @@ SHOWS = {
     "/holds": ("183", "logs are kept for six months", "case 4711"),
     "/backups": ("monday", "log entries"),
     "/tenants": ("acme", "creating"),
+    "/memory/objects": ("rules/buying", "market/dax", "trend up", "last written"),
+    "/memory/snapshots": ("before the fed", "what is there now", "Compare", "Sign one now"),
+    "/threads": ("trip-1", "Transcripts"),
+    "/threads/transcripts": ("desk/trip-2",),
     "/memory/object?id=rules/buying": ("researcher", "Used in", "2 flows", "rebalance", "backtest of 2026-10"),
 }
 
@@ -120,6 +124,12 @@ def test_filters_of_a_list_are_those_of_the_store_and_of_what_is_shown(client: h
     assert names("/blobs.json?prefix=reports/2026-11", "key") == ["reports/2026-11.bin"]
     assert names("/blobs.json?type=text/plain", "key") == ["reports/2026-10.txt"]
     assert names("/vectors.json?prefix=note-2", "id") == ["note-2"]
+    assert names("/memory/objects.json?prefix=market/", "id") == ["market/dax"]
+    assert names("/memory/objects.json?type=rule", "id") == ["rules/buying"]
+    assert names("/memory/objects.json?until=2020-01-01T00:00", "id") == []
+    assert names("/memory/snapshots.json?author=trader", "message") == ["after the fed"]
+    assert names("/threads/transcripts.json?prefix=desk/trip-2", "name") == ["desk/trip-2"]
+    assert client.get("/threads?status=moon", headers=HTML).status_code == 422
     assert names("/skills.json?state=REVOKED", "state") == ["REVOKED"]
     assert names("/holds.json?kind=hold", "kind") == ["hold"]
     assert client.get("/evaluations?min=much", headers=HTML).status_code == 422

@@ -42,7 +42,7 @@ def state(folder: Path) -> dict[str, Any]:
         moved = tables.fetch_all("SELECT kind FROM legacy_moves WHERE verified_at IS NOT NULL ORDER BY source")
         return {
             "rows": {table: tables.fetch_all(f"SELECT * FROM {table} ORDER BY 1") for table in TABLES},
-            "blobs": {key: blobs.get(key) for key in blobs.list()},
+            "blobs": {key: blobs.get(key) for key in blobs.list(limit=1_000)},
             "vectors": [each.to_dict() for each in vectors.export()],
             "events": [each.to_dict() for each in stores.open("telemetry").query()],
             "moved": moved,

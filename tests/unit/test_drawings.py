@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from holdproof.model.flows import Flow, FlowTree, LeaseTakeover, Step
+from holdproof.model.timelines import TimelineEvent
 from holdproof.model.times import to_text
 from holdproof.server.console import axes, gantt, graph, histogram
 
@@ -135,3 +136,31 @@ def test_a_graph_places_every_flow_once_and_parents_left_of_their_children() -> 
     )
     many = FlowTree(flow("root"), tuple(FlowTree(flow(f"c{at}", "root")) for at in range(200)))
     assert graph.lay_out(many, "root").left_out == 201 - graph.MOST
+
+
+def audited(what: str, at_s: float) -> TimelineEvent:
+    return TimelineEvent(at(at_s), "audit", "root", what, "INFO", what)
+
+
+def test_a_wait_for_a_lock_is_drawn_from_its_beginning_to_its_end() -> None:
+    events = [
+        audited("lock.awaited hangar 3", 1.0),
+        audited("lock.acquired hangar 3", 3.0),
+        audited("lock.awaited ledger", 4.0),
+        audited("flow.taken_over", 5.0),
+        audited("lock.awaited ledger", 6.0),
+        audited("lock.given_up ledger", 7.0),
+        audited("lock.awaited api", 8.0),
+    ]
+    drawn = gantt.lay_out(FlowTree(flow("root", end=None), ()), [], events, {}, at(10.0))
+    waits = [bar for bar in drawn.rows[0].bars if bar.kind.startswith("waits")]
+    assert [bar.says for bar in waits] == [
+        "waited for the lock hangar 3, and acquired it",
+        "waited for the lock ledger, until its worker was lost",
+        "waited for the lock ledger, and gave up",
+        "waits for the lock api",
+    ]
+    second = (gantt.WIDTH - gantt.NAMES - 14.0) / 10.0
+    widths = [round(bar.width / second) for bar in waits]
+    assert widths == [2, 1, 1, 2]
+    assert [bar.kind for bar in waits] == ["waits", "waits", "waits", "waits open"]

@@ -17,7 +17,6 @@ LIMITS: Final = frozenset({"limit", "k"})
 BOUNDED: Final[Mapping[str, str]] = {
     "activity.stats": "buckets: 10,000 at most (runtime/activity.py)",
     "blobs.check": "findings: as many as blobs are damaged",
-    "blobs.list": "the protocol of kgents wants all keys; `blobs.list_stats` pages",
     "channels.list": "channels of the settings",
     "dreams.sources": "shapes that one dream names",
     "escalations.facets": "combinations: 10,000 at most (runtime/inbox.py)",

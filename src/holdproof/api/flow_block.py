@@ -16,6 +16,7 @@ from holdproof.runtime import (
     flow_steps,
     functions,
     gathers,
+    lock_waits,
     messages,
     patches,
     promises,
@@ -144,7 +145,7 @@ class OpenFlow(Resource[Executor]):
     sleep = RunsWith(flow_run.sleep, outside_steps=True)
     sleep_until = RunsWith(flow_run.sleep_until, outside_steps=True)
     patched = RunsWith(patches.patched, outside_steps=True)
-    lock = RunsWith(runs.lock, like=("locks", "acquire"))
+    lock = RunsWith(lock_waits.lock, like=("locks", "acquire"))
     approve = RunsWith(runs.approve, like=("escalations", "request"), outside_steps=True)
     heartbeat = RunsWith(runs.beat)
     # Like `signal`: to which flows an agent may send is decided there.

@@ -37,9 +37,11 @@ def answer(columns: Sequence[str], value: Any) -> Text:
     """Draw an answer: a list or a page in columns, with the cursor of the next page; else its fields."""
     items = page_items(value)
     columns = columns or _columns_of(items or ())
-    if items is None or not columns:
+    if items is None:
         return plain_table(value)
-    return table(columns, items).append(following(value))
+    # Values without fields, such as keys, stand a line each.
+    text = table(columns, items) if columns else plain_table(items)
+    return text.append(following(value))
 
 
 def _columns_of(items: Sequence[Any]) -> list[str]:

@@ -1,6 +1,5 @@
 """Commands about the store as a whole: making it, checking it, moving it."""
 
-from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
@@ -31,12 +30,11 @@ from holdproof.urls import redact
 
 if TYPE_CHECKING:
     from holdproof.crypto.keys import PublicKey
-    from holdproof.upkeep.verification import archive_check, certificate_check, offline, person_check
+    from holdproof.upkeep.verification import archive_check, container, documents
 else:
     archive_check = lazy_module("holdproof.upkeep.verification.archive_check")
-    certificate_check = lazy_module("holdproof.upkeep.verification.certificate_check")
-    offline = lazy_module("holdproof.upkeep.verification.offline")
-    person_check = lazy_module("holdproof.upkeep.verification.person_check")
+    container = lazy_module("holdproof.upkeep.verification.container")
+    documents = lazy_module("holdproof.upkeep.verification.documents")
 
 COMMANDS: dict[str, click.Command] = {}
 
@@ -111,19 +109,6 @@ def doctor(call: CommandContext) -> HealthReport:
         return sync.doctor(call.home, call.url)
 
 
-def _check_of(data: bytes) -> Callable[..., BundleReport]:
-    """Return what checks a document: the certificate of an erasure, a person's file, or a bundle."""
-    if certificate_check.is_certificate(data):
-        return certificate_check.check
-    return person_check.check if person_check.is_person_file(data) else offline.check
-
-
-def _refuse_attested(attested: list[str] | None) -> None:
-    """Raise for `--attested` with what is no bundle."""
-    if attested:
-        raise InvalidInputError("--attested is about a bundle: name the file of one", field="attested")
-
-
 def _store_of(path: Path) -> str:
     """Return the folder of a store whose database was named; any other path as it is."""
     with suppress(OSError), path.open("rb") as file:
@@ -151,14 +136,10 @@ def _check_document(path: Path, root: Path | None, attested: list[str] | None) -
     """Check a file, or an archive; no store is opened: it must be checkable by somebody who has none."""
     trusted = _trusted(root)
     if path.is_dir():
-        _refuse_attested(attested)
+        documents.refuse_attested(attested)
         return archive_check.check(path, root=trusted)
-    data = read_bytes(path, offline.MOST_BYTES + 1)
-    check = _check_of(data)
-    if attested and check is offline.check:
-        return offline.check(data, root=trusted, attested=attested)
-    _refuse_attested(attested)
-    return check(data, root=trusted)
+    data = read_bytes(path, container.MOST_BYTES + 1)
+    return documents.check(data, root=trusted, attested=attested or ())
 
 
 @command(
@@ -197,7 +178,7 @@ def verify(
         target = _store_of(Path(target))
     if target is not None and url is None and _is_document(Path(target)):
         return _check_document(Path(target), root, attested)
-    _refuse_attested(attested)
+    documents.refuse_attested(attested)
     home = call.home if target is None or url is not None else target
     with bar() as progress:
         if target is None and call.remote is not None:

@@ -15,12 +15,13 @@ import builtins
 import logging
 import re
 from collections.abc import Iterable
+from dataclasses import replace
 from datetime import datetime
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
-from holdproof import validation
+from holdproof import paging, validation
 from holdproof.content import encryption
 from holdproof.crypto import attest, dbom
 from holdproof.crypto.dbom import Fields
@@ -186,7 +187,7 @@ def _check_free(tx: Tx, ns: str, evaluation_id: str) -> None:
 # --- reading -----------------------------------------------------------------------------------------------------
 
 _MATCHES: Final = (
-    "WHERE id < :before AND (CAST(:ns AS TEXT) IS NULL OR ns = :ns)"
+    "WHERE id < :before AND id >= :floor AND (CAST(:ns AS TEXT) IS NULL OR ns = :ns)"
     " AND (CAST(:battle_id AS TEXT) IS NULL OR battle_id = :battle_id)"
     " AND (CAST(:text AS TEXT) = '' OR instr(lower(battle_id), lower(:text)) > 0)"
     " AND (CAST(:since AS TEXT) IS NULL OR timestamp >= :since)"
@@ -196,6 +197,9 @@ _MATCHES: Final = (
     " AND (:imported = -1 OR (legacy IS NOT NULL) = (:imported = 1))"
     " ORDER BY id DESC LIMIT :limit"
 )
+# Of every namespace: rows are counted where they stand, which the primary key does without reading them.
+_FLOOR = sql("SELECT id FROM battles WHERE id < :before ORDER BY id DESC LIMIT 1 OFFSET :most")
+_MOST_LOOKED_AT: Final = 10_000
 _LIST = sql(EVALUATIONS.select(_MATCHES), postgres=EVALUATIONS.select(_MATCHES.replace("instr(", "strpos(")))
 
 
@@ -215,14 +219,18 @@ def list(
 ) -> Page[Evaluation]:
     """List evaluations, the newest first; `ns=None` lists those of every namespace.
 
-    `text` is a part of an evaluation's id, in any case. `since` and `until` compare with the evaluation's own
-    timestamp: a date or a time, `until` excluded.
+    `text` is a part of an evaluation's id, in any case; a search by it looks at ten thousand evaluations at a time, so
+    that a page may have fewer than `limit`, and a `next_cursor` that goes on. `since` and `until` compare with the
+    evaluation's own timestamp: a date or a time, `until` excluded.
     """
-    return EVALUATIONS.page(
+    row = tx.one(_FLOOR, before=paging.last_id(cursor), most=_MOST_LOOKED_AT) if text else None
+    (floor,) = row or (0,)
+    page = EVALUATIONS.page(
         tx,
         _LIST,
         cursor,
         limit,
+        floor=floor,
         ns=ns,
         battle_id=evaluation_id,
         text=validation.words("text", text),
@@ -232,6 +240,7 @@ def list(
         high=max_score,
         imported=-1 if imported is None else int(imported),
     )
+    return replace(page, next_cursor=paging.encode(floor)) if floor and page.next_cursor is None else page
 
 
 _WALK = sql(

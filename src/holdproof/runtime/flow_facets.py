@@ -68,11 +68,14 @@ def facets(
     )
     params = {"attributes": "{}", **filters.params()}
     bounds = {"ns": ns, "since": params["since"], "until": params["until"]}
-    rows = tx.all(_NEWEST[filters.source(tx)], **params, now=tx.now, limit=_COUNTED + 1)
+    floor = flow_search.look_back_to(tx, filters, params)
+    rows = tx.all(
+        _NEWEST[filters.source(tx)], **{**params, "since": floor or params["since"]}, now=tx.now, limit=_COUNTED + 1
+    )
     newest = rows[:_COUNTED]
     only_time = not (text or agent_id or flow_type or attributes or error or inputs or trouble)
     is_more = len(rows) > _COUNTED
-    oldest = _oldest_counted(tx, bounds, newest, only_time=only_time) if is_more else None
+    oldest = _oldest_counted(tx, bounds, newest, only_time=only_time) if is_more else floor
     exact = oldest is None
     width, starts = _starts(tx, bounds, oldest)
     if only_time and is_more:

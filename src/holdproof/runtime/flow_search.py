@@ -6,6 +6,8 @@ Rules:
 - Attributes are looked up in their index, and so are statuses that few flows have; the other filters are read off the
   flows that are left.
 - Trouble is what `gauges` counts, by the same conditions; flows in trouble are found from the few rows that say so.
+- A search by text that no index leads to looks at so many flows at a time, from the newest on: a page may end where the
+  look did, with few flows or none, and its cursor goes on from there (`looked_back_to`).
 - Inputs are searched as the text that stands in the row: large parts stand elsewhere, and what belongs to a person is
   sealed.
 """
@@ -13,7 +15,7 @@ Rules:
 import builtins
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from holdproof import paging, validation
@@ -26,6 +28,8 @@ from holdproof.runtime import attributes as flow_attributes
 from holdproof.runtime.flows import FLOWS
 
 _LONGEST_TEXT: Final = 500
+MOST_LOOKED_AT: Final = 10_000
+"""How many flows one search by text looks at."""
 
 MATCHES: Final = (
     "f.ns = :ns AND f.created_at >= :since AND f.created_at < :until"
@@ -118,6 +122,11 @@ class Filters:
         return "statuses" if is_rare else ""
 
     @property
+    def by_text(self) -> bool:
+        """Whether each flow has to be read to know that it matches."""
+        return bool(self.text or self.error or self.inputs)
+
+    @property
     def _words(self) -> tuple[str, ...]:
         """The statuses that match; none where all do."""
         return GROUPS.get(self.status, (self.status,)) if self.status else ()
@@ -150,20 +159,50 @@ class Filters:
         return params
 
 
+_FLOOR = sql(
+    "SELECT f.created_at FROM decision_flows f WHERE f.ns = :ns AND f.created_at >= :since AND f.created_at < :until"
+    " AND f.created_at <= :at ORDER BY f.created_at DESC LIMIT 1 OFFSET :most"
+)
+
+
+def look_back_to(tx: Tx, filters: Filters, params: Mapping[str, Any], at: str = END) -> str | None:
+    """Return the moment that one search looks back to, from `at` on; None where it looks at all there are."""
+    # What is found by an attribute, a rare status or a trouble is few already.
+    if not filters.by_text or filters.source(tx):
+        return None
+    bounds = {name: params[name] for name in ("ns", "since", "until")}
+    row = tx.one(_FLOOR, **bounds, at=at, most=MOST_LOOKED_AT)
+    return None if row is None else str(next(iter(row)))
+
+
+def looked_back_to(cursor: str | None) -> str | None:
+    """Return the moment that a search looked back to, from the cursor it ended with; None if a full page ended it."""
+    if cursor is None:
+        return None
+    at, flow_id = paging.decode(cursor, END, "")
+    return None if flow_id else str(at)
+
+
 def find(tx: Tx, filters: Filters, *, cursor: str | None = None, limit: int = 100) -> Page[Flow]:
     """Return a page of the flows that match, the newest first."""
     at, flow_id = paging.decode(cursor, END, "")
     # Checked first: a word that names no trouble names no query.
     params = {"attributes": "{}", **filters.params()}
+    at = paging.moment(at)
+    floor = look_back_to(tx, filters, params, at)
+    params["since"] = floor or params["since"]
     rows = tx.all(
         _LIST[filters.source(tx)],
         **params,
         now=tx.now,
-        at=paging.moment(at),
+        at=at,
         dfid=flow_id,
         limit=paging.fetch(limit),
     )
-    return paging.page(map(FLOWS.from_row, rows), limit, lambda flow: (flow.created_at, flow.flow_id))
+    page = paging.page(map(FLOWS.from_row, rows), limit, lambda flow: (flow.created_at, flow.flow_id))
+    is_cut = floor is not None and page.next_cursor is None
+    # No flow has an empty id: the next page begins before that moment.
+    return replace(page, next_cursor=paging.encode(str(floor), "")) if is_cut else page
 
 
 def list(
@@ -186,6 +225,8 @@ def list(
     """List flows, newest first; `text` is part of their id, agent or type, in any case.
 
     `status` may be a word for several: OPEN, ENDED or FAILED_OR_COMPENSATED.
+    A search by `text`, `error` or `inputs` looks at ten thousand flows at a time: a page may have fewer flows than
+    `limit`, or none, and a `next_cursor` that goes on.
     `trouble` is ORPHANED for those whose worker is gone, DIRTY for those that failed half way and wait to be undone.
     """
     filters = Filters(

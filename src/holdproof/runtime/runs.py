@@ -31,15 +31,14 @@ from holdproof.content import encryption
 from holdproof.db import Read, Refused, Tx, Work, Write, ask, lock_exclusive
 from holdproof.errors import (
     CompensationFailedError,
-    ContentionTimeoutError,
     FlowEndedError,
     InvalidInputError,
     LeaseLostError,
     TamperedError,
 )
-from holdproof.model.coordination import Escalation, Lock
+from holdproof.model.coordination import Escalation
 from holdproof.model.defaults import LEASE_S
-from holdproof.model.flows import LOCK, TERMINAL, UNDOABLE, Flow, is_legal
+from holdproof.model.flows import TERMINAL, UNDOABLE, Flow, is_legal
 from holdproof.model.namespaces import MAIN
 from holdproof.model.times import END, later
 from holdproof.runtime import (
@@ -51,7 +50,6 @@ from holdproof.runtime import (
     forks,
     inbox,
     leases,
-    locks,
     policy_decisions,
     recorded,
     sagas,
@@ -215,33 +213,7 @@ def open_call(
     return flow
 
 
-# --- locks and approvals -----------------------------------------------------------------------------------------
-
-
-def lock(
-    run: FlowRun, /, resources: dict[str, float], *, timeout_s: float = 5.0, **options: Any
-) -> Work[tuple[Lock, ...]]:
-    """Lock resources until the flow ends; options are those of `locks.acquire`. Waiting extends the lease."""
-    lease = run.lease
-    if run.mode.offline:
-        # What was held is not recorded; nobody is kept from anything here.
-        amounts = resources.items()
-        return tuple(Lock(name, lease.flow_id, amount, "", None, None, 0, lease.ns) for name, amount in amounts)
-    # Attempts three times within a lease, so that waiting never loses it.
-    attempt = partial(_try_lock, lease=lease, resources=resources, options=options)
-    return (yield from locks.acquire_with_retry(attempt, timeout_s=timeout_s, every_s=lease.lease_s / 3, ns=lease.ns))
-
-
-def _try_lock(
-    tx: Tx, lease: WorkerLease, resources: dict[str, float], options: dict[str, Any]
-) -> tuple[Lock, ...] | Refused:
-    """Lock the resources, if this worker still has the lease; a refusal is committed, so that it is a heartbeat too."""
-    lock_leased(tx, lease)
-    try:
-        return locks.try_acquire(tx, lease.flow_id, resources, ns=lease.ns, **options)
-    except ContentionTimeoutError as error:
-        suspension.extend(tx, lease, waits_for=f"{LOCK}{error.fields['resource']}")
-        return Refused(error)
+# --- approvals ---------------------------------------------------------------------------------------------------
 
 
 def approve(run: FlowRun, /, reason: str, **options: Any) -> Work[Escalation]:

@@ -2,13 +2,15 @@
 
 Rules:
 - Events come in the order of their time, and within one moment causes before effects.
-- Locks are among them while they are held: a released lock leaves no row.
+- Locks are among them while they are held: a released lock leaves no row. That a flow waited for one stays.
 """
 
+import re
 from typing import Final
 
 from holdproof import paging
 from holdproof.db import Tx, sql
+from holdproof.model.flows import LOCK_ACQUIRED, LOCK_AWAITED, LOCK_GIVEN_UP
 from holdproof.model.namespaces import MAIN
 from holdproof.model.timelines import Timeline, TimelineEvent
 from holdproof.model.times import BEGINNING
@@ -48,15 +50,16 @@ _HAPPENED: Final = (
     " FROM below b JOIN flow_steps t ON t.dfid = b.dfid AND t.ns = b.ns"
     " UNION ALL SELECT t.acquired_at, 6, t.fence, t.resource_id, 'lock', t.dfid, t.resource_id,"
     " 'fence ' || CAST(t.fence AS TEXT) FROM below b JOIN resource_locks t ON t.dfid = b.dfid AND t.ns = b.ns"
-    " UNION ALL SELECT t.created_at, 7, t.id, CAST(t.id AS TEXT), 'audit', t.dfid, t.event_type,"
+    " UNION ALL SELECT t.created_at, 7, t.id, CAST(t.id AS TEXT), 'audit', t.dfid, t.event_type"
+    f" || CASE WHEN t.event_type IN ('{LOCK_AWAITED}', '{LOCK_ACQUIRED}', '{LOCK_GIVEN_UP}')"
+    " THEN ' ' || coalesce(json_extract(t.detail_json, '$.lock'), '') ELSE '' END,"
     " t.severity || coalesce(' by ' || json_extract(t.detail_json, '$.recorded_by'), '')"
     " FROM below b JOIN decision_audit_events t ON t.dfid = b.dfid AND t.ns = b.ns"
     ") AS happened WHERE (at, place, seq, ref) > (:at, :place, :seq, :ref) ORDER BY at, place, seq, ref LIMIT :limit"
 )
-_EVENTS = sql(
-    _HAPPENED,
-    postgres=_HAPPENED.replace("json_extract(t.detail_json, '$.recorded_by')", "(t.detail_json ->> 'recorded_by')"),
-)
+# How both databases read a member of a JSON text.
+_MEMBER: Final = re.compile(r"json_extract\(t\.detail_json, '\$\.(\w+)'\)")
+_EVENTS = sql(_HAPPENED, postgres=_MEMBER.sub(r"(t.detail_json ->> '\1')", _HAPPENED))
 
 
 def timeline(tx: Tx, flow_id: str, *, cursor: str | None = None, limit: int = 200, ns: str = MAIN) -> Timeline:

@@ -22,7 +22,7 @@ from starlette.types import Message, Receive, Scope, Send
 
 from holdproof.errors import ForgedRequestError, UnauthenticatedError
 from holdproof.executors import CALLER
-from holdproof.server import pages, proxy_login, scrapes
+from holdproof.server import multipart, pages, proxy_login, scrapes
 from holdproof.server.middleware import Middleware, pace
 from holdproof.server.permissions import Caller
 from holdproof.server.state import ServerState, state_in
@@ -136,12 +136,21 @@ async def _meant(scope: Scope, receive: Receive, expected: str) -> Receive:
     secret = Headers(scope=scope).get(HEADER)
     body: bytes | None = None
     # Only forms carry the field; scripts of a page send the header, and their bodies are left to the handlers.
-    if secret is None and Headers(scope=scope).get("content-type", "").startswith(pages.FORM):
+    content_type = Headers(scope=scope).get("content-type", "")
+    if secret is None and content_type.lower().startswith((pages.FORM, multipart.TYPE)):
         body = await Request(scope, receive).body()
-        secret = dict(pages.parse(body)).get(FIELD)
+        secret = _field(body, content_type)
     if secret is None or not hmac.compare_digest(secret.encode(), expected.encode()):
         raise ForgedRequestError("the request does not carry the secret of its session")
     return receive if body is None else _again(body, receive)
+
+
+def _field(body: bytes, content_type: str) -> str | None:
+    """Return the secret that a form carries, with or without files."""
+    if content_type.lower().startswith(pages.FORM):
+        return dict(pages.parse(body)).get(FIELD)
+    part = multipart.parse(body, content_type).get(FIELD)
+    return None if part is None else part.text
 
 
 def _again(body: bytes, receive: Receive) -> Receive:

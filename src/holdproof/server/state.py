@@ -63,6 +63,8 @@ class ServerState:
     presence: Presence = field(default_factory=Presence)
     stopping: asyncio.Event = field(default_factory=asyncio.Event)
     """Set when the server is to end: streams that would go on for ever end with it."""
+    checks: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(1))
+    """Held while a file of somebody else is unpacked and checked, which takes memory."""
     streams: Counter[str] = field(default_factory=Counter)
     """How many event streams each caller has open."""
     described: dict[str, bytes] = field(default_factory=dict)

@@ -4,6 +4,7 @@ from collections.abc import AsyncIterator, Awaitable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import Any, Protocol, runtime_checkable
 
+from holdproof.model.page import Page
 from holdproof.model.storage import SearchResult, TelemetryEvent
 
 # Structural types: any object with these methods is a store, nothing has to be inherited.
@@ -101,8 +102,8 @@ class BlobStore(Protocol):
         """Whether there is such a key."""
         ...
 
-    def list(self, prefix: str = "") -> Awaitable[list[str]]:
-        """Return the keys that begin with a text, sorted."""
+    def list(self, prefix: str = "", *, cursor: str | None = None, limit: int = 100) -> Awaitable[Page[str]]:
+        """List the keys that begin with a text, in code point order, a page at a time."""
         ...
 
     def open_read(self, key: str) -> AsyncIterator[bytes]:

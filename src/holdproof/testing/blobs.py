@@ -111,7 +111,7 @@ class BlobSuite(ABC):
                 assert where
                 assert await store.get(f"size/{size}") == data[:size]
                 assert await gathered(store.open_read(f"size/{size}")) == data[:size]
-            assert await store.list("size/") == sorted(f"size/{size}" for size in SIZES)
+            assert (await store.list("size/")).items == sorted(f"size/{size}" for size in SIZES)
 
         self.play(act)
 
@@ -120,7 +120,7 @@ class BlobSuite(ABC):
             assert await store.get("no") is None
             assert await store.exists("no") is False
             assert await store.delete("no") is False
-            assert await store.list() == []
+            assert (await store.list()).items == []
             with pytest.raises(NotFoundError):
                 await gathered(store.open_read("no"))
 
@@ -131,7 +131,7 @@ class BlobSuite(ABC):
             for data in (SMALL, LARGE, LARGE[::-1], SMALL, LARGE, LARGE):
                 await store.put("k", data)
                 assert await store.get("k") == data
-            assert await store.list() == ["k"]
+            assert (await store.list()).items == ["k"]
 
         self.play(act)
 
@@ -198,7 +198,7 @@ class BlobSuite(ABC):
             ):
                 with pytest.raises(BlobKeyError):
                     await call()
-            assert await store.list() == []
+            assert (await store.list()).items == []
 
         self.play(act)
 
@@ -206,7 +206,7 @@ class BlobSuite(ABC):
         async def act(store: BlobStore) -> None:
             for name in NAMES:
                 await store.put(name, name.encode())
-            assert await store.list() == sorted(NAMES)
+            assert (await store.list()).items == sorted(NAMES)
             for name in NAMES:
                 assert await store.get(name) == name.encode()
 
@@ -216,15 +216,15 @@ class BlobSuite(ABC):
         async def act(store: BlobStore) -> None:
             for key in ("backups/a", "backups/b", "ball", "b", "c", "notes.meta", "a_c", "aXc", "a%c"):
                 await store.put(key, SMALL)
-            assert await store.list("ba") == ["backups/a", "backups/b", "ball"]
-            assert await store.list("backups/") == ["backups/a", "backups/b"]
-            assert await store.list("b") == ["b", "backups/a", "backups/b", "ball"]
-            assert await store.list("n") == ["notes.meta"], "a name like any other"
-            assert await store.list("a_") == ["a_c"], "no pattern"
-            assert await store.list("a%") == ["a%c"]
-            assert await store.list("B") == []
+            assert (await store.list("ba")).items == ["backups/a", "backups/b", "ball"]
+            assert (await store.list("backups/")).items == ["backups/a", "backups/b"]
+            assert (await store.list("b")).items == ["b", "backups/a", "backups/b", "ball"]
+            assert (await store.list("n")).items == ["notes.meta"], "a name like any other"
+            assert (await store.list("a_")).items == ["a_c"], "no pattern"
+            assert (await store.list("a%")).items == ["a%c"]
+            assert (await store.list("B")).items == []
             for never in ("../", "/", "\0", "\ud800", "b" * 3000):
-                assert await store.list(never) == []
+                assert (await store.list(never)).items == []
 
         self.play(act)
 
@@ -233,8 +233,14 @@ class BlobSuite(ABC):
             keys = [f"k/{number:05}" for number in range(2_500)]
             await asyncio.gather(*(store.put(key, b"") for key in reversed(keys)))
             await store.put("l", b"")
-            assert await store.list("k/") == keys
-            assert await store.list() == [*keys, "l"]
+            for prefix, expected in (("k/", keys), ("", [*keys, "l"])):
+                listed: list[str] = []
+                page = await store.list(prefix, limit=1_000)
+                while page.next_cursor is not None:
+                    listed += page.items
+                    page = await store.list(prefix, cursor=page.next_cursor, limit=1_000)
+                assert [*listed, *page.items] == expected
+            assert (await store.list("k/")).items == keys[:100]
 
         self.play(act)
 
@@ -312,7 +318,7 @@ class BlobSuite(ABC):
             versions = [bytes([number]) * size for number in range(8) for size in (100, 60_000)]
             await asyncio.gather(*(store.put("k", version) for version in versions))
             assert await store.get("k") in versions
-            assert await store.list() == ["k"]
+            assert (await store.list()).items == ["k"]
 
         self.play(act)
 
@@ -413,4 +419,4 @@ async def _step(store: BlobStore, model: dict[str, bytes], operation: str, key: 
     elif operation == "delete":
         assert await store.delete(key) is (model.pop(key, None) is not None)
     else:
-        assert await store.list(key) == sorted(each for each in model if each.startswith(key))
+        assert (await store.list(key)).items == sorted(each for each in model if each.startswith(key))

@@ -11,7 +11,8 @@ Rules:
   whose subject was erased can be deleted, not changed; to read it is an ErasedError, in lists it is `hidden`.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any, Final
 
@@ -353,6 +354,22 @@ def history(tx: Tx, id: str, *, cursor: str | None = None, limit: int = 100, ns:
     before = paging.last_id(cursor)
     rows = tx.all(_HISTORY, ns=ns, key=records.key_of(id), before=before, limit=paging.fetch(limit))
     return paging.page((ObjectVersion(*row) for row in rows), limit, lambda item: (item.n,))
+
+
+_LAST_WRITES: Final = (
+    "SELECT v.key, max(v.at) FROM object_versions v WHERE v.ns = :ns AND v.key IN (SELECT value FROM {keys})"
+    " GROUP BY v.key"
+)
+_WRITTEN = sql(
+    _LAST_WRITES.format(keys="json_each(:keys)"),
+    postgres=_LAST_WRITES.format(keys="json_array_elements_text(CAST(:keys AS JSON))"),
+)
+
+
+def last_writes(tx: Tx, ids: Sequence[str], *, ns: str = MAIN) -> dict[str, str]:
+    """Return when each of these objects was written last; those that never were are left out."""
+    keys = {records.key_of(id): id for id in ids}
+    return {keys[key]: at for key, at in tx.all(_WRITTEN, ns=ns, keys=json.dumps([*keys]))}
 
 
 def _get_version(tx: Tx, id: str, n: int, ns: str) -> Object:

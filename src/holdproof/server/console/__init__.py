@@ -8,6 +8,7 @@ from holdproof.server.console import (
     access,
     agents,
     cost,
+    document_check,
     evidence,
     flow,
     flows,
@@ -37,7 +38,7 @@ __all__ = ["part"]
 # `together` before `inbox`: its addresses would else be taken for ids of escalations.
 _INBOX: Final = (home, today, together, inbox)
 _WORK: Final = (flows, flow, workers, agents)
-_PROOF: Final = (evidence, proof, policies)
+_PROOF: Final = (evidence, document_check, proof, policies)
 _KNOWLEDGE: Final = (memory, snapshots, threads)
 _OPERATION: Final = (telemetry, cost, health, watching, access, search)
 PAGES: Final = (*_INBOX, *_WORK, *_PROOF, *_KNOWLEDGE, *_OPERATION)

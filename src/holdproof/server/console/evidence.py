@@ -42,6 +42,7 @@ async def show(request: Request) -> Response:
         "keys": keys,
         "line": line,
         "verified": [row for row in line.rows if row.head.kind == "verified"][:5] if line else [],
+        "most_bytes": desk.state.settings.body_bytes,
         "jobs": [job for job in desk.jobs() if job.kind == "verification"][:5],
     }
     return await desk.render("evidence.html", values)

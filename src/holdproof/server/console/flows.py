@@ -10,6 +10,7 @@ from starlette.responses import Response
 from holdproof.errors import InvalidInputError
 from holdproof.model.flows import GROUPS, STATUSES, FlowFacets
 from holdproof.model.times import to_micros, to_text
+from holdproof.runtime import flow_search
 from holdproof.server.console import histogram, listing
 from holdproof.server.console.desk import Desk, or_default
 from holdproof.server.console.downloads import download
@@ -63,6 +64,8 @@ async def show(
     values = {
         "page": page,
         "facets": facets,
+        "looked_back_to": flow_search.looked_back_to(page.next_cursor),
+        "most_looked_at": flow_search.MOST_LOOKED_AT,
         "chart": _chart(facets, fields) if facets.total else None,
         "query": query,
         "fields": fields,

@@ -11,7 +11,17 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from holdproof.model.flows import TAKEN_OVER, TERMINAL, Flow, FlowTree, LeaseTakeover, Step
+from holdproof.model.flows import (
+    LOCK_ACQUIRED,
+    LOCK_AWAITED,
+    LOCK_GIVEN_UP,
+    TAKEN_OVER,
+    TERMINAL,
+    Flow,
+    FlowTree,
+    LeaseTakeover,
+    Step,
+)
 from holdproof.model.timelines import TimelineEvent
 from holdproof.model.times import to_micros
 from holdproof.server.console import axes
@@ -116,7 +126,7 @@ class _Records:
     """What happened, by flow."""
 
     steps: dict[str, list[Step]] = field(default_factory=dict)
-    waits: dict[str, list[tuple[str, str | None, str]]] = field(default_factory=dict)
+    waits: dict[str, list["_Wait"]] = field(default_factory=dict)
 
 
 def lay_out(
@@ -169,9 +179,33 @@ def _sort(steps: Sequence[Step], events: Sequence[TimelineEvent]) -> _Records:
     for each in events:
         if each.kind == "asked":
             answer = answers.get(each.ref)
-            wait = (each.at, answer.at if answer else None, each.what)
+            wait = (each.at, answer.at if answer else None, f"waited for a person: {each.what}")
             records.waits.setdefault(each.flow_id, []).append(wait)
+    for flow_id, wait in _lock_waits(events):
+        records.waits.setdefault(flow_id, []).append(wait)
     return records
+
+
+_Wait = tuple[str, str | None, str]
+"""From when to when, and what it says; without an end it goes on."""
+_LOCK_ENDS: Final = {LOCK_ACQUIRED: "and acquired it", LOCK_GIVEN_UP: "and gave up"}
+
+
+def _lock_waits(events: Sequence[TimelineEvent]) -> Iterator[tuple[str, _Wait]]:
+    """Pair the beginnings of waits for locks with their ends, flow by flow; a lost worker waits no longer."""
+    open_waits: dict[str, tuple[str, str]] = {}
+    for each in events:
+        kind, _, lock = each.what.partition(" ")
+        if each.kind != "audit" or kind not in (LOCK_AWAITED, *_LOCK_ENDS, TAKEN_OVER):
+            continue
+        began = open_waits.pop(each.flow_id, None)
+        if began is not None:
+            end = _LOCK_ENDS.get(kind, "until its worker was lost")
+            yield each.flow_id, (began[0], each.at, f"waited for the lock {began[1]}, {end}")
+        if kind == LOCK_AWAITED:
+            open_waits[each.flow_id] = (each.at, lock)
+    for flow_id, (at, lock) in open_waits.items():
+        yield flow_id, (at, None, f"waits for the lock {lock}")
 
 
 def _scale(flows: Sequence[Flow], steps: Sequence[Step], events: Sequence[TimelineEvent], now: str) -> _Scale:
@@ -196,10 +230,7 @@ def _flow_row(scale: _Scale, depth: int, flow: Flow, records: _Records) -> Gantt
     took = _took(flow.created_at, ended or scale.now)
     says = f"{flow.flow_type} of {flow.agent_id}: {flow.status.replace('_', ' ').lower()}, {took}"
     bars = [scale.bar(flow.created_at, ended, f"flow {flow.status.lower()}", says)]
-    bars += [
-        scale.bar(start, end or ended, "waits", f"waited for a person: {reason}")
-        for start, end, reason in records.waits.get(flow.flow_id, ())
-    ]
+    bars += [scale.bar(start, end or ended, "waits", says) for start, end, says in records.waits.get(flow.flow_id, ())]
     return _row(depth, f"{flow.flow_type} · {flow.agent_id}", f"#f-{flow.flow_id}", bars, took, is_flow=True)
 
 

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from holdproof.model.times import END
+from holdproof.server.console import memory_lists
 from holdproof.server.console.desk import Desk, or_default
 from holdproof.server.console.list_pages import EmptyList, Filter, ListColumn, ListPage, Row
 
@@ -474,4 +475,5 @@ LISTS: Final = (
     HOLDS,
     BACKUPS,
     TENANTS,
+    *memory_lists.LISTS,
 )

@@ -93,17 +93,23 @@ class ListPage:
     """Whether the method takes `since` and `until`; else the window is looked through."""
     paged: bool = True
     """Whether the method takes `cursor` and `limit`; else it gives all there is."""
+    most_rows: int = listing.MOST_ROWS
+    """How many rows a window has at most: fewer where one may be large."""
     newest_first: bool = True
     live: str = ""
     """The events that it is shown anew at; without them it is looked at by the clock."""
     arguments: Callable[[Desk], Mapping[str, Any] | None] = field(default=lambda _: {})
     """What the method is always asked with; None where there is nothing to ask."""
+    join: Callable[[Desk, list[Row]], Awaitable[None]] = _no_facts
+    """Adds to all rows of a window what the method does not say, before they are looked through."""
     shape: Callable[[Row], None] = _as_it_is
     """Makes of a row what is shown of it, before it is searched and put in order."""
     complete: Callable[[Desk, list[Row]], Awaitable[None]] = _no_facts
     """Adds what the method does not say to the rows that are shown."""
     facts: tuple[str, ...] = ()
     """What an item says of itself beside its fields: properties, which are columns too."""
+    template: str = "list_page.html"
+    """What draws it: a list on which rows are chosen has a page of its own."""
     links: tuple[tuple[str, str], ...] = ()
     """Lists that belong beside it: address and name."""
 
@@ -172,7 +178,7 @@ def router(declared: ListPage) -> APIRouter:
             "ranges": listing.RANGES,
             "value_at": value_at,
         }
-        return await desk.render("list_page.html", values)
+        return await desk.render(declared.template, values)
 
     async def export(request: Request, format: str) -> Response:
         desk = Desk(request)
@@ -217,6 +223,7 @@ async def read_window(declared: ListPage, desk: Desk, query: ListQuery) -> Windo
     method = getattr(getattr(desk.store, declared.resource), declared.method)
     page: Page[Any] = await method(**arguments, **_paging(declared, query), **_asked(declared, query))
     rows = [{**plain(each.to_dict()), **{name: getattr(each, name) for name in declared.facts}} for each in page.items]
+    await declared.join(desk, rows)
     for row in rows:
         declared.shape(row)
     fitting = [row for row in rows if _fits(declared, query, row)]
@@ -227,7 +234,7 @@ async def read_window(declared: ListPage, desk: Desk, query: ListQuery) -> Windo
 def _paging(declared: ListPage, query: ListQuery) -> dict[str, Any]:
     if not declared.paged:
         return {}
-    return {"cursor": query.cursor or None, "limit": listing.MOST_ROWS}
+    return {"cursor": query.cursor or None, "limit": min(declared.most_rows, listing.MOST_ROWS)}
 
 
 def _asked(declared: ListPage, query: ListQuery) -> dict[str, Any]:

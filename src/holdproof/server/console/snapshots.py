@@ -1,4 +1,4 @@
-"""Snapshots: states of memory, how they differ, going back to one; and images."""
+"""States of memory: how snapshots differ, signing one, going back to one; and images. The list is memory_lists.py."""
 
 from collections import Counter
 from typing import Annotated, Final, NamedTuple
@@ -16,14 +16,6 @@ router = APIRouter(include_in_schema=False)
 
 Text = Annotated[str, Query(max_length=1000)]
 _MOST_PAGES: Final = 5
-
-
-@router.get("/memory/snapshots")
-async def show(request: Request, cursor: Text = "") -> Response:
-    """Snapshots, the newest first."""
-    desk = Desk(request)
-    page = await desk.store.snapshots.list(cursor=cursor or None, limit=50)
-    return await desk.render("snapshots.html", {"page": page})
 
 
 @router.get("/memory/diff")

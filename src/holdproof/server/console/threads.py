@@ -1,4 +1,4 @@
-"""Threads: runs of agent frameworks, their conversation, their checkpoints with forks, and how two of them differ."""
+"""One thread: its conversation, its checkpoints with forks, how two of them differ. The lists are memory_lists.py."""
 
 from collections.abc import Mapping
 from typing import Annotated, Any, Final
@@ -8,9 +8,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from holdproof.model import differences as diffs
-from holdproof.model.page import Page
 from holdproof.model.threads import Checkpoint
-from holdproof.server.console import listing, messages
+from holdproof.server.console import messages
 from holdproof.server.console.desk import Desk, or_default
 
 router = APIRouter(include_in_schema=False)
@@ -18,27 +17,6 @@ router = APIRouter(include_in_schema=False)
 Text = Annotated[str, Query(max_length=500)]
 Cursor = Annotated[str | None, Query(max_length=500)]
 _CHECKPOINTS: Final = 100
-_COLUMNS: Final = ("thread_id", "status", "checkpoints", "checkpoint_id", "facts", "created_at", "updated_at")
-
-
-@router.get("/threads")
-async def show(request: Request, status: Text = "", cursor: Cursor = None) -> Response:
-    """Threads, the newest first, and transcripts."""
-    desk = Desk(request)
-    values = {
-        "page": await desk.store.threads.list(status=status or None, cursor=cursor, limit=50),
-        "transcripts": await or_default(desk.store.transcripts.list(limit=50), Page([])),
-        "query": {"status": status},
-        "cursor": cursor,
-    }
-    return await desk.render("threads.html", values)
-
-
-@router.get("/threads.{format}")
-async def rows(request: Request, format: str, status: Text = "", cursor: Cursor = None) -> Response:
-    """Threads for programs."""
-    page = await Desk(request).store.threads.list(status=status or None, cursor=cursor, limit=listing.MOST_ROWS)
-    return listing.export("threads", format, page.items, _COLUMNS)
 
 
 @router.get("/threads/thread")

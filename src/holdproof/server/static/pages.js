@@ -92,3 +92,19 @@ async function showProof(chain) {
 
 const chain = document.getElementById("proof");
 if (chain !== null) { showProof(chain); }
+
+// --- a file that is dropped on its form is sent to be checked ---
+
+for (const form of document.querySelectorAll("form[data-drop]")) {
+  const area = form.closest("section");
+  const mark = (over) => area.toggleAttribute("data-over", over);
+  area.addEventListener("dragover", (event) => { event.preventDefault(); mark(true); });
+  area.addEventListener("dragleave", (event) => { if (!area.contains(event.relatedTarget)) { mark(false); } });
+  area.addEventListener("drop", (event) => {
+    event.preventDefault();
+    mark(false);
+    if (event.dataTransfer.files.length === 0) { return; }
+    form.querySelector("input[type=file]").files = event.dataTransfer.files;
+    form.requestSubmit();
+  });
+}

@@ -7,7 +7,7 @@
 """
 
 from holdproof.db import Work, call
-from holdproof.executors import Executor, Reads, Resource, Runs, RunsWith, StreamsWith
+from holdproof.executors import Executor, Reads, Resource, RunsWith, StreamsWith
 from holdproof.executors.exit_codes import exit_absent, exit_findings
 from holdproof.storage.blobs import checking, reading, removing, writing
 from holdproof.storage.blobs.blob_backend import BlobBackend, BlobSource
@@ -30,7 +30,9 @@ class Blobs(Resource[Executor]):
     open_read = StreamsWith(reading.open_read, reads=True)
     stat = Reads(reading.stat, example="backups/today.bak --json")
     exists = Reads(reading.exists, example="backups/today.bak", exit_code=exit_absent)
-    list = Runs(reading.list, reads=True, example="backups/")
+    list = Reads(
+        reading.list, parameters={"prefix": "Only keys that begin with this."}, example="backups/ --limit 1000"
+    )
     list_stats = Reads(
         reading.list_stats,
         columns=("key", "size", "content_type", "place", "put_at"),

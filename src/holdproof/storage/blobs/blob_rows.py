@@ -51,12 +51,12 @@ def stat(tx: Tx, key: str) -> Blob | None:
     return None if row is None else Blob(*row)
 
 
-_KEYS = sql("SELECT key FROM blobs WHERE key >= :since ORDER BY key LIMIT :limit")
+_KEYS = sql("SELECT key FROM blobs WHERE key > :after AND key >= :prefix ORDER BY key LIMIT :limit")
 
 
-def keys(tx: Tx, since: str, limit: int) -> list[str]:
-    """Read keys from `since` on, in code point order."""
-    return [key for (key,) in tx.all(_KEYS, since=since, limit=limit)]
+def keys(tx: Tx, after: str, prefix: str, limit: int) -> list[str]:
+    """Read keys after a key and from a prefix on, in code point order."""
+    return [key for (key,) in tx.all(_KEYS, after=after, prefix=prefix, limit=limit)]
 
 
 _STATS = sql(

@@ -6,9 +6,7 @@ Rules:
 - A read sees one version of a blob; if that is replaced before its bytes are opened, it sees the next one.
 """
 
-import builtins
 from contextlib import suppress
-from functools import partial
 from typing import Final
 
 from holdproof import paging
@@ -20,10 +18,7 @@ from holdproof.storage.blobs import blob_rows
 from holdproof.storage.blobs.blob_config import BlobStoreConfig
 from holdproof.storage.blobs.verified import VerifiedReader, corrupt
 
-_PAGE: Final = 1_000
 _TRIES: Final = 5
-_SUCCESSOR: Final = "\x01"
-"""No key has a control character, so nothing lies between a key and the same with this at its end."""
 
 
 def get(config: BlobStoreConfig, key: str) -> Work[bytes | None]:
@@ -99,17 +94,13 @@ def list_stats(tx: Tx, *, prefix: str = "", cursor: str | None = None, limit: in
     return paging.page([each for each in rows if each.key.startswith(prefix)], limit, lambda blob: (blob.key,))
 
 
-def list(prefix: str = "") -> Work[builtins.list[str]]:
-    """Return the keys that begin with a text, in code point order."""
+def list(tx: Tx, prefix: str = "", *, cursor: str | None = None, limit: int = 100) -> Page[str]:
+    """List the keys that begin with a text, in code point order."""
     if not isinstance(prefix, str):
         raise InvalidInputError("prefix must be a text", field="prefix")
-    keys: builtins.list[str] = []
-    since = prefix
-    more = can_begin(prefix)
-    # Keys with a prefix are consecutive in code point order, so the first page that leaves it is the last.
-    while more:
-        page = yield from ask(Read(partial(blob_rows.keys, since=since, limit=_PAGE)))
-        keys += [key for key in page if key.startswith(prefix)]
-        more = len(page) == _PAGE and page[-1].startswith(prefix)
-        since = page[-1] + _SUCCESSOR if page else since
-    return keys
+    (after,) = paging.decode(cursor, "")
+    if not can_begin(prefix):
+        return Page([])
+    keys = blob_rows.keys(tx, after, prefix, paging.fetch(limit))
+    # Keys with a prefix are consecutive in code point order: the first that leaves it ends the listing.
+    return paging.page([key for key in keys if key.startswith(prefix)], limit, lambda key: (key,))

@@ -1,8 +1,8 @@
 """Check a bundle without store or network.
 
 Rules:
-- A bundle is untrusted: bounded size, bounded members, exactly the members of its kind, nothing is written to disk. No
-  byte stands before or after the zip: other programs might read those instead.
+- A bundle is untrusted: bounded size, bounded members (container.py), exactly the members of its kind; nothing is
+  written to disk.
 - An unknown kind is refused: the kind defines what binds the records to the subject.
 - Every record: content and salt give the leaf's commitment, the leaf is under the head, a log key signed the head.
   No record is in it twice, nor in two versions.
@@ -23,7 +23,6 @@ Rules:
   that of this version: a reader must not follow a page that came with what it is to check.
 """
 
-import io
 import zipfile
 import zlib
 from collections import Counter
@@ -45,20 +44,16 @@ from holdproof.evidence.trust import Trust, TrustedKey
 from holdproof.model.flows import STATUSES, status_after
 from holdproof.model.verdicts import Verdict, worst
 from holdproof.model.verify import BundleReport, Finding
-from holdproof.upkeep.verification import bundle_heads, bundle_values, report_page
+from holdproof.upkeep.verification import bundle_heads, bundle_values, container, report_page
 
-MOST_BYTES: Final = 64 << 20
+MOST_BYTES: Final = container.MOST_BYTES
 _MOST_MEMBER: Final = 32 << 20
 MOST_RECORDS: Final = 1000
 _NAME: Final = report_page.NAME
 _COMMON: Final = ("VERIFY.md", "bundle.json", "head.note", "trust.json")
-_METHODS: Final = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
 _SALT_BYTES: Final = 16
-_END: Final = b"PK\x05\x06"
-_END_BYTES: Final = 22
-"""How the record at the end of a zip begins, and its length without a comment."""
 _SUFFIXES: Final = (".json", ".leaf.json", ".tlog-proof")
-_MOST_MEMBERS: Final = MOST_RECORDS * len(_SUFFIXES) + bundle_values.MOST + 16
+MOST_MEMBERS: Final = MOST_RECORDS * len(_SUFFIXES) + bundle_values.MOST + 16
 _ABOUT: Final = {"v", "kind", "subject", "records"}
 _ABSENT: Final = "ask its sender for a bundle with it: whoever passed it on may have taken it out"
 _REMEDY: Final = "do not rely on this bundle; ask its sender for another and say what was found"
@@ -158,21 +153,12 @@ def until(key: TrustedKey) -> str:
 
 def unpack(data: bytes) -> dict[str, bytes]:
     """Return the members of a bundle; FormatError unless they are exactly those of its kind."""
-    if len(data) > MOST_BYTES:
-        raise FormatError(f"a bundle has at most {MOST_BYTES} bytes", length=len(data))
     try:
-        with zipfile.ZipFile(io.BytesIO(data)) as archive:
+        with container.opened(data, "bundle", most_members=MOST_MEMBERS) as archive:
             listed = archive.infolist()
             names = [each.filename for each in listed]
-            if not data[-_END_BYTES:].startswith(_END) or archive.comment:
-                raise FormatError("bundle: there are bytes after the zip")
-            if min((each.header_offset for each in listed), default=0):
-                raise FormatError("bundle: there are bytes before the zip")
-            if len(set(names)) != len(names) or len(names) > _MOST_MEMBERS:
+            if len(set(names)) != len(names):
                 raise FormatError("bundle: a member twice, or too many", count=len(names))
-            # Other methods could expand without bound, or need libraries that a verifier lacks.
-            if any(each.compress_type not in _METHODS for each in listed):
-                raise FormatError("bundle: a member is neither stored nor deflated")
             if sum(each.file_size for each in listed) > 2 * MOST_BYTES:
                 raise FormatError("bundle: its members are too large")
             # bundle.json is read first: it says which members there must be. Nothing else is unpacked before that.

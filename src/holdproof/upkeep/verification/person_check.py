@@ -9,7 +9,6 @@ Rules:
   key shows it), that nothing was left out, and what is under no log.
 """
 
-import io
 import json
 import zipfile
 import zlib
@@ -28,7 +27,7 @@ from holdproof.evidence.trust import Trust
 from holdproof.model.verdicts import Verdict
 from holdproof.model.verify import BundleReport, Finding
 from holdproof.upkeep import kernel_tables, person_page
-from holdproof.upkeep.verification import offline
+from holdproof.upkeep.verification import container, offline
 
 MEMBERS: Final = ("report.html", "person.json", "proofs.json")
 KIND: Final = "person"
@@ -49,9 +48,9 @@ _NOTES: Final = (
 def is_person_file(data: bytes) -> bool:
     """Whether bytes look like a person's file, and not like a bundle."""
     try:
-        with zipfile.ZipFile(io.BytesIO(data)) as archive:
+        with container.opened(data, "person's file", most_members=len(MEMBERS)) as archive:
             return "person.json" in archive.namelist()
-    except (zipfile.BadZipFile, ValueError, OSError):
+    except (FormatError, zipfile.BadZipFile, ValueError, OSError):
         return False
 
 
@@ -84,10 +83,8 @@ def check(data: bytes, *, root: PublicKey | None = None) -> BundleReport:
 
 
 def _unpack(data: bytes) -> dict[str, bytes]:
-    if len(data) > offline.MOST_BYTES:
-        raise FormatError(f"a person's file has at most {offline.MOST_BYTES} bytes", length=len(data))
     try:
-        with zipfile.ZipFile(io.BytesIO(data)) as archive:
+        with container.opened(data, "person's file", most_members=len(MEMBERS)) as archive:
             if sorted(archive.namelist()) != sorted(MEMBERS):
                 raise FormatError("person's file: not exactly its members", odd=sorted(archive.namelist())[:5])
             return {name: offline.member(archive, name) for name in MEMBERS}
