@@ -20,9 +20,13 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, NoReturn, TextIO
 
+from holdproof.api import catalogue
+
 _HEADER = 8
 _STREAMS = 3
 _PRELOADED = ("holdproof.cli.app", "holdproof.cli.serve", "holdproof.client", "holdproof.sync", "holdproof.server.mcp")
+_ONE_THREAD = {"OPENBLAS_NUM_THREADS": "1"}
+"""For numpy, which would start threads when it is imported; a fork has none of them."""
 
 
 @functools.cache
@@ -34,7 +38,8 @@ def address() -> str:
     listener.listen(64)
     words = [sys.executable, "-m", "harness.forking", str(listener.fileno())]
     root = Path(__file__).resolve().parents[1]
-    process = subprocess.Popen(words, stdin=subprocess.PIPE, cwd=root, pass_fds=[listener.fileno()])
+    environment = os.environ | _ONE_THREAD
+    process = subprocess.Popen(words, stdin=subprocess.PIPE, cwd=root, env=environment, pass_fds=[listener.fileno()])
     listener.close()
     atexit.register(_end, process, folder)
     return str(folder / "s")
@@ -147,6 +152,7 @@ def main() -> None:
     """Import what the program needs, then fork for every launcher."""
     for module in _PRELOADED:
         importlib.import_module(module)
+    catalogue.methods()  # imports what each of them calls
     _Server(socket.socket(fileno=int(sys.argv[1]))).serve()
 
 
