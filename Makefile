@@ -93,8 +93,9 @@ check: $(VENV)/.dev         ## lint, types, layers, unit tests: a minute or so; 
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports --no-cache | tail -n 5
 
+# No unit test uses the plugin of schemathesis, which takes half a second to import in every worker.
 .units:
-	@$(PYTEST) tests/unit -m 'not slow'
+	@$(PYTEST) -p no:schemathesis tests/unit -m 'not slow'
 
 bench: $(VENV)/.bench       ## every benchmark beside a peer or a ceiling; makes docs/internals/benchmarks.md (MINUTES=45 to have done by then)
 	@$(BIN)/python -m bench --keep $(if $(MINUTES),--minutes $(MINUTES))

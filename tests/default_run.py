@@ -15,7 +15,10 @@ import os
 import re
 from collections import defaultdict
 from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache
 from types import CodeType, FunctionType
+from typing import Any
 
 import pytest
 
@@ -62,57 +65,76 @@ def checked(items: list[pytest.Item]) -> list[pytest.Item]:
     return [item for item in items if item.nodeid.startswith("tests/unit/") and not item.get_closest_marker("slow")]
 
 
+@dataclass(frozen=True, slots=True)
+class _Test:
+    """What the rules look at; pytest walks up its tree for each of these, so that they are read once."""
+
+    item: pytest.Function
+    path: str
+    module: str
+    suite: type | None
+    function: Any
+    backend: str
+    twin: _Twin
+
+
 def left_out(items: list[pytest.Item]) -> list[pytest.Item]:
     """Return those of the collected tests that say nothing new beside the others."""
-    functions = [item for item in items if isinstance(item, pytest.Function)]
+    tests = [_described(item) for item in items if isinstance(item, pytest.Function)]
     backends: dict[_Twin, set[str]] = defaultdict(set)
     modules: dict[object, set[str]] = defaultdict(set)
-    for item in functions:
-        backends[_twin(item)].add(_backend(item))
-        modules[item.function].add(item.module.__name__)
-    return [*_on_sqlite(functions, backends), *_on_postgres(functions, backends), *_through_two(functions, modules)]
+    for test in tests:
+        backends[test.twin].add(test.backend)
+        modules[test.function].add(test.module)
+    return [*_on_sqlite(tests, backends), *_on_postgres(tests, backends), *_through_two(tests, modules)]
 
 
-def _on_sqlite(items: list[pytest.Function], backends: dict[_Twin, set[str]]) -> Iterator[pytest.Item]:
-    for item in items:
-        if _asks_where(item):
+def _described(item: pytest.Function) -> _Test:
+    module, suite, function = item.module.__name__, item.cls, item.function
+    twin = _twin(item, module, suite, function)
+    return _Test(item, item.nodeid, module, suite, function, _backend(item, suite), twin)
+
+
+def _on_sqlite(tests: list[_Test], backends: dict[_Twin, set[str]]) -> Iterator[pytest.Item]:
+    for test in tests:
+        harder = _HARDER_IN_VAIN if _THE_DATABASES.match(test.path) else _HARDER
+        if backends[test.twin].isdisjoint(harder.get(test.backend, ())):
             continue
-        harder = _HARDER_IN_VAIN if _THE_DATABASES.match(item.nodeid) else _HARDER
-        if backends[_twin(item)].intersection(harder.get(_backend(item), ())):
-            yield item
+        if not _asks_where(test.suite, test.function):
+            yield test.item
 
 
-def _on_postgres(items: list[pytest.Function], backends: dict[_Twin, set[str]]) -> Iterator[pytest.Item]:
+def _on_postgres(tests: list[_Test], backends: dict[_Twin, set[str]]) -> Iterator[pytest.Item]:
     suites: set[tuple[object, ...]] = set()
     refusals: set[tuple[object, ...]] = set()
-    for item in items:
-        if _backend(item) != "postgres" or backends[_twin(item)].isdisjoint({"file", "in vain"}):
+    for test in tests:
+        if test.backend != "postgres" or backends[test.twin].isdisjoint({"file", "in vain"}):
             continue
-        suite = (item.module, item.cls)
-        refusal = (*suite, item.function)
-        if _ABOVE_THE_CLIENTS.match(item.nodeid):
+        suite = (test.module, test.suite)
+        refusal = (*suite, test.function)
+        if _ABOVE_THE_CLIENTS.match(test.path):
             if suite in suites:
-                yield item
+                yield test.item
             suites.add(suite)
-        elif _REFUSES.search(item.name.partition("[")[0]) and not _THE_DATABASES.match(item.nodeid):
+        elif _REFUSES.search(test.item.name.partition("[")[0]) and not _THE_DATABASES.match(test.path):
             if refusal in refusals:
-                yield item
+                yield test.item
             refusals.add(refusal)
 
 
-def _through_two(items: list[pytest.Function], modules: dict[object, set[str]]) -> Iterator[pytest.Item]:
+def _through_two(tests: list[_Test], modules: dict[object, set[str]]) -> Iterator[pytest.Item]:
     suites: set[object] = set()
-    for item in items:
-        if item.module.__name__ != _CLI_REMOTE or not modules[item.function].issuperset(_ITS_PARTS):
+    for test in tests:
+        if test.module != _CLI_REMOTE or not modules[test.function].issuperset(_ITS_PARTS):
             continue
-        if item.cls in suites:
-            yield item
-        suites.add(item.cls)
+        if test.suite in suites:
+            yield test.item
+        suites.add(test.suite)
 
 
-def _backend(item: pytest.Function) -> str:
+def _backend(item: pytest.Function, suite: type | None) -> str:
     """Return where a test runs: on a "file", in "memory", "in vain" there, on "postgres", or somewhere "else"."""
-    suite = item.cls or object
+    suite = suite or object
     named = _BACKENDS.intersection(_cases(item))
     if issubclass(suite, Rerun):
         return "in vain"
@@ -123,19 +145,21 @@ def _backend(item: pytest.Function) -> str:
     return "file" if "sqlite" in named or "Sqlite" in suite.__name__ else "else"
 
 
-def _asks_where(item: pytest.Function) -> bool:
+@cache
+def _asks_where(suite: type | None, function: Any) -> bool:
     """Return whether a test, or a method of its suite that it calls, tells places apart."""
-    of_properties = getattr(item.function, "hypothesis", None)
-    code = getattr(of_properties, "inner_test", item.function).__code__
-    called = [getattr(item.cls, name, None) for name in _names(code)]
+    of_properties = getattr(function, "hypothesis", None)
+    code = getattr(of_properties, "inner_test", function).__code__
+    called = [getattr(suite, name, None) for name in _names(code)]
     codes = [code, *(each.__code__ for each in called if isinstance(each, FunctionType))]
     return any(not _names(each).isdisjoint({"disk", "shared"}) for each in codes)
 
 
-def _names(code: CodeType) -> set[str]:
+@cache
+def _names(code: CodeType) -> frozenset[str]:
     """Return the names that a function uses, also in functions inside of it."""
     inner = (const for const in code.co_consts if isinstance(const, CodeType))
-    return set(code.co_names).union(*map(_names, inner))
+    return frozenset(code.co_names).union(*map(_names, inner))
 
 
 def _cases(item: pytest.Function) -> list[str]:
@@ -144,10 +168,9 @@ def _cases(item: pytest.Function) -> list[str]:
     return [] if callspec is None else [each for each in callspec.params.values() if isinstance(each, str)]
 
 
-def _twin(item: pytest.Function) -> _Twin:
-    module = item.module.__name__
-    if item.cls is not None and issubclass(item.cls, Rerun):
-        module = next(base.__module__ for base in item.cls.__bases__ if base is not Rerun)
+def _twin(item: pytest.Function, module: str, suite: type | None, function: Any) -> _Twin:
+    if suite is not None and issubclass(suite, Rerun):
+        module = next(base.__module__ for base in suite.__bases__ if base is not Rerun)
     callspec = getattr(item, "callspec", None)
     case = "" if callspec is None else _BACKEND_IN_ID.sub(r"\1", callspec.id, count=1)
-    return module, item.function, case
+    return module, function, case

@@ -1,29 +1,35 @@
-"""Sessions of the official client with `holdproof mcp`, in a process of its own."""
+"""Sessions of the official client with `holdproof mcp`: processes of their own, forked ones (harness/forked.py)."""
 
 import asyncio
 import os
-import sys
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import httpx
 
+from harness import forked
 
-async def _client(home: Path, *words: str, then: Callable[[Any], Awaitable[Any]]) -> Any:
+
+async def _client(
+    home: Path, words: tuple[str, ...], then: Callable[[Any], Awaitable[Any]], program: Sequence[str] | None
+) -> Any:
     import mcp  # noqa: PLC0415 (tests that use this are skipped without the extra)
 
     async with (
-        mcp.stdio_client(_command(mcp, home, words)) as (reading, writing),
+        mcp.stdio_client(_command(mcp, home, words, program)) as (reading, writing),
         mcp.ClientSession(reading, writing) as session,
     ):
         await session.initialize()
         return await then(session)
 
 
-def talk(home: Path, *words: str, then: Callable[[Any], Awaitable[Any]]) -> Any:
-    """Start `holdproof mcp` with these options, and do something in a session with it."""
-    return asyncio.run(_client(home, *words, then=then))
+def talk(home: Path, *words: str, then: Callable[[Any], Awaitable[Any]], program: Sequence[str] | None = None) -> Any:
+    """Start `holdproof mcp` with these options, and do something in a session with it.
+
+    `program` are the words that start `holdproof`, where it is to be started and not forked.
+    """
+    return asyncio.run(_client(home, words, then, program))
 
 
 def talk_over_http(address: str, token: str, *, then: Callable[[Any], Awaitable[Any]], **options: Any) -> Any:
@@ -57,6 +63,7 @@ async def _stdio_client(
         return await then(client)
 
 
-def _command(mcp: Any, home: Path, words: tuple[str, ...]) -> Any:
-    args = ["-m", "holdproof", "--home", str(home), "mcp", *words]
-    return mcp.StdioServerParameters(command=sys.executable, args=args, env=dict(os.environ))
+def _command(mcp: Any, home: Path, words: tuple[str, ...], program: Sequence[str] | None = None) -> Any:
+    first, *more = program or forked.command()
+    args = [*more, "--home", str(home), "mcp", *words]
+    return mcp.StdioServerParameters(command=first, args=args, env=dict(os.environ))

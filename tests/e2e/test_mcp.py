@@ -169,7 +169,9 @@ def test_every_verb_of_a_noun_can_be_offered(tmp_path: Path) -> None:
         assert {"keys_list", "keys_rotate"} <= tools
         assert all(name.startswith("keys_") for name in tools)
 
-    talk(tmp_path, "--operator", "--resource", "keys", then=work)
+    # The program itself, where the other sessions have forked ones.
+    program = [sys.executable, "-m", "holdproof"]
+    talk(tmp_path, "--operator", "--resource", "keys", then=work, program=program)
 
 
 def test_nothing_but_the_protocol_is_written_to_its_channel(tmp_path: Path) -> None:
