@@ -58,7 +58,7 @@ def look(place: TenantPlace, last_head: TenantHead | None) -> SeenHead:
     if is_gone(place):
         return SeenHead("", 0, "", "GONE: its database is not there, or has no store")
     try:
-        with closing(open_to_read(place.target, **place.options)) as database:
+        with closing(open_to_read(place.session_target)) as database:
             return database.read(partial(_look, last_head=last_head)).result()
     except DAMAGE as error:
         return SeenHead("", 0, "", f"DAMAGED: {error.message}")
@@ -67,7 +67,7 @@ def look(place: TenantPlace, last_head: TenantHead | None) -> SeenHead:
 def is_gone(place: TenantPlace) -> bool:
     """Return whether a tenant's database is not there, or has no store; DatabaseError where nobody can tell."""
     try:
-        return not is_there(place.target)
+        return not is_there(place.session_target)
     except DatabaseError:
         # A server that answers, and has no such database, is reached.
         if place.url is not None and not transfer.server("databases").is_there(*place.administration):

@@ -49,15 +49,15 @@ class TenantPlace(NamedTuple):
         return self.url or self.paths.kernel_db
 
     @property
+    def session_target(self) -> str | Path:
+        """Its database without a pooler before it: for looks that must leave no session open, and for whole copies."""
+        return self.direct_url or self.target
+
+    @property
     def administration(self) -> tuple[str, str]:
         """Where its database is made and removed from, and that database's name; for one on a server."""
         assert self.url is not None, "a file has no server"
         return with_database(self.direct_url or self.url, _MAINTENANCE), database_of(self.direct_url or self.url)
-
-    @property
-    def options(self) -> dict[str, str]:
-        """What opening its database takes beside its address."""
-        return {} if self.direct_url is None else {"direct_url": self.direct_url}
 
 
 class Parent(NamedTuple):
