@@ -125,6 +125,6 @@ def test_without_a_direct_url_a_tenant_is_not_created_and_the_error_names_the_se
 ) -> None:
     monkeypatch.delenv("HOLDPROOF_DIRECT_URL")
     with pooled.open() as parent:
-        with pytest.raises(errors.ConfigError, match="a tenant's own.*HOLDPROOF_DIRECT_URL"):
+        with pytest.raises(errors.ConfigError, match=r"a tenant's own.*HOLDPROOF_DIRECT_URL"):
             parent.tenants.create("acme")
         assert not parent.tenants.list().items

@@ -118,7 +118,9 @@ def _ensure_database(place: TenantPlace) -> None:
     if place.url is None:
         return
     try:
-        is_there(place.session_target)  # asked of the database itself: one that can be reached needs no right to create another
+        is_there(
+            place.session_target
+        )  # asked of the database itself: one that can be reached needs no right to create another
     except DatabaseError:
         transfer.server("databases").create(*place.administration)
 
