@@ -50,8 +50,9 @@ from holdproof.server.settings import ServerSettings
 from holdproof.server.state import ServerState
 from holdproof.server.tenant_metrics import TenantMetrics
 from holdproof.store.opening import open_place
-from holdproof.store.tenants import open_tenants
+from holdproof.store.tenants import heads, open_tenants
 from holdproof.store.tenants.places import Parent, TenantPlace, refuse_unusable
+from holdproof.store.tenants.unchanged import RoundMemory
 
 _log = logging.getLogger("holdproof.server")
 
@@ -107,6 +108,7 @@ class TenantPool:
         self._closing: dict[str, asyncio.Event] = {}
         self._turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self.metrics = TenantMetrics()
+        self._memory = RoundMemory()
         self._parent_numbers: SingleLook[list[Number]] = SingleLook()
         self._is_ended = False
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -358,7 +360,7 @@ class TenantPool:
     async def _round(self) -> None:
         began = time.monotonic()
         try:
-            checks = await self._store.tenants.record_heads()
+            checks = await self._store.run(heads.record_changed(self._store.context, self._memory))
         except HoldproofError as error:
             _log.warning("heads of tenants could not be recorded: %s", error.message)
             return
