@@ -47,7 +47,7 @@ Connection = psycopg.Connection[Any]
 
 def arguments(parser: argparse._ArgumentGroup) -> None:
     """The options of this proof."""
-    parser.add_argument("--events", type=int, default=1_000_000, metavar="N", help="how many (default 1,000,000)")
+    parser.add_argument("--events", type=int, default=300_000, metavar="N", help="how many (default 300,000)")
 
 
 def run(given: argparse.Namespace, say: Say) -> Proof:

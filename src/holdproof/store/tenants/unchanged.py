@@ -1,8 +1,8 @@
 """What a round of heads may leave out: tenants whose database nobody wrote to since it was looked at.
 
 Rules:
-- Whether somebody wrote is told by what the system itself counts. Of a file: its place, sizes and times, among them that
-  of its last change, which no call can set. Of a database on the parent's server: the rows ever written there.
+- Whether somebody wrote is told by what the system itself counts. Of a file: its place, sizes and times, of which that
+  of its last change cannot be set. Of a database on the parent's server: the rows ever written there.
 - What is seen is noted before the database is looked at: a write in between is one that comes after.
 - A file that was changed a moment ago is looked at again, because two changes may have the same time.
 - Nothing is left out whose row or recorded head changed, nor anything for longer than an hour: what the system says
