@@ -621,6 +621,27 @@ def test_a_tenant_is_moved_between_a_file_and_a_server_and_goes_on_there(parent:
         postgres.sql(f'DROP DATABASE IF EXISTS "{name}" WITH (FORCE)')
 
 
+def test_a_tenant_of_files_goes_to_another_disk_with_its_home(tmp_path: Path) -> None:
+    with sync.open(tmp_path / "parent") as store:
+        parent = Parent(tmp_path / "parent", None, store)
+        store.tenants.create("acme")
+        entry = used(parent, "acme")
+        recorded(parent, "acme")
+        disk2 = tmp_path / "disk2" / "acme"
+        with pytest.raises(errors.InvalidInputError, match=r"moved while nobody has it open, and linked from"):
+            store.tenants.move("acme", str(disk2))
+        disk2.parent.mkdir()
+        shutil.move(parent.folder("acme"), disk2)
+        parent.folder("acme").symlink_to(disk2)
+        assert used(parent, "acme") != entry
+        assert recorded(parent, "acme") == "recorded"
+        assert store.tenants.prove("acme", entry).leaf_id == entry
+        with parent.open("acme") as acme:
+            assert acme.verify.run(full=True).verdict is Verdict.VALID
+        store.tenants.delete("acme", reason="the contract ended")
+        assert not disk2.exists()
+
+
 def test_without_the_right_to_create_a_database_the_error_says_what_to_do(
     postgres: Postgres, postgres_url: str, tmp_path: Path
 ) -> None:

@@ -100,6 +100,12 @@ class Parent(NamedTuple):
                     field="place",
                 )
             return place
+        if self.url is None and "/" in place:
+            raise InvalidInputError(
+                f"{place} is no database: a tenant of files goes to another disk with its home, which is moved while"
+                f" nobody has it open, and linked from {self.paths.data / FOLDER}",
+                field="place",
+            )
         if self.url is None or not place.isprintable() or not 0 < len(place.encode()) <= _LONGEST or "/" in place:
             raise InvalidInputError(
                 f"{place!r} is no place: name a database on the parent's server, where it has one, or a URL",
