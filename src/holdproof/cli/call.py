@@ -133,7 +133,7 @@ class CommandContext:
         # Imported late: help and completion need neither.
         sync = importlib.import_module("holdproof.sync")
         render = importlib.import_module("holdproof.cli.render")
-        if self.parent is None:
+        if self.parent is None or self.tenant is None:
             opening = partial(sync.open, self.home, self.url)
         else:
             # By the parent's settings as they were read: the environment names the tenant's database by now.

@@ -94,15 +94,19 @@ class RoundMemory:
         if seen is None or mark is None or row.finding is not None:
             return False
         is_recent = self._clock() - seen.looked_at < LOOK_AGAIN_S
-        return is_recent and (seen.mark, seen.version, seen.head) == (mark, row.leaf_ver, last_head and last_head.id)
+        return is_recent and seen[:3] == (mark, row.leaf_ver, _id_of(last_head))
 
     def keep(self, row: TenantRow, last_head: TenantHead | None, mark: Mark | None) -> None:
         """Note what was seen before a look that found nothing new."""
         if mark is None:
             self._seen.pop(row.id, None)
         else:
-            self._seen[row.id] = _Seen(mark, row.leaf_ver, last_head and last_head.id, self._clock())
+            self._seen[row.id] = _Seen(mark, row.leaf_ver, _id_of(last_head), self._clock())
 
     def retain(self, tenants: set[str]) -> None:
         """Forget all tenants but these."""
         self._seen = {id: seen for id, seen in self._seen.items() if id in tenants}
+
+
+def _id_of(head: TenantHead | None) -> str | None:
+    return None if head is None else head.id

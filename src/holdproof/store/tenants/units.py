@@ -215,8 +215,8 @@ def _moved_to(parent: Parent, row: TenantRow, chosen: str, progress: Progress | 
     with open_tenants.released(source):
         if target.url is None:
             _clear_sealed(target)
-        ends = [each.direct_url or each.url or SQLITE for each in (source, target)]
-        moved = maintenance.move(*ends, source.home, progress=progress)
+        here, there = (each.direct_url or each.url or SQLITE for each in (source, target))
+        moved = maintenance.move(here, there, source.home, progress=progress)
     return TenantMoved(row.name, chosen, generation(moved.origin)[0], moved.size, moved.verdict, moved.source)
 
 
