@@ -12,7 +12,7 @@ METHODS: Final = frozenset({"DELETE", "GET", "HEAD", "OPTIONS", "PATCH", "POST",
 _MOST_SERIES: Final = 5000
 
 
-class Number(NamedTuple):
+class MetricValue(NamedTuple):
     """One number as it stands, with what it is about."""
 
     name: str
@@ -48,7 +48,7 @@ class Metrics:
         for (method, route), spread in self._spread.items():
             yield method, route, sum(spread), _within(spread, 0.5), _within(spread, 0.99)
 
-    def text(self, numbers: Iterable[Number]) -> str:
+    def text(self, numbers: Iterable[MetricValue]) -> str:
         """Everything counted here and the given numbers, as Prometheus reads them."""
         return "\n".join([*self._requests(), *self._latencies(), *_numbers(numbers)]) + "\n"
 
@@ -81,8 +81,8 @@ def _within(spread: list[int], share: float) -> float | None:
     return None
 
 
-def _numbers(numbers: Iterable[Number]) -> Iterator[str]:
-    named: dict[str, list[Number]] = defaultdict(list)
+def _numbers(numbers: Iterable[MetricValue]) -> Iterator[str]:
+    named: dict[str, list[MetricValue]] = defaultdict(list)
     for each in numbers:
         named[each.name].append(each)
     for name, group in named.items():

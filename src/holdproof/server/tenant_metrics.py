@@ -20,7 +20,7 @@ from holdproof.errors import HoldproofError
 from holdproof.evidence import tenants
 from holdproof.model.flows import OPEN
 from holdproof.runtime import gauges
-from holdproof.server.metrics import Number
+from holdproof.server.metrics import MetricValue
 from holdproof.server.state import ServerState
 
 MOST_NAMED: Final = 200
@@ -56,54 +56,56 @@ class TenantMetrics:
         self._counts[tenant, f"{status // 100}xx"] += 1
         self._seconds[tenant] += seconds
 
-    def numbers(self) -> Iterator[Number]:
+    def numbers(self) -> Iterator[MetricValue]:
         """Yield what was counted."""
         for (tenant, status), count in sorted(self._counts.items()):
             labels = {"tenant": tenant, "status": status}
-            yield Number(
+            yield MetricValue(
                 "holdproof_tenant_requests_total", "Requests that a tenant answered.", count, labels, "counter"
             )
         for tenant, seconds in sorted(self._seconds.items()):
             about = "Time until answers of a tenant began."
-            yield Number("holdproof_tenant_request_seconds_total", about, seconds, {"tenant": tenant}, "counter")
-        yield Number("holdproof_tenant_round_seconds", "How long the last round of heads took.", self.round_s)
+            yield MetricValue("holdproof_tenant_request_seconds_total", about, seconds, {"tenant": tenant}, "counter")
+        yield MetricValue("holdproof_tenant_round_seconds", "How long the last round of heads took.", self.round_s)
         about = "Tenants whose database did not answer in the last round."
-        yield Number("holdproof_tenants_unreachable", about, self.unreachable)
+        yield MetricValue("holdproof_tenants_unreachable", about, self.unreachable)
 
 
-def of_parent(tx: Tx) -> Iterator[Number]:
+def of_parent(tx: Tx) -> Iterator[MetricValue]:
     """Yield what the parent's rows say: how many tenants there are, and which of them are not believed."""
     for status, count in tenants.counts(tx).items():
-        yield Number("holdproof_tenants", "Tenants by status.", count, {"status": status})
+        yield MetricValue("holdproof_tenants", "Tenants by status.", count, {"status": status})
     findings = tenants.findings(tx)
-    yield Number("holdproof_tenant_findings", "Tenants that are not opened: what is wrong was found.", len(findings))
+    yield MetricValue(
+        "holdproof_tenant_findings", "Tenants that are not opened: what is wrong was found.", len(findings)
+    )
     for name in islice(findings, MOST_NAMED):
-        yield Number("holdproof_tenant_finding", "1 for a tenant that is not opened.", 1, {"tenant": name})
+        yield MetricValue("holdproof_tenant_finding", "1 for a tenant that is not opened.", 1, {"tenant": name})
 
 
-async def of_open(states: Mapping[str, ServerState]) -> list[Number]:
+async def of_open(states: Mapping[str, ServerState]) -> list[MetricValue]:
     """Return what the stores of open tenants say; of one that does not answer, that it does not."""
     answers = await asyncio.gather(*(_of_tenant(name, state) for name, state in states.items()))
     return [number for numbers in answers for number in numbers]
 
 
-async def _of_tenant(name: str, state: ServerState) -> list[Number]:
+async def _of_tenant(name: str, state: ServerState) -> list[MetricValue]:
     try:
         stored = await state.numbers.ask(partial(_stored, name, state))
     except HoldproofError:
         # Also one that is being closed at this moment.
         stored = []
     about = "1 while the database of a tenant that is open answers."
-    return [Number("holdproof_tenant_database_up", about, int(bool(stored)), {"tenant": name}), *stored]
+    return [MetricValue("holdproof_tenant_database_up", about, int(bool(stored)), {"tenant": name}), *stored]
 
 
-async def _stored(name: str, state: ServerState) -> list[Number]:
+async def _stored(name: str, state: ServerState) -> list[MetricValue]:
     labels = {"tenant": name}
     locked = await state.store.lockdown.status()
     facts = await state.store.read(gauges.read)
     flows = sum(facts[f"flows.{status}"] for status in OPEN)
     return [
-        Number("holdproof_tenant_locked", "1 while a tenant refuses writes.", int(locked is not None), labels),
-        Number("holdproof_tenant_flows", "Open flows of a tenant.", flows, labels),
-        *(Number(metric, about, facts[name], labels) for name, (metric, about) in _ABOUT.items()),
+        MetricValue("holdproof_tenant_locked", "1 while a tenant refuses writes.", int(locked is not None), labels),
+        MetricValue("holdproof_tenant_flows", "Open flows of a tenant.", flows, labels),
+        *(MetricValue(metric, about, facts[name], labels) for name, (metric, about) in _ABOUT.items()),
     ]

@@ -43,7 +43,7 @@ from holdproof.model.namespaces import TENANT_PATH
 from holdproof.server import method_routes, otlp, tenant_metrics
 from holdproof.server.app import create_app
 from holdproof.server.authentication import AuthenticationMiddleware
-from holdproof.server.metrics import Number
+from holdproof.server.metrics import MetricValue
 from holdproof.server.middleware import Middleware
 from holdproof.server.scrapes import SingleLook
 from holdproof.server.settings import ServerSettings
@@ -109,7 +109,7 @@ class TenantPool:
         self._turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self.metrics = TenantMetrics()
         self._memory = RoundMemory()
-        self._parent_numbers: SingleLook[list[Number]] = SingleLook()
+        self._parent_numbers: SingleLook[list[MetricValue]] = SingleLook()
         self._is_ended = False
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread = 0
@@ -162,17 +162,17 @@ class TenantPool:
         """The tenants that are open, the one used least recently first."""
         return tuple(self._open)
 
-    async def numbers(self) -> list[Number]:
+    async def numbers(self) -> list[MetricValue]:
         """Return what `/metrics` tells of the tenants: what was counted, what the parent knows, those that are open."""
         states = {name: each.state for name, each in self._open.items()}
         stored, of_open = await asyncio.gather(self._of_parent(), tenant_metrics.of_open(states))
         # One that was closed meanwhile did not fail to answer.
         of_open = [each for each in of_open if each.labels["tenant"] in self._open]
-        open_now = Number("holdproof_tenants_open", "Tenants that are open on this server.", len(self._open))
-        most = Number("holdproof_tenants_open_limit", "How many tenants may be open at once.", self._most)
+        open_now = MetricValue("holdproof_tenants_open", "Tenants that are open on this server.", len(self._open))
+        most = MetricValue("holdproof_tenants_open_limit", "How many tenants may be open at once.", self._most)
         return [open_now, most, *self.metrics.numbers(), *stored, *of_open]
 
-    async def _of_parent(self) -> list[Number]:
+    async def _of_parent(self) -> list[MetricValue]:
         try:
             return await self._parent_numbers.ask(partial(self._store.read, lambda tx: [*tenant_metrics.of_parent(tx)]))
         except UnavailableError:
@@ -397,7 +397,7 @@ class TenantRouter(Middleware):
         name = unquote(name)
         began = time.monotonic()
 
-        async def counted(message: Message) -> None:
+        async def send_and_count(message: Message) -> None:
             # A stream goes on for as long as it is read: what a caller waits for is where the answer begins.
             if message["type"] == "http.response.start":
                 self._pool.metrics.observe(name, message["status"], time.monotonic() - began)
@@ -407,4 +407,4 @@ class TenantRouter(Middleware):
             path = f"/{rest}"
             # A scope of its own: what the tenant's layers note in it is none of the parent's.
             own = {**scope, "path": path, "raw_path": path.encode(), "state": {}, "root_path": ""}
-            await app(own, receive, counted)
+            await app(own, receive, send_and_count)

@@ -17,6 +17,7 @@ from typing import Final, NamedTuple
 
 from holdproof.db import Tx
 from holdproof.db.backends import is_url
+from holdproof.db.clock import system_clock
 from holdproof.db.sql import sql_postgres
 from holdproof.errors import HoldproofError
 from holdproof.evidence.tenants import TenantRow
@@ -68,7 +69,7 @@ def _mark_of_files(database: Path) -> Mark | None:
         # Who only reads may make an empty one.
         if file != database and not status.st_size:
             continue
-        if time.time_ns() - status.st_ctime_ns < _SETTLED_NS:
+        if system_clock() * 1000 - status.st_ctime_ns < _SETTLED_NS:
             return None
         marks.append((file.name, status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns))
     return tuple(marks) or None
@@ -90,11 +91,11 @@ class RoundMemory:
 
     def is_unchanged(self, row: TenantRow, last_head: TenantHead | None, mark: Mark | None) -> bool:
         """Return whether nothing was written since the tenant was found as its parent knows it."""
-        seen = self._seen.get(row.id)
-        if seen is None or mark is None or row.finding is not None:
+        previous = self._seen.get(row.id)
+        if previous is None or mark is None or row.finding is not None:
             return False
-        is_recent = self._clock() - seen.looked_at < LOOK_AGAIN_S
-        return is_recent and seen[:3] == (mark, row.leaf_ver, _id_of(last_head))
+        is_recent = self._clock() - previous.looked_at < LOOK_AGAIN_S
+        return is_recent and previous[:3] == (mark, row.leaf_ver, _id_of(last_head))
 
     def keep(self, row: TenantRow, last_head: TenantHead | None, mark: Mark | None) -> None:
         """Note what was seen before a look that found nothing new."""
@@ -105,7 +106,7 @@ class RoundMemory:
 
     def retain(self, tenants: set[str]) -> None:
         """Forget all tenants but these."""
-        self._seen = {id: seen for id, seen in self._seen.items() if id in tenants}
+        self._seen = {id: look for id, look in self._seen.items() if id in tenants}
 
 
 def _id_of(head: TenantHead | None) -> str | None:
