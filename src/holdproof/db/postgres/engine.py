@@ -48,14 +48,14 @@ def refuse_unable(wire: "Wire", random: Random) -> None:
         # One exchange, and so one transaction, at whose end the lock is free again.
         wire.send(_LOCK, {"key": key})
         wire.send(_ABILITIES, {"document": _DOCUMENT, "key": key})
-        [(document, held)] = wire.sync()
+        [(document, locks)] = wire.sync()
     except UnavailableError:
         raise
     except DatabaseError as error:
         raise _refusal("a server that is not PostgreSQL", error.message) from error
     if document != _DOCUMENT:
         raise _refusal("a server that is not PostgreSQL", "it does not keep the text of JSON, which the log commits to")
-    if held != 1:
+    if locks != 1:
         raise _refusal("a server that is not PostgreSQL", "its advisory locks hold nobody back")
 
 

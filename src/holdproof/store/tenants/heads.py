@@ -153,12 +153,12 @@ def _round(context: Context, tenant: str | None, memory: RoundMemory | None) -> 
     present: set[str] = set()
     cursor: str | None = None
     while True:
-        known, cursor = yield from ask(Read(partial(_page, tenant=tenant, cursor=cursor)))
+        page, cursor = yield from ask(Read(partial(_page, tenant=tenant, cursor=cursor)))
         rounds: list[_Round] = []
         # Before anything is looked at: what is written from here on is seen by the next round.
-        marks = yield from _marks(parent, [each[0] for each in known if not isinstance(each, TenantCheck)])
+        marks = yield from _marks(parent, [each[0] for each in page if not isinstance(each, TenantCheck)])
         present.update(marks)
-        for each in known:
+        for each in page:
             if isinstance(each, TenantCheck):
                 checks.append(each)
                 continue
