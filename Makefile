@@ -12,7 +12,7 @@ PYTEST := HOLDPROOF_SECOND_TRY=1 $(BIN)/python -m pytest -n $(WORKERS) --dist wo
 # What `make check test` has run already by the time of its second goal.
 CHECKED := $(if $(filter check,$(MAKECMDGOALS)),HOLDPROOF_CHECKED=1)
 
-.PHONY: run test thorough adapters check .types .units bench faults servers attacks fuzz simulation soak mutants audit lock docs site ipfs clean
+.PHONY: run test thorough adapters check .types .units bench faults servers attacks fuzz simulation months soak mutants audit lock docs site ipfs clean
 .DEFAULT_GOAL := run
 
 $(VENV)/bin/python:
@@ -128,6 +128,9 @@ fuzz: $(VENV)/.dev          ## damaged inputs for every decoder and every door, 
 
 simulation: $(VENV)/.dev    ## years of thousands of agents, with crashes, from one seed
 	@$(BIN)/python -m proof simulation
+
+months: $(VENV)/.dev        ## audit events in partitions on PostgreSQL: plans, sizes, a month archived, checked and dropped (EVENTS=300000)
+	@$(BIN)/python -m proof months --events $(or $(EVENTS),300000)
 
 soak: $(VENV)/.dev          ## half an hour of mixed load: memory, files and times sampled, drawn and judged (MINUTES=30)
 	@$(BIN)/python -m proof soak --minutes $(or $(MINUTES),30)

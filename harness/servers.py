@@ -310,6 +310,7 @@ unix_socket_dir =
 auth_type = {auth}
 auth_file = {folder}/users
 auth_user = postgres
+admin_users = postgres
 pool_mode = {mode}
 ignore_startup_parameters = {ignored}
 default_pool_size = {size}
@@ -372,6 +373,11 @@ class PgBouncer:
 
     def url(self, database: str) -> str:
         return f"postgresql://postgres@127.0.0.1:{self._port}/{database}"
+
+    def reconnect(self, database: str) -> None:
+        """Close the sessions of a database that no client uses at this moment."""
+        with psycopg.connect(self.url("pgbouncer"), autocommit=True) as console:
+            console.execute(f'RECONNECT "{database}"'.encode())
 
     def kill(self) -> None:
         """SIGKILL, and leave it down."""

@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import os
+import threading
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, suppress
 from pathlib import Path
@@ -362,6 +363,57 @@ def test_a_name_that_a_killed_backup_of_another_home_left_can_be_used_after_a_da
         bucket.put("monday/half", b"half")
         store.backup.create(f"{bucket.url}/monday")
         store.backup.check(f"{bucket.url}/monday")
+
+
+def test_a_backup_of_another_home_that_takes_longer_than_a_day_is_not_taken_for_dead(
+    small: StoreLocation, bucket: BackupBucket, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bucket_places, "_BEAT_S", 0.01)
+    opened = bucket_places.opened(f"{bucket.url}/monday")
+    assert opened is not None
+    with small.open() as store:
+        began = bucket_places.Marks.of(store.context)
+        days = [later(began.now, number * bucket_places.ANOTHERS_S) for number in range(4)]
+        working = dataclasses.replace(began, clock=lambda: days[1])
+        with working.at_work(opened):
+            working.begin(opened)
+            with working.beating(opened):
+                while (mark := working.read(opened.bucket, f"{opened.path}.partial")) and mark.alive == began.now:
+                    pass
+            assert mark is not None
+            assert (mark.since, mark.alive) == (began.now, days[1])
+            working.check(opened)
+            other = dataclasses.replace(began, home="another", now=later(days[1], 3600.0))
+            assert not other.is_abandoned(mark, opened.bucket)
+            with pytest.raises(errors.BusyError, match="choose another name"):
+                other.begin(opened)
+            assert dataclasses.replace(other, now=days[2]).is_abandoned(mark, opened.bucket), (
+                "a day after the last beat"
+            )
+
+
+def test_who_lost_the_place_does_not_say_that_it_is_at_work_there(
+    small: StoreLocation, bucket: BackupBucket, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bucket_places, "_BEAT_S", 0.0)
+    opened = bucket_places.opened(f"{bucket.url}/monday")
+    assert opened is not None
+    looks = threading.Semaphore(0)
+    real = bucket_places.Marks.check
+
+    def check(marks: bucket_places.Marks, place: bucket_places.BucketPlace) -> None:
+        looks.release()
+        real(marks, place)
+
+    monkeypatch.setattr(bucket_places.Marks, "check", check)
+    with small.open() as store:
+        marks = bucket_places.Marks.of(store.context)
+        foreign = _mark(store)
+        bucket.put("monday.partial", foreign)
+        with marks.beating(opened):
+            for _ in range(3):
+                assert looks.acquire(timeout=60)
+        assert bucket.read("monday.partial") == foreign
 
 
 def test_a_removal_that_was_killed_is_finished_and_counts_for_no_backup_meanwhile(

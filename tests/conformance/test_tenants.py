@@ -1,10 +1,12 @@
 """Tenants with stores of their own: created, recorded, proven, exported, moved and deleted as units."""
 
 import json
+import os
 import shutil
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import dataclass
@@ -24,7 +26,8 @@ from holdproof.crypto import canonical
 from holdproof.db import open_database, sql
 from holdproof.evidence import tenants as tenant_rows
 from holdproof.model.verdicts import Verdict
-from holdproof.store.tenants import proofs, units
+from holdproof.store.tenants import heads, proofs, unchanged, units
+from holdproof.store.tenants.unchanged import RoundMemory
 
 _SIZE = sql("SELECT size FROM log_state")
 
@@ -618,6 +621,27 @@ def test_a_tenant_is_moved_between_a_file_and_a_server_and_goes_on_there(parent:
         postgres.sql(f'DROP DATABASE IF EXISTS "{name}" WITH (FORCE)')
 
 
+def test_a_tenant_of_files_goes_to_another_disk_with_its_home(tmp_path: Path) -> None:
+    with sync.open(tmp_path / "parent") as store:
+        parent = Parent(tmp_path / "parent", None, store)
+        store.tenants.create("acme")
+        entry = used(parent, "acme")
+        recorded(parent, "acme")
+        disk2 = tmp_path / "disk2" / "acme"
+        with pytest.raises(errors.InvalidInputError, match=r"moved while nobody has it open, and linked from"):
+            store.tenants.move("acme", str(disk2))
+        disk2.parent.mkdir()
+        shutil.move(parent.folder("acme"), disk2)
+        parent.folder("acme").symlink_to(disk2)
+        assert used(parent, "acme") != entry
+        assert recorded(parent, "acme") == "recorded"
+        assert store.tenants.prove("acme", entry).leaf_id == entry
+        with parent.open("acme") as acme:
+            assert acme.verify.run(full=True).verdict is Verdict.VALID
+        store.tenants.delete("acme", reason="the contract ended")
+        assert not disk2.exists()
+
+
 def test_without_the_right_to_create_a_database_the_error_says_what_to_do(
     postgres: Postgres, postgres_url: str, tmp_path: Path
 ) -> None:
@@ -648,3 +672,92 @@ def test_a_place_with_a_password_is_not_written_down(tmp_path: Path) -> None:
         with pytest.raises(errors.InvalidInputError):
             store.tenants.create("acme", place="name-without-a-server")
         assert not store.tenants.list().items
+
+
+# --- rounds that leave out what nobody wrote to ------------------------------------------------------------------
+
+
+class Rounds:
+    """Rounds of one server over a parent; `looked` says which tenants the last one looked at."""
+
+    def __init__(self, parent: Parent, monkeypatch: pytest.MonkeyPatch) -> None:
+        self._parent = parent
+        self.now = 0.0
+        self.memory = RoundMemory(lambda: self.now)
+        self.looked: list[str] = []
+        observe = heads._observe
+
+        def noted(place: Any, row: Any, last_head: Any) -> Any:
+            self.looked.append(row.name)
+            return observe(place, row, last_head)
+
+        monkeypatch.setattr(heads, "_observe", noted)
+        # Times of files are believed at once; what that means has a test of its own.
+        monkeypatch.setattr(unchanged, "_SETTLED_NS", 0)
+
+    def run(self) -> dict[str, str]:
+        """Run one round; return the states by tenant."""
+        self.looked.clear()
+        store = self._parent.store
+        checks = store.run(heads.record_changed(store.context, self.memory))
+        settled(store)
+        return {each.name: each.state for each in checks}
+
+    def until_quiet(self) -> None:
+        """Run rounds until one looks at nothing: a server counts what was written a moment later."""
+        deadline = time.monotonic() + 60
+        while self.run() and self.looked:
+            assert time.monotonic() < deadline, "every round looks at something"
+            time.sleep(0.1)
+
+
+def test_a_round_looks_only_at_tenants_that_somebody_wrote_to(parent: Parent, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("acme", "globex"):
+        parent.store.tenants.create(name)
+    rounds = Rounds(parent, monkeypatch)
+    assert rounds.run().keys() == {"acme", "globex"}
+    assert sorted(rounds.looked) == ["acme", "globex"], "none was seen before"
+    rounds.until_quiet()
+    used(parent, "acme")
+    deadline = time.monotonic() + 60
+    while (states := rounds.run())["acme"] != "recorded":
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+    assert (states["globex"], rounds.looked) == ("unchanged", ["acme"])
+    rounds.until_quiet()
+    rounds.now += unchanged.LOOK_AGAIN_S
+    rounds.run()
+    assert sorted(rounds.looked) == ["acme", "globex"], "after an hour everything is looked at"
+
+
+def test_a_tenant_that_was_put_back_is_found_by_a_round_that_leaves_out_others(
+    parent: Parent, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("acme", "globex"):
+        parent.store.tenants.create(name)
+    used(parent, "acme")
+    frozen = Frozen(parent, "acme", tmp_path / "aside")
+    used(parent, "acme")
+    assert recorded(parent, "acme") == "recorded"
+    rounds = Rounds(parent, monkeypatch)
+    rounds.until_quiet()
+    frozen.put_back()
+    assert rounds.run() == {"acme": "finding", "globex": "unchanged"}
+    assert rounds.looked == ["acme"]
+
+
+def test_a_file_that_was_changed_a_moment_ago_is_looked_at_again(tmp_path: Path) -> None:
+    database = tmp_path / "kernel.db"
+    database.write_bytes(b"now")
+    assert unchanged._mark_of_files(database) is None
+    (tmp_path / "kernel.db-wal").touch()
+    settled_at = time.time_ns() + 10 * unchanged._SETTLED_NS
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(time, "time_ns", lambda: settled_at)
+        mark = unchanged._mark_of_files(database)
+        assert mark is not None
+        assert unchanged._mark_of_files(database) == mark
+        status = database.stat()
+        database.write_bytes(b"own")
+        os.utime(database, ns=(status.st_atime_ns, status.st_mtime_ns))
+        assert unchanged._mark_of_files(database) != mark, "the same size and time of writing, and written to"

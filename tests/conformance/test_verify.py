@@ -186,7 +186,10 @@ def test_the_command_prints_the_report_and_exits_with_the_verdict(home: Path) ->
     assert lines[at + 1].strip() == "cure: keep a copy of the store as it is, then restore a backup that verifies"
     assert lines[-1] == "TAMPERED (fast)"
     assert "not covered" in people.stdout
-    assert " idempotency_cache, " in people.stdout
+    assert "--verbose" in people.stdout
+    named = run("verify", "--home", str(home), "--verbose")
+    assert named.exit_code == 20
+    assert " idempotency_cache: " in named.stdout
 
 
 def _files(folder: Path) -> dict[str, tuple[int, bytes]]:

@@ -4,6 +4,8 @@ import asyncio
 import http.client
 import json
 import os
+import shutil
+import subprocess
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -24,6 +26,7 @@ from holdproof.evidence import tenants
 from holdproof.server import ServerSettings, serve
 from holdproof.server.serve import ListenAddress, Listening
 from holdproof.server.state import ServerState
+from holdproof.server.tenant_metrics import OTHERS, TenantMetrics
 from holdproof.server.tenants import TenantPool
 from holdproof.store.opening import open_place
 from holdproof.store.tenants import open_tenants
@@ -308,3 +311,63 @@ def test_heads_are_recorded_while_tenants_are_used(served: Served) -> None:
         else:
             raise AssertionError("no round recorded the head")
     assert flow.flow_id
+
+
+# --- numbers -----------------------------------------------------------------------------------------------------
+
+
+def scraped(served: Served) -> dict[str, float]:
+    """What a scrape of the server says, by name and labels; promtool accepts it, where it is installed."""
+    with served.ask("/metrics", served.operator) as answer:
+        assert answer.status == 200
+        text = answer.read().decode()
+    program = shutil.which("promtool")
+    if program is not None:
+        checked = subprocess.run([program, "check", "metrics"], input=text, capture_output=True, text=True, check=False)
+        assert (checked.returncode, checked.stdout + checked.stderr) == (0, "")
+    lines = [line.rpartition(" ") for line in text.splitlines() if not line.startswith("#")]
+    return {name: float(value) for name, _, value in lines}
+
+
+def test_a_scrape_tells_of_each_tenant_by_its_name(served: Served) -> None:
+    for name in ("t0", "t1"):
+        with served.connect(name) as store:
+            store.flows.start("trader")
+    with served.connect("t1", "wrong") as store, pytest.raises(errors.UnauthenticatedError):
+        store.flows.list()
+    with served.ask("/t/nobody/v1/flows/list", served.operator) as refused:
+        assert refused.status == 404
+    numbers = scraped(served)
+    assert numbers["holdproof_tenants_open"] == MOST
+    assert numbers['holdproof_tenants{status="active"}'] == len(NAMES)
+    assert numbers['holdproof_tenant_requests_total{tenant="t0",status="2xx"}'] >= 1
+    assert numbers['holdproof_tenant_requests_total{tenant="t1",status="4xx"}'] == 1
+    assert numbers['holdproof_tenant_request_seconds_total{tenant="t1"}'] > 0
+    for name in ("t0", "t1"):
+        assert numbers[f'holdproof_tenant_flows{{tenant="{name}"}}'] >= 1
+        assert numbers[f'holdproof_tenant_database_up{{tenant="{name}"}}'] == 1
+        assert numbers[f'holdproof_tenant_locked{{tenant="{name}"}}'] == 0
+    assert not [name for name in numbers if "nobody" in name], "who asks for names adds no series"
+    assert not [name for name in numbers if 'tenant="t2"' in name], "one that was not used has none"
+
+
+def test_a_tenant_with_a_finding_is_named_by_a_scrape(served: Served) -> None:
+    with sync.open(served.home) as parent:
+        row = parent.read(partial(tenants.require, tenant="t4"))
+        parent.write(lambda tx: tenants.change(tx, row, finding="TAMPERED: by a test"))
+    try:
+        numbers = scraped(served)
+        assert numbers["holdproof_tenant_findings"] == 1
+        assert numbers['holdproof_tenant_finding{tenant="t4"}'] == 1
+    finally:
+        with sync.open(served.home) as parent:
+            parent.tenants.accept("t4", reason="it was a test")
+    assert scraped(served)["holdproof_tenant_findings"] == 0
+
+
+def test_the_numbers_of_requests_are_bounded_whatever_the_number_of_tenants() -> None:
+    counted = TenantMetrics(most_named=2)
+    for number in range(50):
+        counted.observe(f"t{number}", 200, 0.5)
+    requests = {each.labels["tenant"]: each.value for each in counted.numbers() if "requests" in each.name}
+    assert requests == {"t0": 1, "t1": 1, OTHERS: 48}

@@ -18,7 +18,10 @@ _METRIC = re.compile(r"holdproof_[a-z_]+")
 
 def exported() -> set[str]:
     """The names of all numbers, as the server's source writes them; a histogram has three."""
-    source = "".join((_SERVER / name).read_text(encoding="utf-8") for name in ("health.py", "metrics.py"))
+    source = "".join(
+        (_SERVER / name).read_text(encoding="utf-8")
+        for name in ("health.py", "metrics.py", "tenant_metrics.py", "tenants.py")
+    )
     names = set(re.findall(r'"(holdproof_[a-z_]+)"', source))
     return names | {f"{name}_{part}" for name in names for part in ("bucket", "sum", "count")}
 

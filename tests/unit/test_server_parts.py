@@ -19,7 +19,7 @@ from holdproof.model.page import Page
 from holdproof.model.value import field_names
 from holdproof.server import access_log_buffer, bodies, pages, scrapes
 from holdproof.server.access_log_buffer import AccessLogBuffer
-from holdproof.server.metrics import Gauge, Metrics
+from holdproof.server.metrics import Metrics, MetricValue
 from holdproof.server.middleware import Middleware, SecurityHeadersMiddleware
 from holdproof.server.permissions import Caller
 from holdproof.server.rate_limit import Buckets
@@ -150,7 +150,9 @@ def test_metrics_are_what_prometheus_reads() -> None:
     metrics = Metrics()
     metrics.observe("GET", '/a"b\\c\n', 200, 0.002)
     metrics.observe("GET", '/a"b\\c\n', 200, 99.0)
-    lines = metrics.text([Gauge("up", "Up.", 12345678), Gauge("size", "Size.", 2.5, {"part": "wal"})]).splitlines()
+    lines = metrics.text(
+        [MetricValue("up", "Up.", 12345678), MetricValue("size", "Size.", 2.5, {"part": "wal"})]
+    ).splitlines()
     route = r'route="/a\"b\\c\n"'
     assert f'holdproof_http_requests_total{{method="GET",{route},status="200"}} 2' in lines
     assert f'holdproof_http_request_seconds_bucket{{method="GET",{route},le="0.0025"}} 1' in lines

@@ -28,6 +28,7 @@ from holdproof.errors import ConfigError, InvalidInputError, ReadOnlyError, Remo
 from holdproof.model.namespaces import tenant_address
 
 if TYPE_CHECKING:
+    from holdproof.store.tenants.places import Parent
     from holdproof.sync import Holdproof
 
 SETTINGS: Final[dict[str, Any]] = {"help_option_names": ["-h", "--help"], "max_content_width": 110}
@@ -51,8 +52,8 @@ class CommandContext:
     token: str | None = field(default=None, repr=False)
     as_json: bool = False
     tenant: str | None = None
-    parent: tuple[str | None, str | None] | None = None
-    """Home and URL of the store that knows the tenant, once `home` and `url` are the tenant's own."""
+    parent: "Parent | None" = None
+    """The store that knows the tenant, once `home` and `url` are the tenant's own."""
 
     def at_tenant(self) -> "CommandContext":
         """Return the call with home and URL of its tenant, if it names one; a server finds its tenants itself."""
@@ -62,7 +63,8 @@ class CommandContext:
         places = importlib.import_module("holdproof.store.tenants.places")
         location = opening.locate(self.home, self.url)
         # Also one that is not to be used: its log can be looked at, verified and restored.
-        place = places.resolve(places.Parent(location.paths, location.settings), self.tenant, usable=False)
+        parent = places.Parent(location.paths, location.settings)
+        place = places.resolve(parent, self.tenant, usable=False)
         # They name the parent's database; this process works on the tenant only.
         os.environ.pop(_URL, None)
         os.environ.pop(_DIRECT, None)
@@ -73,7 +75,6 @@ class CommandContext:
                 f"settings of a project name another database than that of the tenant {self.tenant}: run this outside"
                 " the project's folder"
             )
-        parent = (self.home, location.settings.database_url)
         return replace(self, home=str(place.home), url=place.url, parent=parent)
 
     @property
@@ -132,13 +133,14 @@ class CommandContext:
         # Imported late: help and completion need neither.
         sync = importlib.import_module("holdproof.sync")
         render = importlib.import_module("holdproof.cli.render")
-        if self.parent is None:
+        if self.parent is None or self.tenant is None:
             opening = partial(sync.open, self.home, self.url)
         else:
-            opening = partial(sync.open, *self.parent, tenant=self.tenant)
+            # By the parent's settings as they were read: the environment names the tenant's database by now.
+            opening = partial(_open_tenant, self.parent, self.tenant)
         with told_once():
             try:
-                opened = opening(create=create and self.parent is None)
+                opened = opening(create=create)
             except ReadOnlyError:
                 if create:
                     raise
@@ -146,6 +148,15 @@ class CommandContext:
         with opened as store:
             render.greet(store.status())
             yield store
+
+
+def _open_tenant(parent: "Parent", tenant: str, *, create: bool = False, readonly: bool = False) -> "Holdproof":
+    """Open the store of a tenant, which is never created by opening it."""
+    del create
+    sync = importlib.import_module("holdproof.sync")
+    opening = importlib.import_module("holdproof.store.opening")
+    opened: Holdproof = sync.Holdproof(opening.open_tenant(parent, tenant, readonly=readonly))
+    return opened
 
 
 def sends_in_clear(address: str) -> bool:

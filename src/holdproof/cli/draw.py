@@ -1,6 +1,7 @@
 """Lists as columns, and flows as trees and timelines, for people. Colours come off where nobody sees them."""
 
 import json
+import re
 import shlex
 import sys
 from base64 import b64decode
@@ -378,8 +379,11 @@ def skills(value: Any) -> Text:
     return table(("path", "state", "root", "approved_by", "why"), lines).append(following(value))
 
 
-def verification(value: Any) -> Text:
-    """Draw a report on a store: the verdict, each finding with its cure, and what was and was not looked at."""
+def verification(value: Any, *, verbose: bool = False) -> Text:
+    """Draw a report on a store: the verdict, each finding with its cure, and what was and was not looked at.
+
+    What no entry covers is the same in every run, and would hide the findings: it is counted, and named if `verbose`.
+    """
     if "checked" not in value:  # a report on a bundle
         return _bundle_verification(value)
     head = value["head"]
@@ -394,16 +398,22 @@ def verification(value: Any) -> Text:
         "more findings": value["left_off"],
         "head": f"size {head['size']}, root {head['root']}, {head['origin']}, {value['level']}" if head else "",
         "not checked": value["not_checked"],
-        "not covered": _uncovered(value["not_covered"]),
+        "not covered": value["not_covered"] if verbose else _count_uncovered(value["not_covered"]),
         "lockdown": value["locked"],
     }
     return _ending_with(verdict, report)
 
 
-def _uncovered(lines: Sequence[str]) -> str:
-    """Draw what no entry covers, by name: it is the same in every run, and the reasons would hide the findings."""
-    names = ", ".join(line.partition(": ")[0] for line in lines)
-    return f"{names} (why: --json, docs/format.md)" if names else ""
+_COLUMN_NAMES: Final = re.compile(r" \([^)]*\)")
+
+
+def _count_uncovered(lines: Sequence[str]) -> str:
+    """Count what no entry covers: tables, where only some columns are meant too, and files."""
+    # Each line says of what, and why; columns stand in brackets.
+    names = [name for line in lines for name in _COLUMN_NAMES.sub("", line.partition(": ")[0]).split(", ")]
+    files = [name for name in names if name.startswith("`")]
+    tables = len({*names}) - len({*files})
+    return f"{tables} tables in whole or in part, {', '.join(files)} (which and why: --verbose)" if names else ""
 
 
 def _bundle_verification(value: Any) -> Text:

@@ -142,6 +142,10 @@ def _check_document(path: Path, root: Path | None, attested: list[str] | None) -
     return documents.check(data, root=trusted, attested=attested or ())
 
 
+def _drawn_verification(value: Any) -> Text:
+    return draw.verification(value, verbose=bool(click.get_current_context().params.get("verbose")))
+
+
 @command(
     COMMANDS,
     "verify",
@@ -149,7 +153,7 @@ def _check_document(path: Path, root: Path | None, attested: list[str] | None) -
     group="Prove",
     reach="server",
     exit_code=lambda answer: answer.verdict.exit_code,
-    draw=draw.verification,
+    draw=_drawn_verification,
 )
 def verify(
     call: CommandContext,
@@ -169,8 +173,10 @@ def verify(
     attested: Annotated[
         list[str] | None, Option("--attested", help="What a bundle must bring: `time` or `anchor`; may be repeated.")
     ] = None,
+    verbose: Annotated[bool, Option("--verbose", help="Name what no entry of the log covers, and why.")] = False,
 ) -> Report | BundleReport:
     """Verify a store or a bundle, read-only; exits with 0, 10 unsigned, 11 unlogged, 12 revoked, 20 tampered."""
+    del verbose  # for the drawing: --json has all of it
     url = target if target is not None and "://" in target else None
     if url is not None and url.startswith(("http://", "https://")):
         raise InvalidInputError("that is the address of a server: `holdproof verify --server URL`", field="target")

@@ -4,6 +4,8 @@ import csv
 import io
 from collections.abc import Iterator
 from dataclasses import Field, fields
+from itertools import groupby
+from operator import itemgetter
 from pathlib import Path
 from typing import Annotated, Any, Final
 
@@ -34,12 +36,34 @@ _FORMULA: Final = ("=", "+", "-", "@", "\t", "\r")
 _MOST: Final = 1_000
 _GROUP: Final = 20_000
 """How many rows a group of a Parquet file has at least, but for the last."""
+_SCHEMA: Final = "schema"
+"""The kind of entries about migrations."""
 _KINDS: Final[dict[str, parquet.Kind]] = {"index": "number", "version": "number", "at": "moment"}
 
 
 def _drawn(value: Any) -> Any:
     """Draw the timeline in columns; a document that went to a file as its fields."""
-    return draw.answer(_COLUMNS if "items" in value else (), value)
+    if "items" not in value:
+        return draw.answer((), value)
+    return draw.answer(_COLUMNS, {**value, "items": _folded(value["items"])})
+
+
+def _folded(entries: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Put migrations that follow each other into one line: a new store begins with all that there are.
+
+    Whoever asks for them alone (`--kind schema`) gets each.
+    """
+    if all(entry["kind"] == _SCHEMA for entry in entries):
+        return entries
+    folded: list[dict[str, Any]] = []
+    for kind, group in groupby(entries, key=itemgetter("kind")):
+        run = [*group]
+        if kind == _SCHEMA and len(run) > 1:
+            what = f"{len(run)} migrations applied"
+            folded.append({**run[0], "what": what, "note": f"each: --kind {_SCHEMA}"})
+        else:
+            folded += run
+    return folded
 
 
 @command(

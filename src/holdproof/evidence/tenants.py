@@ -214,6 +214,14 @@ def findings(tx: Tx) -> Mapping[str, str]:
     return dict(tx.all(_FINDINGS))
 
 
+_COUNTS = sql("SELECT status, count(*) FROM tenants WHERE status <> 'deleted' GROUP BY status")
+
+
+def counts(tx: Tx) -> Mapping[str, int]:
+    """Count the tenants by status, those that were deleted left out."""
+    return {"active": 0, "creating": 0, "deleting": 0, **dict(tx.all(_COUNTS))}
+
+
 _HEAD_COLUMNS: Final = ", ".join(HEADS.columns)
 _LAST_HEAD = sql(f"SELECT {_HEAD_COLUMNS} FROM tenant_heads WHERE tenant_id = :id ORDER BY id DESC LIMIT 1")  # noqa: S608
 _HEADS_OF = sql(

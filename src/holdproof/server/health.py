@@ -1,5 +1,6 @@
 """Whether the server lives, whether its store answers, and numbers for Prometheus."""
 
+import asyncio
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
@@ -13,7 +14,7 @@ from holdproof.executors import require_whole_store
 from holdproof.model.flows import OPEN
 from holdproof.runtime import gauges, overview
 from holdproof.server import metrics
-from holdproof.server.metrics import Gauge
+from holdproof.server.metrics import MetricValue
 from holdproof.server.permissions import permit
 from holdproof.server.state import ServerState, caller_of, state_of
 
@@ -50,16 +51,25 @@ async def numbers(request: Request) -> Response:
     caller = caller_of(request)
     await permit(state.store, caller, "storage", "status", {})
     require_whole_store(state.store_for(caller, "storage"))
+    # Side by side: databases that hang must not add up to more than a scrape may take.
+    stored, of_tenants = await asyncio.gather(_known(state), _of_tenants(state))
+    up = MetricValue("holdproof_database_up", "1 while the database answers.", int(bool(stored)))
+    return Response(state.metrics.text([up, *_own(state), *stored, *of_tenants]), media_type=metrics.CONTENT_TYPE)
+
+
+async def _known(state: ServerState) -> list[MetricValue]:
+    """Return the numbers of the database; none while it does not answer, for a scrape that fails is blind."""
     try:
-        stored = await state.numbers.ask(lambda: _stored(state))
+        return await state.numbers.ask(lambda: _stored(state))
     except UnavailableError:
-        # What the process counts itself is told all the same: a scrape that fails is blind when it matters.
-        stored = []
-    up = Gauge("holdproof_database_up", "1 while the database answers.", int(bool(stored)))
-    return Response(state.metrics.text([up, *_own(state), *stored]), media_type=metrics.CONTENT_TYPE)
+        return []
 
 
-async def _stored(state: ServerState) -> list[Gauge]:
+async def _of_tenants(state: ServerState) -> list[MetricValue]:
+    return [] if state.tenant_numbers is None else await state.tenant_numbers()
+
+
+async def _stored(state: ServerState) -> list[MetricValue]:
     """Return the numbers that only the database knows."""
     status = await state.store.status()
     locked = await state.store.lockdown.status()
@@ -86,39 +96,39 @@ _ABOUT: Final = {
 }
 
 
-def _standing(facts: dict[str, int]) -> Iterator[Gauge]:
+def _standing(facts: dict[str, int]) -> Iterator[MetricValue]:
     for status in OPEN:
-        yield Gauge("holdproof_flows", "Open flows by status.", facts[f"flows.{status}"], {"status": status})
+        yield MetricValue("holdproof_flows", "Open flows by status.", facts[f"flows.{status}"], {"status": status})
     for name, (metric, help) in _ABOUT.items():
-        yield Gauge(metric, help, facts[name])
+        yield MetricValue(metric, help, facts[name])
 
 
-def _own(state: ServerState) -> Iterator[Gauge]:
+def _own(state: ServerState) -> Iterator[MetricValue]:
     """Yield what this process counts itself."""
     backend = state.store.database.backend
     for name, pump in (("write", backend.writer), ("read", backend.reader)):
-        yield Gauge("holdproof_queue", "Operations that wait for the database.", pump.queued, {"kind": name})
-    yield Gauge("holdproof_http_requests_under_way", "Requests being answered.", state.metrics.under_way)
-    yield Gauge("holdproof_http_streams", "Streams of events that are open.", state.metrics.streams)
+        yield MetricValue("holdproof_queue", "Operations that wait for the database.", pump.queued, {"kind": name})
+    yield MetricValue("holdproof_http_requests_under_way", "Requests being answered.", state.metrics.under_way)
+    yield MetricValue("holdproof_http_streams", "Streams of events that are open.", state.metrics.streams)
 
 
-def _worked(totals: overview.Totals) -> Iterator[Gauge]:
+def _worked(totals: overview.Totals) -> Iterator[MetricValue]:
     for state, count in {"RUNNING": 0, **totals.workers}.items():
-        yield Gauge("holdproof_workers", "Workers by state.", count, {"state": state})
+        yield MetricValue("holdproof_workers", "Workers by state.", count, {"state": state})
     for queue, count in totals.due.items():
-        yield Gauge("holdproof_queue_due", "Flows that wait for a worker, by queue.", count, {"queue": queue})
+        yield MetricValue("holdproof_queue_due", "Flows that wait for a worker, by queue.", count, {"queue": queue})
     for queue, count in totals.running.items():
-        yield Gauge("holdproof_queue_running", "Flows that workers run, by queue.", count, {"queue": queue})
+        yield MetricValue("holdproof_queue_running", "Flows that workers run, by queue.", count, {"queue": queue})
 
 
-def _limited(tenants: Mapping[str, tuple[Mapping[str, int], Mapping[str, int]]]) -> Iterator[Gauge]:
+def _limited(tenants: Mapping[str, tuple[Mapping[str, int], Mapping[str, int]]]) -> Iterator[MetricValue]:
     for ns, (limits, usage) in tenants.items():
         for name, most in limits.items():
             labels = {"ns": ns, "limit": name}
-            yield Gauge("holdproof_tenant_limit", "What a namespace may use.", most, labels)
-            yield Gauge("holdproof_tenant_usage", "What a namespace uses of its limits.", usage[name], labels)
+            yield MetricValue("holdproof_tenant_limit", "What a namespace may use.", most, labels)
+            yield MetricValue("holdproof_tenant_usage", "What a namespace uses of its limits.", usage[name], labels)
 
 
-def _sizes(database: dict[str, Any]) -> Iterator[Gauge]:
+def _sizes(database: dict[str, Any]) -> Iterator[MetricValue]:
     for part, size in database.get("bytes", {}).items():
-        yield Gauge("holdproof_store_bytes", "Size of the kernel database.", size, {"part": part})
+        yield MetricValue("holdproof_store_bytes", "Size of the kernel database.", size, {"part": part})

@@ -3,7 +3,7 @@
 from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Final, NamedTuple
+from typing import Final, Literal, NamedTuple
 
 CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 BUCKETS_S: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
@@ -12,13 +12,14 @@ METHODS: Final = frozenset({"DELETE", "GET", "HEAD", "OPTIONS", "PATCH", "POST",
 _MOST_SERIES: Final = 5000
 
 
-class Gauge(NamedTuple):
+class MetricValue(NamedTuple):
     """One number as it stands, with what it is about."""
 
     name: str
     help: str
     value: float
     labels: Mapping[str, str] = {}
+    kind: Literal["gauge", "counter"] = "gauge"
 
 
 class Metrics:
@@ -47,9 +48,9 @@ class Metrics:
         for (method, route), spread in self._spread.items():
             yield method, route, sum(spread), _within(spread, 0.5), _within(spread, 0.99)
 
-    def text(self, gauges: Iterable[Gauge]) -> str:
+    def text(self, numbers: Iterable[MetricValue]) -> str:
         """Everything counted here and the given numbers, as Prometheus reads them."""
-        return "\n".join([*self._requests(), *self._latencies(), *_gauges(gauges)]) + "\n"
+        return "\n".join([*self._requests(), *self._latencies(), *_numbers(numbers)]) + "\n"
 
     def _requests(self) -> Iterator[str]:
         yield from _head("holdproof_http_requests_total", "counter", "Requests answered.")
@@ -80,12 +81,12 @@ def _within(spread: list[int], share: float) -> float | None:
     return None
 
 
-def _gauges(gauges: Iterable[Gauge]) -> Iterator[str]:
-    named: dict[str, list[Gauge]] = defaultdict(list)
-    for gauge in gauges:
-        named[gauge.name].append(gauge)
+def _numbers(numbers: Iterable[MetricValue]) -> Iterator[str]:
+    named: dict[str, list[MetricValue]] = defaultdict(list)
+    for each in numbers:
+        named[each.name].append(each)
     for name, group in named.items():
-        yield from _head(name, "gauge", group[0].help)
+        yield from _head(name, group[0].kind, group[0].help)
         yield from (_line(name, each.value, each.labels) for each in group)
 
 

@@ -17,7 +17,7 @@ from holdproof.server.access_log_buffer import AccessLogBuffer
 from holdproof.server.api_reference import ApiResource
 from holdproof.server.commit_notifier import CommitNotifier
 from holdproof.server.jobs import Jobs
-from holdproof.server.metrics import Gauge, Metrics
+from holdproof.server.metrics import Metrics, MetricValue
 from holdproof.server.permissions import Caller
 from holdproof.server.presence import Presence
 from holdproof.server.rate_limit import Buckets
@@ -56,8 +56,10 @@ class ServerState:
     settings: ServerSettings
     metrics: Metrics = field(default_factory=Metrics)
     scrapers: Scrapers = field(default_factory=Scrapers)
-    numbers: SingleLook[list[Gauge]] = field(default_factory=SingleLook)
+    numbers: SingleLook[list[MetricValue]] = field(default_factory=SingleLook)
     """The look of `/metrics` into the database."""
+    tenant_numbers: Callable[[], Awaitable[list[MetricValue]]] | None = None
+    """What `/metrics` tells of tenants, where this server has any."""
     commits: CommitNotifier = field(default_factory=CommitNotifier)
     samples: Samples = field(default_factory=Samples)
     presence: Presence = field(default_factory=Presence)

@@ -26,7 +26,7 @@ from weakref import WeakValueDictionary
 
 from fastapi import FastAPI
 from starlette.middleware import Middleware as Layer
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from holdproof.client import Holdproof
 from holdproof.errors import (
@@ -36,18 +36,23 @@ from holdproof.errors import (
     NotFoundError,
     TenantFindingError,
     TenantNotFoundError,
+    UnavailableError,
 )
 from holdproof.evidence import tenants
 from holdproof.model.namespaces import TENANT_PATH
-from holdproof.server import method_routes, otlp
+from holdproof.server import method_routes, otlp, tenant_metrics
 from holdproof.server.app import create_app
 from holdproof.server.authentication import AuthenticationMiddleware
+from holdproof.server.metrics import MetricValue
 from holdproof.server.middleware import Middleware
+from holdproof.server.scrapes import SingleLook
 from holdproof.server.settings import ServerSettings
 from holdproof.server.state import ServerState
+from holdproof.server.tenant_metrics import TenantMetrics
 from holdproof.store.opening import open_place
-from holdproof.store.tenants import open_tenants
+from holdproof.store.tenants import heads, open_tenants
 from holdproof.store.tenants.places import Parent, TenantPlace, refuse_unusable
+from holdproof.store.tenants.unchanged import RoundMemory
 
 _log = logging.getLogger("holdproof.server")
 
@@ -102,6 +107,9 @@ class TenantPool:
         self._opening = 0
         self._closing: dict[str, asyncio.Event] = {}
         self._turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+        self.metrics = TenantMetrics()
+        self._memory = RoundMemory()
+        self._parent_numbers: SingleLook[list[MetricValue]] = SingleLook()
         self._is_ended = False
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread = 0
@@ -111,6 +119,7 @@ class TenantPool:
         # Known only now: by which names the server goes, and whether by TLS. A tenant is reached as the parent is.
         chosen: ServerSettings = app.state.holdproof.settings
         self._settings = replace(self._settings, hosts=chosen.hosts, secure=chosen.secure)
+        app.state.holdproof.tenant_numbers = self.numbers
         layers = app.user_middleware
         place = next(at for at, each in enumerate(layers) if each.cls is AuthenticationMiddleware)  # type: ignore[comparison-overlap]
         layers.insert(place, Layer(TenantRouter, pool=self))
@@ -152,6 +161,22 @@ class TenantPool:
     def open(self) -> tuple[str, ...]:
         """The tenants that are open, the one used least recently first."""
         return tuple(self._open)
+
+    async def numbers(self) -> list[MetricValue]:
+        """Return what `/metrics` tells of the tenants: what was counted, what the parent knows, those that are open."""
+        states = {name: each.state for name, each in self._open.items()}
+        stored, of_open = await asyncio.gather(self._of_parent(), tenant_metrics.of_open(states))
+        # One that was closed meanwhile did not fail to answer.
+        of_open = [each for each in of_open if each.labels["tenant"] in self._open]
+        open_now = MetricValue("holdproof_tenants_open", "Tenants that are open on this server.", len(self._open))
+        most = MetricValue("holdproof_tenants_open_limit", "How many tenants may be open at once.", self._most)
+        return [open_now, most, *self.metrics.numbers(), *stored, *of_open]
+
+    async def _of_parent(self) -> list[MetricValue]:
+        try:
+            return await self._parent_numbers.ask(partial(self._store.read, lambda tx: [*tenant_metrics.of_parent(tx)]))
+        except UnavailableError:
+            return []
 
     # --- using one ---
 
@@ -333,8 +358,9 @@ class TenantPool:
     # --- rounds ---
 
     async def _round(self) -> None:
+        began = time.monotonic()
         try:
-            checks = await self._store.tenants.record_heads()
+            checks = await self._store.run(heads.record_changed(self._store.context, self._memory))
         except HoldproofError as error:
             _log.warning("heads of tenants could not be recorded: %s", error.message)
             return
@@ -342,6 +368,8 @@ class TenantPool:
             # A defect that one of them brings up must not end the rounds, and with them the service of all.
             _log.exception("a round of heads of tenants failed")
             return
+        self.metrics.round_s = time.monotonic() - began
+        self.metrics.unreachable = sum(check.state == "unreachable" for check in checks)
         for check in checks:
             if check.state == "finding":
                 _log.error("the tenant %s: %s", check.name, check.what)
@@ -366,8 +394,17 @@ class TenantRouter(Middleware):
         # A session of the console is a cookie of the whole address, and so the parent's; as tenants are.
         if rest.startswith(_PARENTS):
             raise NotFoundError("there is nothing at this address of a tenant")
-        async with self._pool.using(unquote(name)) as app:
+        name = unquote(name)
+        began = time.monotonic()
+
+        async def send_and_count(message: Message) -> None:
+            # A stream goes on for as long as it is read: what a caller waits for is where the answer begins.
+            if message["type"] == "http.response.start":
+                self._pool.metrics.observe(name, message["status"], time.monotonic() - began)
+            await send(message)
+
+        async with self._pool.using(name) as app:
             path = f"/{rest}"
             # A scope of its own: what the tenant's layers note in it is none of the parent's.
             own = {**scope, "path": path, "raw_path": path.encode(), "state": {}, "root_path": ""}
-            await app(own, receive, send)
+            await app(own, receive, send_and_count)

@@ -214,6 +214,34 @@ def open_store(
     if tenant is not None:
         location = locate_tenant(places.resolve(places.Parent(location.paths, location.settings), tenant))
         create = False  # only `tenants.create` makes one
+    return _open_anywhere(
+        location,
+        create=create,
+        readonly=readonly,
+        keys=keys,
+        embedder=embedder,
+        dimensions=dimensions,
+        strict_agents=strict_agents,
+        **options,
+    )
+
+
+def open_tenant(parent: "places.Parent", tenant: str, *, readonly: bool = False) -> Store:
+    """Open the store of a tenant that may be used, by settings of its parent that were read before."""
+    return _open_anywhere(locate_tenant(places.resolve(parent, tenant)), create=False, readonly=readonly)
+
+
+def _open_anywhere(
+    location: Location,
+    *,
+    create: bool,
+    readonly: bool,
+    keys: Keys | None = None,
+    embedder: Embedder | None = None,
+    dimensions: int | None = None,
+    strict_agents: bool = False,
+    **options: Any,
+) -> Store:
     if strict_agents:
         location = location._replace(settings=replace(location.settings, strict_agents=True))
     if readonly:

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 from holdproof.db import row_security
 from holdproof.db.clock import Clock, Ids, Random
 from holdproof.db.group_commit import GroupWriter, Hooks
-from holdproof.db.postgres import login
+from holdproof.db.postgres import engine, login
 from holdproof.db.postgres.borrowed import Borrower, driver_of
 from holdproof.db.postgres.commit_marks import ProcessMarks
 from holdproof.db.postgres.connection import PostgresConnection, PostgresTx, ServerClock
@@ -206,6 +206,7 @@ def open_postgres(
     wire = connector.wire("holdproof-open", patience_s=2, catalog_only=True)
     try:
         _refuse_other_server(connector, wire)
+        engine.refuse_unable(wire, random)
         server_clock.measure(wire)
         # A store that is only read takes no advisory lock, so that it needs no seed for their keys.
         new, seed = (False, 0) if readonly else _prepare(wire, space, random)

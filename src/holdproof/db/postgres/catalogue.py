@@ -31,8 +31,9 @@ _SETTINGS: Final = {
 }
 
 _NEEDS_SESSION: Final = (
-    "a connection pooler such as PgBouncer stands before the server, and a copy of a whole store needs a connection"
-    " that lasts; name the server itself in HOLDPROOF_DIRECT_URL, or in the database URL"
+    "a connection pooler such as PgBouncer stands before the server, and work on a whole database (a copy, a backup, a"
+    " tenant's own) needs a connection that lasts; name the server itself in HOLDPROOF_DIRECT_URL, or in the database"
+    " URL"
 )
 
 

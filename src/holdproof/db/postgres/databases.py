@@ -68,7 +68,11 @@ def drop(url: str, name: str) -> None:
             for login in logins:
                 connection.execute(text.SQL("DROP ROLE IF EXISTS {}").format(text.Identifier(login)))
         except refusals.ObjectInUse as error:
-            raise BusyError(f"the database {name} is in use: {_users(connection, name)} connections") from error
+            raise BusyError(
+                f"the database {name} is in use: {_users(connection, name)} connections. Where a"
+                " pooler keeps sessions that nobody uses, RECONNECT on its console closes them",
+                database=name,
+            ) from error
         except refusals.InsufficientPrivilege as error:
             raise MissingPrivilegeError(
                 f"this login may not remove the database {name}",

@@ -216,5 +216,9 @@ def _refuse_open(connection: "psycopg.Connection[Any]") -> None:
     deadline = time.monotonic() + _PATIENCE_S
     while others := in_use(connection):
         if time.monotonic() >= deadline:
-            raise BusyError("the store is open elsewhere; close it there first", connections=others)
+            raise BusyError(
+                "the store is open elsewhere; close it there first. Where a pooler keeps sessions that nobody uses,"
+                " RECONNECT on its console closes them",
+                connections=others,
+            )
         time.sleep(0.05)

@@ -9,6 +9,7 @@ from typing import Any, Final, NamedTuple
 from psycopg import Error, OperationalError, pq
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
+from holdproof.db.postgres import engine
 from holdproof.db.postgres.text import dump, loader
 from holdproof.db.sql import Query
 from holdproof.db.tx import APPLICATION_SCHEMA, Refusal, Row
@@ -100,6 +101,7 @@ class Wire:
         settings: str = "",
     ) -> None:
         self._use(connect(conninfo), silence_s=silence_s, is_active=is_active, settings=settings)
+        engine.refuse_by_name(self._pg)
         if self._pg.server_version < _OLDEST:
             raise ConfigError(f"PostgreSQL 14 or newer is needed, this is {self._pg.server_version // 10000}")
 

@@ -10,7 +10,7 @@ Rules:
 - What is wrong with one tenant, its row in the parent included, keeps no other from being looked at.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 from functools import partial
 from typing import Final, NamedTuple
@@ -37,7 +37,9 @@ from holdproof.evidence.tenants import TenantRow
 from holdproof.model.tenants import TenantCheck, TenantHead
 from holdproof.model.verdicts import Verdict
 from holdproof.store.context import Context
+from holdproof.store.tenants import unchanged
 from holdproof.store.tenants.places import Parent, TenantPlace, open_to_read
+from holdproof.store.tenants.unchanged import Mark, RoundMemory
 from holdproof.upkeep.verification import trusted_keys
 
 _BATCH: Final = 100
@@ -58,7 +60,7 @@ def look(place: TenantPlace, last_head: TenantHead | None) -> SeenHead:
     if is_gone(place):
         return SeenHead("", 0, "", "GONE: its database is not there, or has no store")
     try:
-        with closing(open_to_read(place.target, **place.options)) as database:
+        with closing(open_to_read(place.session_target)) as database:
             return database.read(partial(_look, last_head=last_head)).result()
     except DAMAGE as error:
         return SeenHead("", 0, "", f"DAMAGED: {error.message}")
@@ -67,7 +69,7 @@ def look(place: TenantPlace, last_head: TenantHead | None) -> SeenHead:
 def is_gone(place: TenantPlace) -> bool:
     """Return whether a tenant's database is not there, or has no store; DatabaseError where nobody can tell."""
     try:
-        return not is_there(place.target)
+        return not is_there(place.session_target)
     except DatabaseError:
         # A server that answers, and has no such database, is reached.
         if place.url is not None and not transfer.server("databases").is_there(*place.administration):
@@ -135,29 +137,53 @@ def record_heads(context: Context, tenant: str | None = None) -> Work[list[Tenan
 
     One that does not is a finding, which is written down; that tenant is not opened any more until `accept`.
     """
+    return (yield from _round(context, tenant, None))
+
+
+def record_changed(context: Context, memory: RoundMemory) -> Work[list[TenantCheck]]:
+    """Record the newest heads of all tenants as `record_heads` does, leaving out those that nobody wrote to since."""
+    return (yield from _round(context, None, memory))
+
+
+def _round(context: Context, tenant: str | None, memory: RoundMemory | None) -> Work[list[TenantCheck]]:
     parent = Parent(context.paths, context.settings)
     parent.refuse_memory()
+    memory = memory or RoundMemory()
     checks: list[TenantCheck] = []
+    present: set[str] = set()
     cursor: str | None = None
     while True:
-        rows, cursor = yield from ask(Read(partial(_page, tenant=tenant, cursor=cursor)))
+        page, cursor = yield from ask(Read(partial(_page, tenant=tenant, cursor=cursor)))
         rounds: list[_Round] = []
-        for each in rows:
+        # Before anything is looked at: what is written from here on is seen by the next round.
+        marks = yield from _marks(parent, [each[0] for each in page if not isinstance(each, TenantCheck)])
+        present.update(marks)
+        for each in page:
             if isinstance(each, TenantCheck):
                 checks.append(each)
                 continue
             row, last_head = each
+            if memory.is_unchanged(row, last_head, marks[row.id]):
+                checks.append(TenantCheck(row.name, "unchanged", last_head.size if last_head else 0))
+                continue
             log_head: SeenHead | TenantCheck = yield from ask(Call(partial(_observe, parent, row, last_head)))
             if isinstance(log_head, TenantCheck):
                 checks.append(log_head)
             elif row.finding is None and log_head.finding is None and _is_known(log_head, last_head):
                 checks.append(TenantCheck(row.name, "unchanged", log_head.size))
+                memory.keep(row, last_head, marks[row.id])
             else:
                 rounds.append(_Round(row, last_head, log_head))
         if rounds:
             checks += yield from ask(Write(partial(_record, rounds=rounds)))
         if cursor is None:
+            memory.retain(present)
             return checks
+
+
+def _marks(parent: Parent, rows: Sequence[TenantRow]) -> Work[dict[str, Mark | None]]:
+    of_server: Mapping[str, Mark] = yield from ask(Read(unchanged.databases))
+    return (yield from ask(Call(partial(unchanged.marks_of, parent, rows, of_server))))
 
 
 _Known = tuple[TenantRow, TenantHead | None]

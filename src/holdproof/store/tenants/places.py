@@ -49,15 +49,15 @@ class TenantPlace(NamedTuple):
         return self.url or self.paths.kernel_db
 
     @property
+    def session_target(self) -> str | Path:
+        """Its database without a pooler before it: for looks that must leave no session open, and for whole copies."""
+        return self.direct_url or self.target
+
+    @property
     def administration(self) -> tuple[str, str]:
         """Where its database is made and removed from, and that database's name; for one on a server."""
         assert self.url is not None, "a file has no server"
         return with_database(self.direct_url or self.url, _MAINTENANCE), database_of(self.direct_url or self.url)
-
-    @property
-    def options(self) -> dict[str, str]:
-        """What opening its database takes beside its address."""
-        return {} if self.direct_url is None else {"direct_url": self.direct_url}
 
 
 class Parent(NamedTuple):
@@ -100,6 +100,12 @@ class Parent(NamedTuple):
                     field="place",
                 )
             return place
+        if self.url is None and "/" in place:
+            raise InvalidInputError(
+                f"{place} is no database: a tenant of files goes to another disk with its home, which is moved while"
+                f" nobody has it open, and linked from {self.paths.data / FOLDER}",
+                field="place",
+            )
         if self.url is None or not place.isprintable() or not 0 < len(place.encode()) <= _LONGEST or "/" in place:
             raise InvalidInputError(
                 f"{place!r} is no place: name a database on the parent's server, where it has one, or a URL",

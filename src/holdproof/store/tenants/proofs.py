@@ -75,7 +75,7 @@ def _place(context: Context, tenant: str) -> Work[tuple[TenantPlace, TenantRow]]
 
 
 def _read(place: TenantPlace, fn: Callable[[Tx], T]) -> T:
-    with closing(open_to_read(place.target, **place.options)) as database:
+    with closing(open_to_read(place.session_target)) as database:
         return database.read(fn).result()
 
 

@@ -118,7 +118,9 @@ def _ensure_database(place: TenantPlace) -> None:
     if place.url is None:
         return
     try:
-        is_there(place.url)  # asked of the database itself: one that can be reached needs no right to create another
+        is_there(
+            place.session_target
+        )  # asked of the database itself: one that can be reached needs no right to create another
     except DatabaseError:
         transfer.server("databases").create(*place.administration)
 
@@ -213,7 +215,8 @@ def _moved_to(parent: Parent, row: TenantRow, chosen: str, progress: Progress | 
     with open_tenants.released(source):
         if target.url is None:
             _clear_sealed(target)
-        moved = maintenance.move(source.url or SQLITE, target.url or SQLITE, source.home, progress=progress)
+        here, there = (each.direct_url or each.url or SQLITE for each in (source, target))
+        moved = maintenance.move(here, there, source.home, progress=progress)
     return TenantMoved(row.name, chosen, generation(moved.origin)[0], moved.size, moved.verdict, moved.source)
 
 
@@ -320,7 +323,7 @@ def _refuse_rules(place: TenantPlace, row: TenantRow) -> None:
     if row.store is None:
         return
     try:
-        with closing(open_to_read(place.target, **place.options)) as database:
+        with closing(open_to_read(place.session_target)) as database:
             rules, recorded = database.read(lambda tx: (_rules(tx), lockdown.current(tx))).result()
     except (*heads.DAMAGE, DatabaseError) as error:
         # What has a finding may not be readable at all, and can be deleted all the same.

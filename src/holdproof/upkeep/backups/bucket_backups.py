@@ -52,19 +52,20 @@ def make(context: Context, place: BucketPlace, *, keys: bool, configuration: boo
         # A run that ends in here leaves a mark at most: nothing was sent yet, so nothing is to be removed.
         marks.begin(place)
         try:
-            manifest = contents.fill(
-                context,
-                folder,
-                lambda files: _send(place, files, tell),
-                keys=keys,
-                configuration=configuration,
-                tell=tell,
-            )
-            _send_databases(place, folder, manifest, tell)
-            data = manifests.encode(manifest)
-            signature = manifests.sign(data, manifest.store_id, signer)
-            _read_back(place, manifest, tell)
-            backup_list.judge(folder, manifest, data, signature, signer.keyid)
+            with marks.beating(place):
+                manifest = contents.fill(
+                    context,
+                    folder,
+                    lambda files: _send(place, files, tell),
+                    keys=keys,
+                    configuration=configuration,
+                    tell=tell,
+                )
+                _send_databases(place, folder, manifest, tell)
+                data = manifests.encode(manifest)
+                signature = manifests.sign(data, manifest.store_id, signer)
+                _read_back(place, manifest, tell)
+                backup_list.judge(folder, manifest, data, signature, signer.keyid)
             marks.check(place)
             _publish(place, data, signature)
         except BaseException:

@@ -5,14 +5,16 @@ Rules:
 - A backup that is made has a mark beside it from before its first file until after its manifest; one that is removed,
   until after its last file. So what a killed process left is known by its mark, which names the store.
 - A mark of this home is nobody's once the lock on its work folder is free: locks end with their process. One of
-  another home counts for a day; until then nobody else makes a backup of that name.
+  another home counts for a day after that home said last that it is at work, which it does every hour; until then
+  nobody else makes a backup of that name.
 """
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from threading import Event, Thread
 from typing import TYPE_CHECKING, Final
 
 from holdproof import folders
@@ -39,7 +41,9 @@ if TYPE_CHECKING:
     from holdproof.upkeep.backups.bucket import Bucket
 
 ANOTHERS_S: Final = 86_400.0
-"""How long the mark of another home counts."""
+"""How long the mark of another home counts, from when that home was known to be at work."""
+_BEAT_S: Final = 3600.0
+"""How often a home says so."""
 _MOST_BYTES: Final = 1 << 16
 
 
@@ -107,6 +111,8 @@ class BackupMark:
     store_id: str
     home: str
     since: str
+    alive: str
+    """When that home was known to be at work."""
 
     @property
     def path(self) -> str:
@@ -123,6 +129,7 @@ class Marks:
     home: str
     cache: Path
     now: str
+    clock: Callable[[], str]
 
     @classmethod
     def of(cls, context: Context) -> "Marks":
@@ -134,11 +141,13 @@ class Marks:
             if not file.exists():
                 folders.write_once(file, context.database.read(lambda tx: tx.new_id()).result())
             home = file.read_text()
-        return cls(store_id, home, context.paths.cache, to_text(context.database.clock()))
+        clock = context.database.clock
+        return cls(store_id, home, context.paths.cache, to_text(clock()), lambda: to_text(clock()))
 
-    def text(self) -> bytes:
+    def text(self, alive: str | None = None) -> bytes:
         """Return the content of a mark."""
-        return canonical.dumps({"store_id": self.store_id, "home": self.home, "since": self.now})
+        fields = {"store_id": self.store_id, "home": self.home, "since": self.now, "alive": alive or self.now}
+        return canonical.dumps(fields)
 
     def listed(self, place: BucketPlace) -> list[BackupMark]:
         """Return the marks of this store in a place of backups."""
@@ -154,7 +163,9 @@ class Marks:
             if isinstance(content, dict):
                 store_id, home, since = (content.get(each) for each in ("store_id", "home", "since"))
                 if isinstance(store_id, str) and isinstance(home, str) and isinstance(since, str):
-                    return BackupMark(name, store_id, home, since)
+                    # Of an earlier version, which said it at the beginning only.
+                    alive = content.get("alive", since)
+                    return BackupMark(name, store_id, home, since, alive if isinstance(alive, str) else since)
         return None
 
     def is_abandoned(self, mark: BackupMark, bucket: "Bucket") -> bool:
@@ -167,7 +178,7 @@ class Marks:
 
     def _is_old(self, mark: BackupMark) -> bool:
         try:
-            return to_micros(self.now) >= to_micros(later(mark.since, ANOTHERS_S))
+            return to_micros(self.now) >= to_micros(later(mark.alive, ANOTHERS_S))
         except ValueError:
             return True
 
@@ -224,13 +235,30 @@ class Marks:
             )
         return mark
 
+    @contextmanager
+    def beating(self, place: BucketPlace) -> Iterator[None]:
+        """Say every hour of the block that this home is at work in a place: a backup may take longer than a day."""
+        ended = Event()
+
+        def beat() -> None:
+            while not ended.wait(_BEAT_S):
+                # One that fails is made up for by the next: there are many in a day.
+                with suppress(HoldproofError):
+                    self.check(place)
+                    place.bucket.put(f"{place.path}{PARTIAL}", self.text(self.clock()))
+
+        thread = Thread(target=beat, name="holdproof-backup-mark", daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            ended.set()
+            thread.join()
+
     def check(self, place: BucketPlace) -> None:
         """Raise ConflictError if somebody took this home for dead meanwhile, and the place."""
-        try:
-            content = place.bucket.read(f"{place.path}{PARTIAL}", _MOST_BYTES)
-        except NotFoundError:
-            content = b""
-        if content != self.text():
+        mark = self.read(place.bucket, f"{place.path}{PARTIAL}")
+        if mark is None or (mark.store_id, mark.home, mark.since) != (self.store_id, self.home, self.now):
             raise ConflictError(f"{place.url}: another backup took the place of this one", path=place.url)
 
     def end(self, place: BucketPlace) -> None:

@@ -37,7 +37,11 @@ def refuse_open(url: str) -> None:
     deadline = time.monotonic() + _PATIENCE_S
     while count := catalogue.opened(url):
         if time.monotonic() >= deadline:
-            raise BusyError("the store is open elsewhere: close it first", connections=count)
+            raise BusyError(
+                "the store is open elsewhere: close it first. Where a pooler keeps sessions that nobody uses, RECONNECT"
+                " on its console closes them",
+                connections=count,
+            )
         time.sleep(0.05)
 
 

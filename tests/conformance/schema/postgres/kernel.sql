@@ -1463,7 +1463,7 @@ CREATE INDEX idx_decision_flows_created_at ON kernel.decision_flows USING btree 
 CREATE INDEX idx_decision_flows_dfid_parent ON kernel.decision_flows USING btree (dfid_parent);
 CREATE INDEX idx_decision_flows_listed ON kernel.decision_flows USING btree (ns, created_at, status);
 CREATE INDEX idx_decision_flows_root_dfid ON kernel.decision_flows USING btree (root_dfid);
-CREATE INDEX idx_decision_flows_status ON kernel.decision_flows USING btree (status);
+CREATE INDEX idx_decision_flows_status ON kernel.decision_flows USING btree (status, ns);
 CREATE UNIQUE INDEX decision_ledger_entries_pkey ON kernel.decision_ledger_entries USING btree (id);
 CREATE INDEX idx_decision_ledger_entries_agent_id ON kernel.decision_ledger_entries USING btree (agent_id);
 CREATE INDEX idx_decision_ledger_entries_committed_at ON kernel.decision_ledger_entries USING btree (committed_at);

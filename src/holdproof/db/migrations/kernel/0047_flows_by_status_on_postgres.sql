@@ -1,0 +1,3 @@
+-- A limit of open flows counts those of one namespace. By the status alone it read the open flows of all of them.
+--postgres:DROP INDEX idx_decision_flows_status;
+--postgres:CREATE INDEX idx_decision_flows_status ON decision_flows (status, ns);
