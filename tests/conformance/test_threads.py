@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from holdproof import errors, sync
-from holdproof.db import sql
-from holdproof.memory.threads import thread_checks
+from holdproof.db import Tx, sql
+from holdproof.memory.threads import deltas, thread_checks, thread_writes, threads
 from holdproof.model.threads import EncodedList, EncodedValue
 from holdproof.model.verdicts import Verdict
 from holdproof.testing import FrozenClock
@@ -82,6 +82,27 @@ class Threads(OnMemory):
         assert (run.tag, run.elements) == ("msgpack", elements)
         assert found.channels["part"] == EncodedValue("json", b"{}" * 200)
         assert found.to_dict()["channels"]["list"]["tag"] == "msgpack"
+
+    def test_elements_that_the_caller_has_are_not_read(self, sound: sync.Holdproof) -> None:
+        texts = [b"known" * 30, b"unknown" * 30]
+        known, unknown = (sha256(text).digest() for text in texts)
+        written = EncodedList.of("m", [b"written" * 30])
+        channels = {"c": EncodedList.of("m", texts), "plain": [*texts]}
+        first = sound.threads.put_checkpoint("t", channels).checkpoint_id
+        sound.write(lambda tx: thread_writes.put_writes(tx, "t", first, "task", [(0, "c", written)]))
+        sound.threads.put_checkpoint("t", {}, parent_id=first)
+
+        def read(tx: Tx) -> tuple[Any, Any]:
+            cached = [known, *written.digests]
+            checkpoint = threads.find_checkpoint(tx, "t", checkpoint_id=first, cached=lambda _: cached)
+            return checkpoint, deltas.since(tx, "t", ["c"], cached=lambda _: cached)
+
+        checkpoint, histories = sound.read(read)
+        assert checkpoint.channels["c"] == EncodedList("m", (known, unknown), {unknown: texts[1]})
+        assert checkpoint.channels["plain"] == texts
+        assert checkpoint.writes[0].value == written, "what tasks wrote is read whole"
+        assert histories["c"].seed == checkpoint.channels["c"]
+        assert histories["c"].writes == (("task", "c", EncodedList("m", written.digests, {})),)
 
     def test_a_conversation_costs_what_is_new_in_it(self, sound: sync.Holdproof) -> None:
         ids = chat(sound, 200)

@@ -19,7 +19,7 @@ from langchain_core.messages import HumanMessage
 from langgraph.graph import START, StateGraph
 from typing_extensions import TypedDict
 
-from holdproof import errors, sync
+from holdproof import errors, sql, sync
 from holdproof.adapters.langgraph import HoldproofSaver, HoldproofStore, SafeSerializer
 from holdproof.adapters.langgraph.encode_cache import EncodeCache
 from tests.interop.langgraphs import chat, checkpoint, put, say, thread
@@ -114,7 +114,7 @@ def test_prune_takes_a_list_and_not_a_name(saver: HoldproofSaver) -> None:
 class Unlisted:
     """A type that nobody allowed."""
 
-    x: int
+    x: Any
 
 
 @pytest.mark.parametrize("value", [Unlisted(1), [HumanMessage("hi"), Unlisted(1)], {"deep": [{"er": Unlisted(1)}]}])
@@ -226,6 +226,44 @@ def test_the_lists_that_are_remembered_are_bounded_by_bytes() -> None:
     assert len(encoded) == 1, "the list in use is remembered, whatever it weighs"
     cache.forget("huge")
     assert cache.weight == 0
+
+
+def test_what_is_known_by_its_hash_is_read_once_and_belongs_to_each_reader(store: sync.Holdproof) -> None:
+    saver = HoldproofSaver(store)
+    said = [HumanMessage("words " * 100, id=str(number)) for number in range(20)]
+    place = put(saver, thread(), messages=said)
+
+    def messages() -> list[Any]:
+        read = saver.get_tuple(place)
+        assert read is not None
+        found: list[Any] = read.checkpoint["channel_values"]["messages"]
+        return found
+
+    first = messages()
+    store.write(lambda tx: tx.execute(sql("DELETE FROM thread_blocks")))
+    first[0].content = "changed by its reader"
+    assert messages() == said
+    with pytest.raises(errors.ProofError, match="missing"):
+        HoldproofSaver(store).get_tuple(place)
+
+
+def test_what_is_known_is_not_believed_under_another_tag(store: sync.Holdproof) -> None:
+    saver = HoldproofSaver(store, key=bytes(32))
+    place = put(saver, thread(), messages=[HumanMessage("words " * 100, id=str(number)) for number in range(9)])
+    saver.get_tuple(place)
+    [(state,)] = store.read(lambda tx: tx.all(sql("SELECT state FROM thread_checkpoints")))
+    # The tag says sealed, and of the same length something else afterwards.
+    edited = state.replace(b"langgraph/1+gcm", b"langgraph/1-gcm")
+    store.write(lambda tx: tx.execute(sql("UPDATE thread_checkpoints SET state = :state"), state=edited))
+    with pytest.raises(errors.NotSealedError):
+        saver.get_tuple(place)
+
+
+@pytest.mark.parametrize("length", [0, 1, 150, 250, 70_000])
+def test_a_type_that_is_not_listed_is_refused_at_every_length(saver: HoldproofSaver, length: int) -> None:
+    for value in (Unlisted("x" * length), [Unlisted("x" * length)], {"x" * length: {"y": Unlisted("")}}):
+        with pytest.raises(errors.UnsafeTypeError):
+            put(saver, thread(), a=value)
 
 
 # --- two processes -----------------------------------------------------------------------------------------------

@@ -1,6 +1,7 @@
 """What the LangGraph adapter remembers of lists: an element is known only if it is the same and as it was."""
 
 from copy import deepcopy
+from hashlib import sha256
 from typing import Any
 
 import pytest
@@ -10,8 +11,9 @@ from hypothesis import strategies as st
 pytest.importorskip("langgraph.checkpoint.base", reason="langgraph is not installed")
 
 from langchain_core.messages import AIMessage, HumanMessage
+from langgraph.checkpoint.serde.types import _DeltaSnapshot
 
-from holdproof.adapters.langgraph.decode_cache import DecodeCache
+from holdproof.adapters.langgraph.decode_cache import CachedStates, DecodeCache
 from holdproof.adapters.langgraph.encode_cache import LineCache
 
 
@@ -113,6 +115,29 @@ def test_what_a_reader_does_to_an_element_does_not_reach_the_next_one() -> None:
             second["plain"][1]["x"] = -1
         assert templates.element(digest, b"bytes", repr)[0] == first
         assert taken is not None
+
+
+def test_what_a_reader_does_to_a_snapshot_does_not_reach_the_next_one() -> None:
+    cache, data = DecodeCache(), b"snapshot" * 100
+    made = AIMessage("m", id="1", additional_kwargs={"deep": [{"x": 1}]})
+    cache.value(data, lambda _: _DeltaSnapshot([deepcopy(made)]))
+    second = cache.value(data, lambda _: pytest.fail("it is decoded twice"))
+    assert second == _DeltaSnapshot([made])
+    second.value[0].additional_kwargs["deep"][0]["x"] = -1
+    second.value.append("more")
+    assert cache.value(data, repr) == _DeltaSnapshot([made])
+    assert not cache.states([sha256(data).digest()]), "a snapshot is no element"
+
+
+def test_what_a_read_was_told_is_cached_stays_for_it() -> None:
+    cache = DecodeCache(most=250)
+    cache.element(b"a", b"a" * 100, lambda _: ["a"])
+    states = CachedStates(cache)
+    assert [*states.find([b"a", b"b"])] == [b"a"]
+    for name in (b"b", b"c", b"d"):
+        cache.element(name, name * 100, lambda data: [data[:1].decode()])
+    assert not cache.states([b"a"])
+    assert states.found[b"a"].copy() == ["a"]
 
 
 def test_elements_are_kept_up_to_so_many_bytes_and_odd_ones_never() -> None:

@@ -3,20 +3,31 @@
 Rules:
 - A cached element is never handed out: each reader gets a copy of its own, whatever another does to theirs.
 - Only elements that can be copied exactly are cached: models without private attributes, and plain values.
-- Bytes are read and hashed each time nevertheless; this saves decoding and nothing else.
+- Bytes are hashed when they are read. An element that is cached is not read again: its hash can name nothing else.
 """
 
 import threading
-from collections import OrderedDict
-from collections.abc import Callable
-from typing import Any, Final, NamedTuple
+from collections import OrderedDict, deque
+from collections.abc import Callable, Collection, Iterable
+from contextlib import suppress
+from functools import partial
+from hashlib import sha256
+from typing import Any, Final, NamedTuple, cast
 
+from langgraph.checkpoint.serde.types import _DeltaSnapshot
 from pydantic import BaseModel
 
 _MOST_BYTES: Final = 2**25
+_SNAPSHOT_BYTES: Final = 500
 _SCALARS: Final = frozenset({str, bytes, type(None)})
 _NUMBERS: Final = frozenset({int, float, bool})
-_set = object.__setattr__
+_ELEMENT: Final = 1_200
+"""What an element weighs beside its texts: the object, its fields, and the copy of them."""
+_PART: Final = 100
+# The slots of a model themselves: through `object.__setattr__` each would be looked up in all classes of a message.
+_set_extra = BaseModel.__dict__["__pydantic_extra__"].__set__
+_set_named = BaseModel.__dict__["__pydantic_fields_set__"].__set__
+_set_private = BaseModel.__dict__["__pydantic_private__"].__set__
 
 
 class NotCopyableError(Exception):
@@ -43,22 +54,24 @@ class ElementState(NamedTuple):
     state: Any
     extra: Any
     named: frozenset[str]
-    inner: tuple[str, ...]
-    """The fields that hold something that can be changed in place."""
+    inner: tuple[tuple[str, Callable[[], Any]], ...]
+    """The fields that hold something that can be changed in place, and what makes a new one for each."""
+    weight: int
+    """About how many bytes the element and this copy take."""
 
     def copy(self) -> Any:
         """Return a new element equal to it."""
         if self.kind is None:
             return _thawed(self.state)
-        state = self.state.copy()
-        for name in self.inner:
-            state[name] = _thawed(state[name])
         # As pydantic's own copy does it: no validation, which the element has passed when it was decoded.
         model = self.kind.__new__(self.kind)
-        _set(model, "__dict__", state)
-        _set(model, "__pydantic_extra__", _thawed(self.extra))
-        _set(model, "__pydantic_fields_set__", set(self.named))
-        _set(model, "__pydantic_private__", None)
+        fields = model.__dict__
+        fields.update(self.state)
+        for name, make in self.inner:
+            fields[name] = make()
+        _set_extra(model, None if self.extra is None else _thawed(self.extra))
+        _set_named(model, set(self.named))
+        _set_private(model, None)
         return model
 
 
@@ -75,13 +88,45 @@ def state_of(element: Any) -> tuple[Any, Any]:
 def capture(element: Any) -> ElementState:
     """Return the state of an element; NotCopyableError where it cannot be copied exactly."""
     state, extra = state_of(element)
+    weight = weight_of(state)
     if not isinstance(element, BaseModel):
-        return ElementState(None, state, None, frozenset(), ())
+        return ElementState(None, state, None, frozenset(), (), weight)
     # Private attributes may hold anything, a lock or a socket: no copy of them is right.
     if element.__pydantic_private__:
         raise NotCopyableError
-    inner = tuple(name for name, item in state.items() if type(item) not in _SCALARS)
-    return ElementState(type(element), state, extra, frozenset(element.__pydantic_fields_set__), inner)
+    inner = tuple((name, _maker(item)) for name, item in state.items() if type(item) not in _SCALARS)
+    return ElementState(type(element), state, extra, frozenset(element.__pydantic_fields_set__), inner, weight)
+
+
+class SnapshotState(NamedTuple):
+    """A copy of what LangGraph keeps of a DeltaChannel now and then: a whole list as one value."""
+
+    elements: tuple[ElementState, ...]
+
+    def copy(self) -> Any:
+        """Return a new snapshot equal to it."""
+        return _DeltaSnapshot([state.copy() for state in self.elements])
+
+
+def _maker(copy: Any) -> Callable[[], Any]:
+    """Return what makes a new value of a copy; most fields of a message are empty containers."""
+    kind = type(copy)
+    return kind if kind in (dict, list) and not copy else partial(_thawed, copy)
+
+
+def weight_of(state: Any) -> int:
+    """Return about how many bytes an element and a copy of it take."""
+    return _ELEMENT + 2 * _text_bytes(state)
+
+
+def _text_bytes(copy: Any) -> int:
+    if isinstance(copy, str | bytes):
+        return len(copy)
+    if isinstance(copy, dict):
+        return sum(map(_text_bytes, copy.values())) + _PART
+    if isinstance(copy, list | tuple):
+        return sum(map(_text_bytes, copy)) + _PART
+    return 0
 
 
 def copied(value: Any) -> Any:
@@ -116,22 +161,27 @@ def _thawed(copy: Any) -> Any:
 
 
 class DecodeCache:
-    """Elements that were decoded lately, so many bytes of them."""
+    """Elements, and snapshots of whole lists, that were decoded lately: so many bytes of them."""
 
     def __init__(self, most: int = _MOST_BYTES) -> None:
         self._most = most
         self._size = 0
         self._lock = threading.Lock()
-        self._entries: OrderedDict[bytes, tuple[ElementState, int]] = OrderedDict()
+        self._entries: OrderedDict[bytes, tuple[ElementState | SnapshotState, int]] = OrderedDict()
+
+    def states(self, digests: Iterable[bytes]) -> dict[bytes, ElementState]:
+        """Return those of these elements that are cached."""
+        with self._lock:
+            entries = self._entries
+            # Under a hash alone lie elements only.
+            cached = {digest: cast("ElementState", entries[digest][0]) for digest in digests if digest in entries}
+            deque(map(entries.move_to_end, cached), maxlen=0)
+        return cached
 
     def element(self, digest: bytes, data: bytes, decode: Callable[[bytes], Any]) -> tuple[Any, ElementState | None]:
         """Return an element that belongs to the caller, with its state where it can be copied."""
-        with self._lock:
-            entry = self._entries.get(digest)
-            if entry is not None:
-                self._entries.move_to_end(digest)
-        if entry is not None:
-            state, _ = entry
+        state = self.states((digest,)).get(digest)
+        if state is not None:
             return state.copy(), state
         # Decoded outside the lock: two threads may do it twice, and neither waits for the other.
         element = decode(data)
@@ -142,12 +192,42 @@ class DecodeCache:
         self._store(digest, state, len(data))
         return element, state
 
-    def _store(self, digest: bytes, state: ElementState, size: int) -> None:
+    def value(self, data: bytes, decode: Callable[[bytes], Any]) -> Any:
+        """Return a value that belongs to the caller; of values only snapshots are cached, which are long."""
+        if len(data) < _SNAPSHOT_BYTES:
+            return decode(data)
+        key = b"snapshot " + sha256(data).digest()
         with self._lock:
-            if digest in self._entries or size > self._most:
+            entry = self._entries.get(key)
+            if entry is not None:
+                self._entries.move_to_end(key)
+        if entry is not None:
+            return entry[0].copy()
+        value = decode(data)
+        if type(value) is _DeltaSnapshot and type(value.value) is list:
+            with suppress(NotCopyableError):
+                self._store(key, SnapshotState(tuple(map(capture, value.value))), len(data))
+        return value
+
+    def _store(self, key: bytes, state: ElementState | SnapshotState, size: int) -> None:
+        with self._lock:
+            if key in self._entries or size > self._most:
                 return
-            self._entries[digest] = state, size
+            self._entries[key] = state, size
             self._size += size
             while self._size > self._most:
                 _, (_, evicted_size) = self._entries.popitem(last=False)
                 self._size -= evicted_size
+
+
+class CachedStates:
+    """What the cache has of the elements that one read needs; held until they are copied, whatever it lets go of."""
+
+    def __init__(self, cache: DecodeCache) -> None:
+        self._cache = cache
+        self.found: dict[bytes, ElementState] = {}
+
+    def find(self, digests: Iterable[bytes]) -> Collection[bytes]:
+        """Return which of these elements need not be read."""
+        self.found |= self._cache.states(digests)
+        return self.found.keys()

@@ -14,13 +14,10 @@ from typing import Any, Final
 
 from pydantic import BaseModel
 
-from holdproof.adapters.langgraph.decode_cache import DecodeCache, ElementState, NotCopyableError, state_of
+from holdproof.adapters.langgraph.decode_cache import DecodeCache, ElementState, NotCopyableError, state_of, weight_of
 
 _LINES: Final = 512
 _MOST_BYTES: Final = 2**26
-_ELEMENT: Final = 1_200
-"""What an element weighs beside its texts: the object, its fields, and the copy of them."""
-_PART: Final = 100
 _FIELDS: Final = attrgetter("__dict__")
 _EXTRA: Final = attrgetter("__pydantic_extra__")
 
@@ -37,33 +34,49 @@ class EncodedElements:
         digests: Sequence[bytes],
         before: "EncodedElements | None" = None,
         same: int = 0,
-        states: Sequence[ElementState | None] = (),
     ) -> None:
         self.models = bool(elements) and isinstance(elements[0], BaseModel)
         start = same if before is not None and before.models is self.models else 0
         self.copies: list[Any] = before.copies[:start] if before is not None else []
         self.extras: list[Any] = before.extras[:start] if before is not None else []
-        for place in range(start, len(elements)):
+        self.weights: list[int] = before.weights[:start] if before is not None else []
+        bare = before is None or not start or before._bare
+        for element in elements[start:]:
             # A list of mixed kinds is cached up to the first element of the other kind.
-            if isinstance(elements[place], BaseModel) is not self.models:
+            if isinstance(element, BaseModel) is not self.models:
                 break
-            snapshot = states[place] if states else None
             try:
-                if snapshot is None:
-                    state, extra = state_of(elements[place])
-                else:
-                    state = snapshot.state
-                    extra = snapshot.extra
+                state, extra = state_of(element)
             except NotCopyableError:
                 break
             self.copies.append(state)
             self.extras.append(extra)
-        fresh = [_ELEMENT + 2 * _weight(copy) for copy in self.copies[start:]]
-        self.weights: list[int] = [*(before.weights[:start] if before is not None else ()), *fresh]
+            self.weights.append(weight_of(state))
+        self._finish(elements, digests, bare=bare and not any(self.extras[start:]))
+
+    @classmethod
+    def read(
+        cls, elements: Sequence[Any], digests: Sequence[bytes], states: Sequence[ElementState | None]
+    ) -> "EncodedElements":
+        """Return a list as it was decoded, with the state of each element where it can be copied."""
+        self = cls((), ())
+        self.models = bool(states) and states[0] is not None and states[0].kind is not None
+        usable: list[ElementState] = []
+        for state in states:
+            if state is None or (state.kind is not None) is not self.models:
+                break
+            usable.append(state)
+        self.copies = [state.state for state in usable]
+        self.extras = [state.extra for state in usable]
+        self.weights = [state.weight for state in usable]
+        self._finish(elements, digests, bare=not any(self.extras))
+        return self
+
+    def _finish(self, elements: Sequence[Any], digests: Sequence[bytes], *, bare: bool) -> None:
         self.weight = sum(self.weights)
         self.elements = list(elements[: len(self.copies)])
         self.digests = tuple(digests[: len(self.copies)])
-        self._bare: bool = not any(self.extras[start:]) and (before is None or not start or before._bare)
+        self._bare = bare
         self._places: dict[int, int] | None = None
 
     def unchanged(self, elements: Sequence[Any]) -> int:
@@ -93,17 +106,6 @@ class EncodedElements:
         return self.digests[place] if state == (self.copies[place], self.extras[place]) else None
 
 
-def _weight(copy: Any) -> int:
-    """Return about how many bytes the texts of a copy have."""
-    if isinstance(copy, str | bytes):
-        return len(copy)
-    if isinstance(copy, dict):
-        return sum(map(_weight, copy.values())) + _PART
-    if isinstance(copy, list | tuple):
-        return sum(map(_weight, copy)) + _PART
-    return 0
-
-
 class LineCache:
     """The cached lists of one line of checkpoints, by channel; `grown` is told how much more they weigh."""
 
@@ -118,6 +120,9 @@ class LineCache:
         """Return the hash of each element, remembered; `encode` gives that of one that is new or was changed."""
         for cached in self._lists.get(channel, ()):
             if count := cached.unchanged(elements):
+                # The list that was used last, as it was: nothing to cache anew.
+                if count == len(elements) == len(cached.elements) and cached is self._lists[channel][0]:
+                    return cached.digests
                 rest = elements[count:]
                 if count == len(cached.elements):  # it has grown at its end, and all there is new
                     digests = cached.digests + tuple(map(encode, rest))

@@ -107,11 +107,15 @@ class Envelopes:
 
     def unwrap(self, tag: str, data: bytes, purpose: bytes = b"value") -> Any:
         """Return the value in an envelope."""
-        if tag != self.tag:
-            raise NotSealedError(f"a value is stored as {tag!r}, and {self.tag!r} is what is read here", tag=tag)
+        self.require(tag)
         if self.sealer is not None:
             data = self.sealer.open(purpose, data)
         return self.serde.loads_typed(_unpacked(data))
+
+    def require(self, tag: str) -> None:
+        """Raise NotSealedError for a value that was stored in another way than is read here."""
+        if tag != self.tag:
+            raise NotSealedError(f"a value is stored as {tag!r}, and {self.tag!r} is what is read here", tag=tag)
 
     def wrap_facts(self, facts: Mapping[str, Any], purpose: bytes) -> dict[str, Any]:
         """Metadata as it is stored: in clear, so that it can be searched, or sealed."""

@@ -53,6 +53,8 @@ ALLOWED: Final[frozenset[Named]] = frozenset(
 )
 _METHODS: Final = frozenset({("datetime", "datetime", "fromisoformat")})
 _NATIVE: Final = frozenset({str, int, float, bool})
+_EXTENDS: Final = bytes([0xC7, 0xC8, 0xC9, 0xD4, 0xD5, 0xD6, 0xD7, 0xD8])
+"""The bytes with which an extension of MessagePack begins (ext 8, 16, 32; fixext 1, 2, 4, 8, 16)."""
 _ONE, _MANY, _NAMED, _METHOD, _PYDANTIC1, _PYDANTIC2, _ARRAY, _DELTA = range(8)
 """The extension types of LangGraph's MessagePack."""
 
@@ -76,8 +78,8 @@ class SafeSerializer:
     def dumps_typed(self, obj: Any) -> tuple[str, bytes]:
         """Return a value as bytes, and how they are to be read; UnsafeTypeError for a type that would not be."""
         kind, content = self._writer.dumps_typed(obj)
-        # Most that is written names no type at all, and then the bytes hold no extension.
-        if kind == "msgpack" and type(obj) not in _NATIVE:
+        # Most that is written names no type at all: where no byte can begin an extension, there is none.
+        if kind == "msgpack" and type(obj) not in _NATIVE and len(content.translate(None, _EXTENDS)) < len(content):
             self._parse(content, self._check)
         return kind, content
 

@@ -30,6 +30,7 @@ from langgraph.checkpoint.serde.types import ERROR, INTERRUPT
 
 from holdproof import client, sync
 from holdproof.adapters.langgraph import values
+from holdproof.adapters.langgraph.decode_cache import CachedStates
 from holdproof.adapters.langgraph.encode_cache import EncodeCache
 from holdproof.adapters.langgraph.envelope import Envelopes, Sealer
 from holdproof.adapters.langgraph.open_store import SetUp, StoreOpener
@@ -263,15 +264,19 @@ class HoldproofSaver(StoreAdapter, BaseCheckpointSaver[Any]):
         named = {"checkpoint_ns": place.checkpoint_ns, "ns": self._ns}
         fenced = self._on_conflict == "error"
 
+        states = CachedStates(self._cache.decoded)
+
         def look(tx: Tx) -> tuple[Any, str | None]:
-            checkpoint = threads.find_checkpoint(tx, place.thread_id, checkpoint_id=place.checkpoint_id, **named)
+            checkpoint = threads.find_checkpoint(
+                tx, place.thread_id, checkpoint_id=place.checkpoint_id, cached=states.find, **named
+            )
             return checkpoint, line_writers.claim(tx, place.thread_id, **named) if fenced else None
 
         checkpoint, writer = yield from ask(Read(look))
         if checkpoint is None:
             return None
         line = self._cache.line(place.thread_id, place.checkpoint_ns)
-        return values.shown(self._envelopes, checkpoint, self._cache, line, writer)
+        return values.shown(self._envelopes, checkpoint, self._cache, line, writer, states=states.found)
 
     def list(
         self,
@@ -349,14 +354,15 @@ class HoldproofSaver(StoreAdapter, BaseCheckpointSaver[Any]):
         envelopes = self._envelopes
         named: dict[str, Any] = {"checkpoint_id": place.checkpoint_id, "checkpoint_ns": place.checkpoint_ns}
         named |= {"thread_id": place.thread_id, "channels": list(channels), "ns": self._ns}
-        look = partial(thread_deltas.since, **named)
+        states = CachedStates(self._cache.decoded)
+        look = partial(thread_deltas.since, **named, cached=states.find)
         histories = yield from ask(Read(look))
         result: dict[str, DeltaChannelHistory] = {name: {"writes": []} for name in channels}
         for name, history in histories.items():
-            writes = [(task, channel, values.decoded(envelopes, value)) for task, channel, value in history.writes]
-            result[name]["writes"] = writes
+            decode = partial(values.decoded, envelopes, cache=self._cache, states=states.found)
+            result[name]["writes"] = [(task, channel, decode(value)) for task, channel, value in history.writes]
             if history.seeded:
-                result[name]["seed"] = values.decoded(envelopes, history.seed)
+                result[name]["seed"] = decode(history.seed)
         return result
 
     # --- taking away ---

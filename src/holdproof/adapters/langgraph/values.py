@@ -24,6 +24,7 @@ _SMALL: Final = frozenset({int, float, bool, type(None)})
 _PLAIN: Final = _SMALL | {str, bytes}
 _SHORT: Final = 64
 _LOOKED_AT: Final = 32
+_NONE: Final[Mapping[bytes, ElementState]] = {}
 
 
 class ThreadConfig(NamedTuple):
@@ -94,13 +95,15 @@ def channel(envelopes: Envelopes, line: LineCache, name: str, value: Any) -> Enc
     return EncodedList(envelopes.tag, line.digests(name, value, encode), fresh)
 
 
-def decoded(envelopes: Envelopes, stored: Any) -> Any:
-    """Return the value of a channel or a write."""
+def decoded(envelopes: Envelopes, stored: Any, cache: EncodeCache, states: Mapping[bytes, ElementState] = _NONE) -> Any:
+    """Return the value of a channel or a write; `states` are those of cached elements, whose bytes were not read."""
+    if not isinstance(stored, EncodedList | EncodedValue):
+        raise FormatError("a value that LangGraph did not write")
+    # Before the cache is asked: it knows elements by their hash alone, and nothing under another tag is read.
+    envelopes.require(stored.tag)
     if isinstance(stored, EncodedList):
-        return [envelopes.unwrap(stored.tag, element) for element in stored.elements]
-    if isinstance(stored, EncodedValue):
-        return envelopes.unwrap(stored.tag, stored.data)
-    raise FormatError("a value that LangGraph did not write")
+        return _elements(envelopes, stored, cache, states)[0]
+    return cache.decoded.value(stored.data, partial(envelopes.unwrap, stored.tag))
 
 
 def shown(
@@ -109,19 +112,24 @@ def shown(
     cache: EncodeCache,
     line: LineCache | None = None,
     writer: str | None = None,
+    *,
+    states: Mapping[bytes, ElementState] = _NONE,
 ) -> CheckpointTuple:
-    """Return a checkpoint as LangGraph knows it; the line remembers its lists, for the run that goes on from here."""
+    """Return a checkpoint as LangGraph knows it; the line remembers its lists, for the run that goes on from here.
+
+    `states` are those of cached elements, whose bytes were not read.
+    """
     place = ThreadConfig(checkpoint.thread_id, checkpoint.checkpoint_ns, checkpoint.checkpoint_id, writer)
     purpose = place.purpose(checkpoint.checkpoint_id)
     values = {}
     for name, stored in checkpoint.channels.items():
         # Another tag is refused by `decoded`, with an error that names it.
         if not isinstance(stored, EncodedList) or stored.tag != envelopes.tag:
-            values[name] = decoded(envelopes, stored)
+            values[name] = decoded(envelopes, stored, cache)
             continue
-        values[name], states = _elements(envelopes, stored, cache)
+        values[name], captured = _elements(envelopes, stored, cache, states)
         if line is not None:
-            line.keep(name, EncodedElements(values[name], stored.digests, states=states))
+            line.keep(name, EncodedElements.read(values[name], stored.digests, captured))
     # Bound to this checkpoint: sealed state cannot be moved to another one.
     state = envelopes.unwrap(envelopes.tag, checkpoint.state, purpose)
     if not isinstance(state, dict):
@@ -133,17 +141,26 @@ def shown(
         {**state, "id": checkpoint.checkpoint_id, "channel_values": values},  # type: ignore[typeddict-item]
         envelopes.unwrap_facts(checkpoint.metadata, purpose),  # type: ignore[arg-type]
         None if checkpoint.parent_id is None else place.config(checkpoint.parent_id),
-        [(one.task_id, one.channel, decoded(envelopes, one.value)) for one in checkpoint.writes],
+        [(one.task_id, one.channel, decoded(envelopes, one.value, cache)) for one in checkpoint.writes],
     )
 
 
 def _elements(
-    envelopes: Envelopes, stored: EncodedList, cache: EncodeCache
+    envelopes: Envelopes, stored: EncodedList, cache: EncodeCache, states: Mapping[bytes, ElementState]
 ) -> tuple[list[Any], list[ElementState | None]]:
     """Return the elements of a list, and what each is like; those that were decoded lately are copied."""
     decode = partial(envelopes.unwrap, stored.tag)
-    pairs = [cache.decoded.element(digest, stored.data[digest], decode) for digest in stored.digests]
-    return [element for element, _ in pairs], [state for _, state in pairs]
+    elements = []
+    captured: list[ElementState | None] = []
+    for digest in stored.digests:
+        state = states.get(digest)
+        if state is None:
+            element, state = cache.decoded.element(digest, stored.data[digest], decode)
+        else:
+            element = state.copy()
+        elements.append(element)
+        captured.append(state)
+    return elements, captured
 
 
 def matches(metadata: Mapping[str, Any], filter: Mapping[str, Any] | None) -> bool:

@@ -18,7 +18,7 @@ Rules:
 import json
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from hashlib import sha256
 from typing import Any, Final, Generic, NamedTuple, TypeVar, cast
 
@@ -40,6 +40,8 @@ _TAG: Final = 100
 
 Digest = bytes
 Get = Callable[[Digest], bytes | None]
+Cached = Callable[[Iterable[Digest]], Collection[Digest]]
+"""Says which of these elements need not be read."""
 
 
 class InlineRef(NamedTuple):
@@ -291,15 +293,20 @@ def _fits(root: bytes | None, size: int, tail: bytes) -> bool:
     return whole and (size == 0 if root is None else size > 0 and len(root) == _HASH)
 
 
-def needs(space: ThreadBlocks, refs: Iterable[Ref]) -> dict[Digest, None]:
-    """Return the blocks with the content of values, without those of lists' nodes."""
+def needs(space: ThreadBlocks, refs: Iterable[Ref], cached: Cached | None = None) -> dict[Digest, None]:
+    """Return the blocks with the content of values, without those of lists' nodes and of elements that are cached."""
     digests: dict[Digest, None] = {}
+    elements: dict[Digest, None] = {}
     for ref in refs:
         if isinstance(ref, BlockRef):
             digests[ref.digest] = None
         elif isinstance(ref, ListRef):
-            digests.update(dict.fromkeys(hashes(space, ref)))
-    return digests
+            # Plain elements are decoded here: their bytes are needed whatever the caller has.
+            (digests if ref.tag == PLAIN else elements).update(dict.fromkeys(hashes(space, ref)))
+    if cached is not None and elements:
+        present = cached(elements)
+        elements = {digest: None for digest in elements if digest not in present}
+    return digests | elements
 
 
 def nodes(space: ThreadBlocks, ref: Ref) -> Iterator[Digest]:
@@ -324,7 +331,8 @@ def value(space: ThreadBlocks, ref: Ref, content: Mapping[Digest, bytes]) -> Any
             encoded = EncodedValue(tag, content[digest])
         case ListRef(tag):
             order = hashes(space, ref)
-            encoded = EncodedList(tag, order, {digest: content[digest] for digest in order})
+            # What is missing was read and not there, or is cached by the caller: the first was refused by `read`.
+            encoded = EncodedList(tag, order, {digest: content[digest] for digest in order if digest in content})
     if encoded.tag != PLAIN:
         return encoded
     if isinstance(encoded, EncodedValue):

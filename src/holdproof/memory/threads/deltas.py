@@ -10,7 +10,7 @@ from typing import Any, Final, NamedTuple
 from holdproof.db import USED, Tx, Use, sql
 from holdproof.memory.objects.tree_transaction import MAIN
 from holdproof.memory.threads import channel_values, thread_states
-from holdproof.memory.threads.channel_values import Ref, ThreadBlocks
+from holdproof.memory.threads.channel_values import Cached, Ref, ThreadBlocks
 
 _PAGE: Final = 100
 
@@ -45,9 +45,13 @@ def since(
     *,
     checkpoint_id: str | None = None,
     checkpoint_ns: str = "",
+    cached: Cached | None = None,
     ns: str = MAIN,
 ) -> dict[str, Deltas]:
-    """What became of channels before a checkpoint, or before the newest; empty where there is no such checkpoint."""
+    """What became of channels before a checkpoint, or before the newest; empty where there is no such checkpoint.
+
+    `cached` says which elements of lists the caller has: their bytes are not read, and lack in the lists.
+    """
     start = tx.one(_START, ns=ns, thread_id=thread_id, checkpoint_ns=checkpoint_ns, checkpoint_id=checkpoint_id)
     if start is None:
         return {}
@@ -56,7 +60,7 @@ def since(
     steps, seeds = _walk(tx, thread, checkpoint_ns, parent, frozenset(channels))
     pending = [(row, thread_states.decode_ref(row.value)) for row in _writes(tx, thread, checkpoint_ns, steps)]
     space = ThreadBlocks(tx, thread)
-    content = space.read(channel_values.needs(space, [*seeds.values(), *(ref for _, ref in pending)]))
+    content = space.read(channel_values.needs(space, [*seeds.values(), *(ref for _, ref in pending)], cached))
     writes: dict[str, list[tuple[str, str, Any]]] = {name: [] for name in channels}
     for row, ref in pending:
         writes[row.channel].append((row.task_id, row.channel, channel_values.value(space, ref, content)))
@@ -65,7 +69,7 @@ def since(
 
 
 _ROWS = sql(
-    "SELECT checkpoint_id, parent_id, state FROM thread_checkpoints WHERE thread = :thread"
+    "SELECT checkpoint_id, parent_id, h, state FROM thread_checkpoints WHERE thread = :thread"
     " AND checkpoint_ns = :checkpoint_ns AND checkpoint_id <= :first ORDER BY checkpoint_id DESC LIMIT :limit"
 )
 
@@ -76,7 +80,7 @@ def _walk(
     """Return the ancestors that matter, the nearest first, and what channels hold where they are found."""
     steps: list[_Step] = []
     seeds: dict[str, Ref] = {}
-    page: dict[str, tuple[str | None, bytes]] = {}
+    page: dict[str, tuple[str | None, bytes, bytes]] = {}
     walked: set[str] = set()
     # Whoever puts checkpoints names their parents, in a circle too: then the walk ends where it began.
     while waiting and parent is not None and parent not in walked:
@@ -84,12 +88,12 @@ def _walk(
         if parent not in page:
             # Ancestors mostly have the next smaller ids: one page serves a hundred steps back.
             of = {"thread": thread, "checkpoint_ns": checkpoint_ns, "first": parent}
-            page = {id: (before, state) for id, before, state in tx.all(_ROWS, **of, limit=_PAGE)}
+            page = {id: (before, h, state) for id, before, h, state in tx.all(_ROWS, **of, limit=_PAGE)}
         if parent not in page:  # it was pruned
             break
         steps.append(_Step(parent, waiting))
-        grandparent, state = page[parent]
-        refs = thread_states.decode(state).refs
+        grandparent, h, state = page[parent]
+        refs = thread_states.refs_of(h, state)
         seeds |= {name: refs[name] for name in waiting & refs.keys()}
         waiting -= refs.keys()
         parent = grandparent

@@ -13,12 +13,16 @@ from holdproof.crypto import dagcbor_fast
 from holdproof.crypto.dagcbor import head
 from holdproof.errors import FormatError, InvalidInputError
 from holdproof.memory.threads import channel_values
-from holdproof.memory.threads.channel_values import BlockRef, InlineRef, ListRef, Ref
+from holdproof.memory.threads.channel_values import BlockRef, InlineRef, ListRef, LruCache, Ref
 
 _LONGEST: Final = 2_000
 _MOST: Final = 2**26
 _NULL: Final = b"\xf6"
 _JSON: Final[Callable[[Any], str]] = json.JSONEncoder(allow_nan=False, sort_keys=True, separators=(",", ":")).encode
+
+
+REFS: Final[LruCache[dict[str, Ref]]] = LruCache(512)
+"""The references of the last checkpoints that were put, by the hash of their rows, which says all about them."""
 
 
 class CheckpointState(NamedTuple):
@@ -50,6 +54,13 @@ def decode(blob: bytes) -> CheckpointState:
             values = {channel: channel_values.decode(ref) for channel, ref in refs.items()}
             return CheckpointState(values, own, tuple(map(str, needs)), parent_h)
     raise FormatError("the state of a checkpoint is malformed")
+
+
+def refs_of(h: bytes, blob: bytes) -> dict[str, Ref]:
+    """Return the references in the state of a row with that hash, remembered where this process put it."""
+    # What is decoded here is not kept: nobody has compared the hash with the row.
+    refs = REFS.get(h)
+    return decode(blob).refs if refs is None else refs
 
 
 def _sorted(needs: list[Any]) -> bool:

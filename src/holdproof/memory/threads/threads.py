@@ -23,7 +23,7 @@ from holdproof.db import USED, Tx, Use, sql
 from holdproof.errors import NotFoundError
 from holdproof.memory.objects.tree_transaction import MAIN
 from holdproof.memory.threads import channel_values, line_writers, thread_entries, thread_rows, thread_states
-from holdproof.memory.threads.channel_values import LruCache, Ref, ThreadBlocks
+from holdproof.memory.threads.channel_values import Cached, Ref, ThreadBlocks
 from holdproof.memory.threads.line_writers import LineState
 from holdproof.memory.threads.thread_entries import EntryMark
 from holdproof.memory.threads.thread_rows import HELD, ThreadRow
@@ -40,8 +40,6 @@ class _Put(NamedTuple):
     tip: str | None
     entry: EntryMark | None
 
-
-_STATES: Final[LruCache[dict[str, Ref]]] = LruCache(512)
 
 # --- writing -----------------------------------------------------------------------------------------------------
 
@@ -98,7 +96,7 @@ def put_checkpoint(
     space.flush(ns, len(blob) + len(text.encode()))
     row = {"parent_id": parent_id, "run_id": run_id, "metadata": text, "state": blob, "h": h, "now": tx.now}
     tx.execute(_ADD, thread=thread.n, checkpoint_ns=checkpoint_ns, checkpoint_id=new, epoch=epoch, **row, expect=1)
-    _STATES.keep(h, refs)
+    thread_states.REFS.keep(h, refs)
     if provable or put.entry is not None:
         line = checkpoint_ns, new
         thread_entries.record(tx, thread.n, thread_id=thread_id, line=line, h=h, earlier=put.entry, ns=ns)
@@ -127,7 +125,7 @@ def _before(tx: Tx, put: _Put, parent_id: str | None) -> dict[str, Ref]:
     """The references of the parent; those of the last few are remembered by their hash, which says all about them."""
     if put.parent_h is None:
         return {}
-    refs = _STATES.get(put.parent_h)
+    refs = thread_states.REFS.get(put.parent_h)
     if refs is None:
         [(blob,), *_] = tx.all(_STATE, thread=put.line.thread.n, h=put.parent_h, checkpoint_id=parent_id)
         refs = thread_states.decode(blob).refs
@@ -211,12 +209,21 @@ def get_checkpoint(
 
 
 def find_checkpoint(
-    tx: Tx, thread_id: str, *, checkpoint_id: str | None = None, checkpoint_ns: str = "", ns: str = MAIN
+    tx: Tx,
+    thread_id: str,
+    *,
+    checkpoint_id: str | None = None,
+    checkpoint_ns: str = "",
+    cached: Cached | None = None,
+    ns: str = MAIN,
 ) -> Checkpoint | None:
-    """Return what `get_checkpoint` does, or None where there is none."""
+    """Return what `get_checkpoint` does, or None where there is none.
+
+    `cached` says which elements of lists the caller has: their bytes are not read, and lack in the lists.
+    """
     of = {"ns": ns, "thread_id": thread_id, "checkpoint_ns": checkpoint_ns}
     row = tx.one(_NEWEST, **of) if checkpoint_id is None else tx.one(_GET, **of, checkpoint_id=checkpoint_id)
-    return None if row is None else _checkpoint(tx, _CheckpointRow(*row), ns)
+    return None if row is None else _checkpoint(tx, _CheckpointRow(*row), ns, cached)
 
 
 _OF_THREAD = sql(
@@ -278,7 +285,7 @@ class _WriteRow(NamedTuple):
     task_path: str
 
 
-def _checkpoint(tx: Tx, row: _CheckpointRow, ns: str) -> Checkpoint:
+def _checkpoint(tx: Tx, row: _CheckpointRow, ns: str, cached: Cached | None = None) -> Checkpoint:
     tx.note(USED, Use("read", "threads", ns, row.thread))
     state = thread_states.decode(row.state)
     space = ThreadBlocks(tx, row.thread)
@@ -288,7 +295,9 @@ def _checkpoint(tx: Tx, row: _CheckpointRow, ns: str) -> Checkpoint:
     write_rows.sort(key=lambda each: (each.task_path, each.task_id, each.idx))
     pending = [(each, thread_states.decode_ref(each.value)) for each in write_rows]
     # The content of channels and writes is read at once: one query instead of one for each value.
-    content = space.read(channel_values.needs(space, [*state.refs.values(), *(ref for _, ref in pending)]))
+    wanted = channel_values.needs(space, state.refs.values(), cached)
+    wanted |= channel_values.needs(space, (ref for _, ref in pending))
+    content = space.read(wanted)
     channels = {name: channel_values.value(space, ref, content) for name, ref in state.refs.items()}
     writes = tuple(
         PendingWrite(each.task_id, each.idx, each.channel, channel_values.value(space, ref, content), each.task_path)
