@@ -20,7 +20,7 @@ from holdproof.errors import (
     StaleVersionError,
     UnknownOutcomeError,
 )
-from holdproof.runtime import flow_steps, flows, idempotency, retries, runs, sagas, state
+from holdproof.runtime import flow_steps, flows, idempotency, lock_waits, retries, runs, sagas, state
 from holdproof.runtime.flow_run import FlowRun
 from proof.simulation.engine import DAY, HOUR, Engine
 from proof.simulation.world import TroubleError, World
@@ -138,7 +138,7 @@ class Act:
             wanted, capacity = {_POOLS[0]: CAPACITY + 1}, {_POOLS[0]: CAPACITY}
         options = {"capacity": capacity, "ttl_s": rng.choice((HOUR, 6 * HOUR, 3 * DAY))}
         try:
-            yield from runs.lock(self.run, wanted, timeout_s=rng.choice((0.0, 60.0, 2 * HOUR)), **options)
+            yield from lock_waits.lock(self.run, wanted, timeout_s=rng.choice((0.0, 60.0, 2 * HOUR)), **options)
             self.count("locks granted")
         except (ContentionTimeoutError, InsufficientCapacityError) as error:
             self.count(f"locks refused: {error.code}")

@@ -220,7 +220,9 @@ class Tx(ABC):
         """Return the only row of a query, or None."""
         rows = self.fetch(query, params)
         assert len(rows) <= 1, f"{query} returned {len(rows)} rows where one was promised"
-        return rows[0] if rows else None
+        for row in rows:
+            return row
+        return None
 
     def confine(self, ns: str | None) -> None:
         """Keep the statements that follow in one namespace, where the database can enforce it; None ends that.

@@ -182,5 +182,5 @@ def timeline(tx: Tx, session_id: str, *, cursor: str | None = None, limit: int =
         )
     rows = tx.all(_ONWARD, session_id=session_id, at=at, after=after, limit=paging.fetch(limit))
     page = paging.page(map(_event, rows), limit, lambda event: (event.timestamp, event.id))
-    made = parts.artifacts(tx, session_id)
-    return SessionTimeline(session, parts.agents(tx, session_id), made, tuple(page.items), page.next_cursor)
+    artifacts = parts.artifacts(tx, session_id)
+    return SessionTimeline(session, parts.agents(tx, session_id), artifacts, tuple(page.items), page.next_cursor)
