@@ -295,9 +295,9 @@ def _checkpoint(tx: Tx, row: _CheckpointRow, ns: str, cached: Cached | None = No
     write_rows.sort(key=lambda each: (each.task_path, each.task_id, each.idx))
     pending = [(each, thread_states.decode_ref(each.value)) for each in write_rows]
     # The content of channels and writes is read at once: one query instead of one for each value.
-    cids = channel_values.needs(space, state.refs.values(), cached)
-    cids |= channel_values.needs(space, (ref for _, ref in pending))
-    content = space.read(cids)
+    digests = channel_values.needs(space, state.refs.values(), cached)
+    digests |= channel_values.needs(space, (ref for _, ref in pending))
+    content = space.read(digests)
     channels = {name: channel_values.value(space, ref, content) for name, ref in state.refs.items()}
     writes = tuple(
         PendingWrite(each.task_id, each.idx, each.channel, channel_values.value(space, ref, content), each.task_path)
