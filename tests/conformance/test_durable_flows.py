@@ -17,7 +17,7 @@ from pydantic import BaseModel
 from holdproof import errors, sync
 from holdproof.client import Holdproof
 from holdproof.db import Query, Tx, sql
-from holdproof.runtime import calls, runs
+from holdproof.runtime import calls, functions, runs
 from holdproof.testing import FrozenClock
 from tests.conformance.decisions import CrashError, InMemory, OnPostgres, OnSqlite, OnStore
 
@@ -282,6 +282,29 @@ class Durable(OnStore):
         with pytest.raises(errors.IdempotencyConflictError):
             refund.with_id("o-1")("o-2")
         assert live.agents.get("newcomer").status == "ACTIVE"
+
+    def test_a_call_with_the_id_of_a_lost_worker_says_whom_it_waits_for_and_goes_on_when_its_lease_is_over(
+        self, live: sync.Holdproof, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        monkeypatch.setattr(functions, "_SILENT_S", 0.05)
+        world = World()
+        entered: list[str] = []
+
+        @live.flow(agent="newcomer", lease_s=1.0)
+        def refund(flow: Any, order: str) -> Receipt:
+            entered.append(order)
+            receipt: Receipt = flow.step(world.pay, order)
+            if len(entered) == 1:
+                raise CrashError
+            return receipt
+
+        with pytest.raises(CrashError):
+            refund.with_id("o-1")("o-1")
+        assert refund.with_id("o-1")("o-1") == Receipt("o-1", AT)
+        assert (world.done, entered) == (["o-1"], ["o-1", "o-1"])
+        warnings = [each.getMessage() for each in caplog.records if "belongs to worker" in each.getMessage()]
+        assert len(warnings) == 1, "said once, however often it looks again"
+        assert warnings[0].startswith("flow o-1 belongs to worker ")
 
     def test_a_call_with_the_id_of_a_failed_flow_fails_as_it_did(self, store: sync.Holdproof) -> None:
         world = World(failures=1)

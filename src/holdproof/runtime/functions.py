@@ -4,7 +4,8 @@ Rules:
 - Calling one opens its flow and records the call in one transaction; the flow ends as the function ends (runs.py), and
   its result is recorded with its last transition.
 - A call with an id that was used before is not run again: it has the first one's result, or waits for it. Other inputs
-  under that id are refused.
+  under that id are refused. It looks again when the other worker's lease is over, and says whom it waits for, once:
+  after a crash that is a process which is gone.
 - `recover` runs orphans again whose function is registered here, in the version that started them or one that the
   function declares `compatible`, one after the other. Each is leased to exactly one worker; its finished steps are
   replayed (steps.py). It never waits: a flow that does is left suspended, and named with what it waits for.
@@ -16,6 +17,8 @@ Rules:
   other versions.
 """
 
+import logging
+import math
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
@@ -34,6 +37,12 @@ from holdproof.runtime.calls import CallSpec
 from holdproof.runtime.flow_run import FlowRun
 from holdproof.runtime.runs import EarlierFlow
 from holdproof.runtime.suspension import FlowSuspended
+
+_log = logging.getLogger("holdproof.runtime")
+
+_SILENT_S: Final = 2.0
+"""How long a call waits for another worker's flow before it says so."""
+_LEAST_WAIT_S: Final = 0.05
 
 Runnable = tuple[str, str, str | None]
 """A function by name and version, and the agent that called it, if one did."""
@@ -335,25 +344,42 @@ def orphans_except(tx: Tx, runnable: Collection[Runnable], limit: int, ns: str) 
 
 def _join(function: RegisteredFunction, flow: Flow) -> Work[Any]:
     """Return the result of a flow that another call opened: wait for it, and resume it here if its worker is gone."""
+    patience_s = _SILENT_S
     while True:
         leased = yield from ask(Write(partial(_lease_left, function=function, flow=flow)))
         if isinstance(leased, Rerun):
             raise TamperedError(
                 f"flow {flow.flow_id} was stopped: {leased.error}", table="flow_calls", row=flow.flow_id
             )
-        if leased is not None:
+        if isinstance(leased, LeasedCall):
             return (yield from conduct(function, leased.run, *calls.arguments(leased.call)))
+        wait_s = function.lease_s / 2
+        if leased is not None:
+            # A worker that lives extends its lease by then; the end of one that died is not slept through.
+            wait_s = min(wait_s, max(leased.remaining_s, _LEAST_WAIT_S))
         try:
-            return (yield from results.wait(flow.flow_id, timeout_s=function.lease_s / 2, ns=flow.ns))
+            return (yield from results.wait(flow.flow_id, timeout_s=min(wait_s, patience_s), ns=flow.ns))
         except TimeoutExpiredError:
-            continue
+            if leased is not None and leased.remaining_s > patience_s:
+                _tell_whom_it_waits_for(flow, leased)
+                patience_s = math.inf
 
 
-def _lease_left(tx: Tx, function: FunctionSpec, flow: Flow) -> LeasedCall | Rerun | None:
-    """Lease a flow that nobody works on any more; None while somebody does, and for one of a queue."""
+def _tell_whom_it_waits_for(flow: Flow, holder: leases.LeaseHolder) -> None:
+    _log.warning(
+        "flow %s belongs to worker %s, whose lease lasts another %.0f s: this call waits for its result, and continues"
+        " the flow if that worker is gone by then (a shorter lease: lease_s=)",
+        flow.flow_id,
+        holder.worker,
+        holder.remaining_s,
+    )
+
+
+def _lease_left(tx: Tx, function: FunctionSpec, flow: Flow) -> LeasedCall | Rerun | leases.LeaseHolder | None:
+    """Lease a flow that nobody works on any more; else return who does, None for one that is due in a queue."""
     # Locked before the look: of several callers that find it left, those who come late find it leased again.
     if not flows.lock(tx, flow.flow_id, ns=flow.ns).is_worked_on or not leases.is_left(tx, flow.flow_id, ns=flow.ns):
-        return None
+        return leases.holder(tx, flow.flow_id, ns=flow.ns)
     worker = tx.new_id()
     lease = leases.try_lease(tx, flow.flow_id, worker, function.lease_s, flow.ns)
     if lease is None:

@@ -25,7 +25,7 @@ from holdproof.evidence import leaves
 from holdproof.model.defaults import LEASE_S
 from holdproof.model.flows import TAKEN_OVER, WORKED_ON, Flow, Lease, Orphan
 from holdproof.model.namespaces import MAIN
-from holdproof.model.times import later
+from holdproof.model.times import later, to_micros
 from holdproof.runtime import audit, flows
 
 _CANDIDATES: Final = 100
@@ -41,7 +41,23 @@ _CLAIM = sql(
     " WHERE flow_leases.worker = '' OR flow_leases.expires_at <= excluded.heartbeat_at"
     " RETURNING token, previous_worker, previous_heartbeat_at"
 )
-_HOLDER = sql("SELECT worker FROM flow_leases WHERE dfid = :dfid AND ns = :ns")
+_HOLDER = sql("SELECT worker, expires_at FROM flow_leases WHERE dfid = :dfid AND ns = :ns AND worker <> ''")
+
+
+class LeaseHolder(NamedTuple):
+    """The worker that has a flow, and for how many more seconds unless it extends its lease."""
+
+    worker: str
+    remaining_s: float
+
+
+def holder(tx: Tx, flow_id: str, *, ns: str) -> LeaseHolder | None:
+    """Return who has leased a flow; None where nobody has."""
+    row = tx.one(_HOLDER, dfid=flow_id, ns=ns)
+    if row is None:
+        return None
+    worker, expires_at = row
+    return LeaseHolder(worker, (to_micros(expires_at) - to_micros(tx.now)) / 1_000_000)
 
 
 def lease(tx: Tx, flow_id: str, worker: str, *, lease_s: float = LEASE_S, ns: str = MAIN) -> Lease:
@@ -51,8 +67,9 @@ def lease(tx: Tx, flow_id: str, worker: str, *, lease_s: float = LEASE_S, ns: st
         raise FlowEndedError("an ended flow needs no worker", flow_id=flow_id)
     lease = try_lease(tx, flow_id, worker, lease_s, ns)
     if lease is None:
-        (holder,) = tx.one(_HOLDER, dfid=flow_id, ns=ns) or (None,)
-        raise ConflictError(f"flow {flow_id} is leased to another worker", flow_id=flow_id, holder=holder)
+        other = holder(tx, flow_id, ns=ns)
+        worker_id = None if other is None else other.worker
+        raise ConflictError(f"flow {flow_id} is leased to another worker", flow_id=flow_id, holder=worker_id)
     return lease
 
 
