@@ -240,7 +240,8 @@ def test_a_scrape_outlives_a_tenant_that_is_closed_under_it() -> None:
             await asyncio.Event().wait()
 
         numbers: scrapes.SingleLook[list[MetricValue]] = scrapes.SingleLook(60)
-        state = cast(Any, SimpleNamespace(numbers=numbers, store=SimpleNamespace(lockdown=SimpleNamespace(status=hang))))
+        store = SimpleNamespace(lockdown=SimpleNamespace(status=hang))
+        state = cast(Any, SimpleNamespace(numbers=numbers, store=store))
         scrape = asyncio.ensure_future(tenant_metrics.of_open({"acme": state}))
         await asked.wait()
         numbers.cancel()
