@@ -39,7 +39,7 @@ def opened(data: bytes, what: str, *, most_members: int) -> Iterator[zipfile.Zip
     _check_directory(data, what, most_members)
     try:
         archive = zipfile.ZipFile(io.BytesIO(data))
-    except (zipfile.BadZipFile, NotImplementedError, ValueError) as error:
+    except (zipfile.BadZipFile, RuntimeError, ValueError) as error:
         # An entry that asks for a version of the format that there is not, a name that is no text, a cut extra field.
         raise FormatError(f"not a {what}: {error}") from error
     with archive:
