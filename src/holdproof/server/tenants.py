@@ -165,12 +165,12 @@ class TenantPool:
 
     async def numbers(self) -> list[MetricValue]:
         """Return what `/metrics` tells of the tenants: what was counted, what the parent knows, those that are open."""
-        asked = dict(self._open)
-        states = {name: each.state for name, each in asked.items()}
+        at_first = dict(self._open)
+        states = {name: each.state for name, each in at_first.items()}
         stored, of_open = await asyncio.gather(self._of_parent(), tenant_metrics.of_open(states))
         # One that was closed meanwhile did not fail to answer, also where it was opened again.
-        closed = {name for name, each in asked.items() if self._open.get(name) is not each}
-        of_open = [each for each in of_open if each.labels["tenant"] not in closed]
+        departures = {name for name, each in at_first.items() if self._open.get(name) is not each}
+        of_open = [each for each in of_open if each.labels["tenant"] not in departures]
         open_now = MetricValue("holdproof_tenants_open", "Tenants that are open on this server.", len(self._open))
         most = MetricValue("holdproof_tenants_open_limit", "How many tenants may be open at once.", self._most)
         return [open_now, most, *self.metrics.numbers(), *stored, *of_open]

@@ -158,8 +158,8 @@ def _round(context: Context, tenant: str | None, memory: RoundMemory | None) -> 
         page, cursor = yield from ask(Read(partial(_page, tenant=tenant, cursor=cursor)))
         rounds: list[_Round] = []
         # Before anything is looked at: what is written from here on is seen by the next round.
-        known = [each[0] for each in page if not isinstance(each, TenantCheck)]
-        marks: dict[str, Mark | None] = yield from ask(Call(partial(unchanged.marks_of, parent, known, of_server)))
+        rows = [each[0] for each in page if not isinstance(each, TenantCheck)]
+        marks: dict[str, Mark | None] = yield from ask(Call(partial(unchanged.marks_of, parent, rows, of_server)))
         present.update(marks)
         for each in page:
             if isinstance(each, TenantCheck):
