@@ -110,6 +110,22 @@ def test_an_engine_without_advisory_locks_is_refused_with_its_own_words(
     assert not _schemas(empty_postgres_url)
 
 
+def test_a_right_that_is_missing_is_not_taken_for_another_engine(
+    postgres: Postgres, empty_postgres_url: str, tmp_path: Path
+) -> None:
+    """What is tried at opening is read with the login's rights, of which PostgreSQL tells by itself."""
+    database = urlsplit(empty_postgres_url).path.removeprefix("/")
+    login = f"{database}_unable"
+    with psycopg.connect(empty_postgres_url) as connection:
+        connection.execute("REVOKE SELECT ON pg_catalog.pg_locks FROM PUBLIC")
+    postgres.sql(f'CREATE ROLE "{login}" LOGIN')
+    try:
+        with pytest.raises(errors.MissingPrivilegeError, match="pg_locks"):
+            sync.open(tmp_path, postgres.url(database).replace("postgres@", f"{login}@")).close()
+    finally:
+        postgres.sql(f'DROP ROLE "{login}"')
+
+
 def test_postgresql_behind_the_same_proxy_is_taken(
     lying: Callable[..., LyingServer], empty_postgres_url: str, tmp_path: Path
 ) -> None:

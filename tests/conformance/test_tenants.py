@@ -746,6 +746,26 @@ def test_a_tenant_that_was_put_back_is_found_by_a_round_that_leaves_out_others(
     assert rounds.looked == ["acme"]
 
 
+def test_a_round_asks_the_server_once_however_many_pages_of_tenants_there_are(
+    parent: Parent, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It answers with all databases that it has: once for each page would be the square of them."""
+    for name in ("acme", "globex"):
+        parent.store.tenants.create(name)
+    asked: list[int] = []
+    databases = unchanged.databases
+
+    def counted(tx: Any) -> Any:
+        asked.append(1)
+        return databases(tx)
+
+    monkeypatch.setattr(unchanged, "databases", counted)
+    monkeypatch.setattr(heads, "_BATCH", 1)
+    rounds = Rounds(parent, monkeypatch)
+    assert rounds.run().keys() == {"acme", "globex"}
+    assert len(asked) == 1
+
+
 def test_a_file_that_was_changed_a_moment_ago_is_looked_at_again(tmp_path: Path) -> None:
     database = tmp_path / "kernel.db"
     database.write_bytes(b"now")

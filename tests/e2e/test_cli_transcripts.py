@@ -128,6 +128,24 @@ def test_the_beginning_of_an_id_is_enough_where_only_one_begins_so(store: sync.H
     assert f"is a part of {len(ids)} ids" in done.output
 
 
+@pytest.mark.parametrize("word", ["flows start refunds --flow-id {}", "flows enqueue refunds check --flow-id {}"])
+def test_the_id_of_a_new_flow_is_not_taken_for_a_part_of_another(
+    store: sync.Holdproof, tmp_path: Path, word: str
+) -> None:
+    store.flows.start("refunds", flow_id="0000-20261119")
+    _output(word.format("20261119"))
+    assert store.flows.get("20261119").flow_id == "20261119"
+
+
+def test_an_id_that_somebody_chose_is_not_short_for_a_longer_one(store: sync.Holdproof) -> None:
+    store.flows.start("refunds", flow_id="20261119-10")
+    for words in ("flows get 20261119-1", "flows cancel 20261119-1 --reason mistyped", "flows get 20261119-"):
+        done = CliRunner().invoke(app, words.split())
+        assert done.exit_code == 3, done.output
+    assert "20261119-10" not in CliRunner().invoke(app, ["audit", "--flow", "20261119-1"]).output
+    assert store.flows.get("20261119-10").status == "CREATED"
+
+
 def test_a_real_terminal_of_80_columns_gets_short_rows(tmp_path: Path) -> None:
     with sync.open(tmp_path) as opened:
         opened.agents.register("a-name-that-is-rather-long-for-an-agent", version="1.0.0")

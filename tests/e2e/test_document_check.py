@@ -12,7 +12,11 @@ import pytest
 
 from harness.forged_bundles import TWINS, Change, members, own_trust
 from holdproof import sync
+from holdproof.crypto import keys
+from holdproof.crypto.keys import PublicKey
+from holdproof.server.console import document_check
 from holdproof.upkeep import bundle
+from holdproof.upkeep.verification import documents
 from tests.browsers import aside, axe, chromium, findings, shot
 from tests.e2e.test_flow_pages import LOOKS, SMALL, enter
 from tests.web import Web, running
@@ -134,6 +138,25 @@ def test_a_file_that_names_this_log_and_brings_a_root_of_its_own_is_suspicious(
     text = checked(operator, forged(files["evaluation.zip"], own_trust))
     assert "by its own keys only, and should not" in text
     assert "no root key of this store vouches" in text
+
+
+def test_a_forged_file_is_unpacked_once_for_each_key_and_once_more(
+    files: dict[str, bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It may cost ten times its bytes each time."""
+    examine = documents.examine
+    looked: list[bool] = []
+
+    def counted(data: bytes, *, root: PublicKey | None = None) -> Any:
+        looked.append(root is not None)
+        return examine(data, root=root)
+
+    monkeypatch.setattr(documents, "examine", counted)
+    roots = [keys.generate("ed25519").public for _ in range(2)]
+    checked = document_check._examine(forged(files["evaluation.zip"]), roots)
+    assert checked.report is not None
+    assert not checked.report.verdict.sound
+    assert looked == [True, True, False]
 
 
 @pytest.mark.parametrize("data", [b"no zip", b"{}", b"{", b"PK\x05\x06" + bytes(18), b"{" * 100_000], ids=range(5))

@@ -88,3 +88,8 @@ def test_every_page_of_a_list_fits_what_json_has(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(columns, "terminal_width", lambda: 40)
     lines = draw.answer((), page).plain.splitlines()
     assert cell_len(lines[1]) <= 40
+
+
+def test_an_empty_page_that_goes_on_does_not_say_that_there_is_none() -> None:
+    assert draw.answer(("name",), {"items": [], "next_cursor": "x"}).plain == "none so far\nmore: --cursor x\n"
+    assert draw.answer(("name",), {"items": [], "next_cursor": None}).plain == "none\n"

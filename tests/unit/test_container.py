@@ -56,6 +56,22 @@ def test_a_hostile_directory_is_refused_before_it_costs_memory(name: str, check:
     assert peak < 1 << 20, f"{peak:,} bytes for a file of {len(data):,}"
 
 
+@pytest.mark.parametrize("check", [documents.check, documents.examine, offline.check, person_check.check])
+def test_an_entry_that_no_library_reads_is_refused_like_any_other_damage(check: Callable[[bytes], object]) -> None:
+    target = io.BytesIO()
+    with zipfile.ZipFile(target, "w") as archive:
+        for name in person_check.MEMBERS:
+            archive.writestr(name, b"{}")
+    data = target.getvalue()
+    entry = data.index(b"PK\x01\x02")
+    for at, byte in ((6, 255), (9, 8)):  # the version that it needs; a name that says that it is UTF-8, and is not
+        damaged = bytearray(data)
+        damaged[entry + at] = byte
+        damaged[entry + 46] = 0xFF if at == 9 else damaged[entry + 46]
+        with pytest.raises(errors.FormatError):
+            check(bytes(damaged))
+
+
 def test_a_library_would_build_an_object_for_each_member() -> None:
     """What the bound is for: were this cheap, there would be no need of it."""
     data = hostile(20_000)

@@ -17,7 +17,7 @@ from holdproof.errors import RequestError, UnavailableError
 from holdproof.model.access import AccessEvent
 from holdproof.model.page import Page
 from holdproof.model.value import field_names
-from holdproof.server import access_log_buffer, bodies, pages, scrapes
+from holdproof.server import access_log_buffer, bodies, pages, scrapes, tenant_metrics
 from holdproof.server.access_log_buffer import AccessLogBuffer
 from holdproof.server.metrics import Metrics, MetricValue
 from holdproof.server.middleware import Middleware, SecurityHeadersMiddleware
@@ -227,6 +227,49 @@ def test_a_scraper_that_is_not_known_yet_waits_longer_before_the_database_counts
     else:
         with pytest.raises(UnavailableError):
             asyncio.run(scrape())
+
+
+def test_a_scrape_outlives_a_tenant_that_is_closed_under_it() -> None:
+    """Closing ends the look into the tenant's database; who asked for numbers was not cancelled."""
+
+    async def run() -> list[MetricValue]:
+        asked = asyncio.Event()
+
+        async def hang() -> None:
+            asked.set()
+            await asyncio.Event().wait()
+
+        numbers: scrapes.SingleLook[list[MetricValue]] = scrapes.SingleLook(60)
+        store = SimpleNamespace(lockdown=SimpleNamespace(status=hang))
+        state = cast(Any, SimpleNamespace(numbers=numbers, store=store))
+        scrape = asyncio.ensure_future(tenant_metrics.of_open({"acme": state}))
+        await asked.wait()
+        numbers.cancel()
+        return await scrape
+
+    [up] = asyncio.run(run())
+    assert (up.name, up.value) == ("holdproof_tenant_database_up", 0)
+
+
+def test_who_asks_and_is_cancelled_leaves_the_look_to_others() -> None:
+    async def run() -> int:
+        answer: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+        look: scrapes.SingleLook[int] = scrapes.SingleLook(60)
+
+        async def question() -> int:
+            return await answer
+
+        first = asyncio.ensure_future(look.ask(question))
+        await asyncio.sleep(0)
+        second = asyncio.ensure_future(look.ask(question))
+        await asyncio.sleep(0)
+        first.cancel()
+        await asyncio.wait([first])
+        assert first.cancelled()
+        answer.set_result(7)
+        return await second
+
+    assert asyncio.run(run()) == 7
 
 
 @dataclass(frozen=True)

@@ -133,6 +133,19 @@ def _unicode() -> bool:
 
 
 def is_part(word: str) -> bool:
-    """Whether a word may be the end of an id, as lists show it, or its beginning."""
-    is_end = re.fullmatch(rf"[0-9a-f]{{{_SHORT}}}", word) is not None
-    return is_end or (len(word) >= _SHORT and _ID_BEGINNING.fullmatch(word) is not None)
+    """Whether a word may be the end of an id, as lists show it, or the beginning of one that a store made."""
+    return _is_end(word) or (len(word) >= _SHORT and _ID_BEGINNING.fullmatch(word) is not None)
+
+
+def has_part(flow_id: str, word: str) -> bool:
+    """Whether a word that `is_part` is the end of an id, or its beginning where a store made it.
+
+    Of ids that people choose one may be the beginning of another: `2026-1` is not short for `2026-10`.
+    """
+    return (_is_end(word) and flow_id.endswith(word)) or (
+        _UUID.fullmatch(flow_id) is not None and flow_id.startswith(word)
+    )
+
+
+def _is_end(word: str) -> bool:
+    return re.fullmatch(rf"[0-9a-f]{{{_SHORT}}}", word) is not None

@@ -40,9 +40,13 @@ def answer(columns: Sequence[str], value: Any) -> Text:
     columns = columns or _columns_of(items or ())
     if items is None:
         return plain_table(value)
+    more = following(value)
+    if not items and more:
+        # A search looks at so many at a time: "none" would say that there are none at all.
+        return Text("none so far\n").append(more)
     # Values without fields, such as keys, stand a line each.
     text = table(columns, items) if columns else plain_table(items)
-    return text.append(following(value))
+    return text.append(more)
 
 
 def _columns_of(items: Sequence[Any]) -> list[str]:

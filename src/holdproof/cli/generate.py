@@ -332,7 +332,7 @@ def _target(spec: MethodSpec, call: CommandContext, values: dict[str, Any]) -> I
             # What a remote client has beyond the catalogue runs here, as `flows.result` does.
             if not spec.remote and spec.method not in dir(type(resource)):
                 call.require_local(f"{spec.resource} {spec.method}".replace("_", "-"))
-            typed.whole_ids(store, values)
+            typed.whole_ids(store, values, spec)
             yield resource
         return
     if spec.resource in without_namespaces() and spec.resource != "storage":
@@ -340,7 +340,7 @@ def _target(spec: MethodSpec, call: CommandContext, values: dict[str, Any]) -> I
             yield target
         return
     with call.open(create=spec.exposure.creates) as store:
-        typed.whole_ids(store, values)
+        typed.whole_ids(store, values, spec)
         yield getattr(store, spec.resource)
 
 

@@ -9,7 +9,7 @@ from typing import Any, Final
 from holdproof import validation
 from holdproof.api.catalogue import MethodSpec, Parameter
 from holdproof.cli import times
-from holdproof.cli.columns import is_part
+from holdproof.cli.columns import has_part, is_part
 from holdproof.errors import InvalidInputError
 from holdproof.model.times import to_text
 
@@ -24,6 +24,8 @@ _STATES: Final = {
     "flows": frozenset({"status", "to", "expected_status"}),
 }
 """Parameters whose words are written in capitals, by resource."""
+_OPENING: Final = frozenset({("flows", "enqueue"), ("flows", "start")})
+"""Methods to which a flow's id is that of a new one."""
 _PAGE: Final = 1_000
 _PAGES: Final = 10
 
@@ -44,13 +46,15 @@ def moment(text: str, name: str) -> str:
     return f"{text}T00:00:00Z" if _DAY.fullmatch(text) else text
 
 
-def whole_ids(store: Any, values: dict[str, Any]) -> None:
-    """Put a whole id in the place of its end, as lists show it, or of its beginning.
+def whole_ids(store: Any, values: dict[str, Any], spec: MethodSpec | None = None) -> None:
+    """Put a whole id in the place of its end, as lists show it, or of its beginning, where the store made it.
 
-    InvalidInputError where several begin or end so.
+    The id of a flow that the method opens stays as it is. InvalidInputError where several begin or end so.
     """
     part = values.get("flow_id")
     if not isinstance(part, str) or not is_part(part):
+        return
+    if spec is not None and (spec.resource, spec.method) in _OPENING:
         return
     scope = {"ns": values["ns"]} if "ns" in values else {}
     cursor = None
@@ -60,7 +64,7 @@ def whole_ids(store: Any, values: dict[str, Any]) -> None:
         ids = [each.flow_id for each in page.items]
         if part in ids:
             return
-        matches += [each for each in ids if each.endswith(part) or each.startswith(part)]
+        matches += [each for each in ids if has_part(each, part)]
         cursor = page.next_cursor
         if cursor is None:
             break

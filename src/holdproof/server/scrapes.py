@@ -34,16 +34,24 @@ class SingleLook(Generic[T]):
         self._task: asyncio.Task[T] | None = None
 
     async def ask(self, question: Callable[[], Awaitable[T]]) -> T:
-        """Return the answer; UnavailableError if there is none in time. The question goes on, for the next caller."""
+        """Return the answer; UnavailableError if there is none in time, or none any more (`cancel`).
+
+        After a wait in vain the question goes on, for the next caller.
+        """
         if self._task is None or self._task.done():
             self._task = asyncio.ensure_future(_awaited(question))
             # Nobody may be waiting any more when it fails, and asyncio would complain of an error left alone.
             self._task.add_done_callback(lambda task: task.cancelled() or task.exception())
+        task = self._task
         try:
             async with asyncio.timeout(self._patience_s):
-                return await asyncio.shield(self._task)
+                await asyncio.wait([task])
         except TimeoutError as error:
             raise UnavailableError("the database does not answer") from error
+        if task.cancelled():
+            # The question was ended, and not whoever asks: a tenant is closed while its server is scraped.
+            raise UnavailableError("the database is being closed")
+        return task.result()
 
     def cancel(self) -> None:
         """End the question that is under way, if there is one."""

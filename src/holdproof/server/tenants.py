@@ -152,6 +152,7 @@ class TenantPool:
     async def close(self) -> None:
         """Close every tenant."""
         self._is_ended = True
+        self._parent_numbers.cancel()
         for name in [*self._open]:
             # One that cannot be closed keeps none of the others open.
             with suppress(HoldproofError):
@@ -164,10 +165,12 @@ class TenantPool:
 
     async def numbers(self) -> list[MetricValue]:
         """Return what `/metrics` tells of the tenants: what was counted, what the parent knows, those that are open."""
-        states = {name: each.state for name, each in self._open.items()}
+        at_first = dict(self._open)
+        states = {name: each.state for name, each in at_first.items()}
         stored, of_open = await asyncio.gather(self._of_parent(), tenant_metrics.of_open(states))
-        # One that was closed meanwhile did not fail to answer.
-        of_open = [each for each in of_open if each.labels["tenant"] in self._open]
+        # One that was closed meanwhile did not fail to answer, also where it was opened again.
+        departures = {name for name, each in at_first.items() if self._open.get(name) is not each}
+        of_open = [each for each in of_open if each.labels["tenant"] not in departures]
         open_now = MetricValue("holdproof_tenants_open", "Tenants that are open on this server.", len(self._open))
         most = MetricValue("holdproof_tenants_open_limit", "How many tenants may be open at once.", self._most)
         return [open_now, most, *self.metrics.numbers(), *stored, *of_open]

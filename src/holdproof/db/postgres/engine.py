@@ -15,7 +15,7 @@ from psycopg import pq
 
 from holdproof.db.clock import Random
 from holdproof.db.sql import sql_postgres
-from holdproof.errors import ConfigError, DatabaseError, UnavailableError
+from holdproof.errors import ConfigError, DatabaseError, MissingPrivilegeError
 
 if TYPE_CHECKING:
     from holdproof.db.postgres.wire import Wire
@@ -24,6 +24,8 @@ _REMEDY: Final = "Use PostgreSQL 14 or newer, or an SQLite file."
 _DOCUMENT: Final = '{"b": 1,  "a": 1}'
 """Keys that are not sorted, and a space too many."""
 _MASK: Final = (1 << 62) - 1
+_UNKNOWN: Final = frozenset({"0A", "22", "42"})
+"""Classes of errors that say that a server does not know a function, a type, or what to do with a value."""
 
 _LOCK = sql_postgres("SELECT pg_try_advisory_xact_lock(:key)")
 _ABILITIES = sql_postgres(
@@ -49,9 +51,10 @@ def refuse_unable(wire: "Wire", random: Random) -> None:
         wire.send(_LOCK, {"key": key})
         wire.send(_ABILITIES, {"document": _DOCUMENT, "key": key})
         [(document, locks)] = wire.sync()
-    except UnavailableError:
-        raise
     except DatabaseError as error:
+        # A right that is missing, a statement that took too long, a server that ends: PostgreSQL has these too.
+        if str(error.fields.get("sqlstate", ""))[:2] not in _UNKNOWN or isinstance(error, MissingPrivilegeError):
+            raise
         raise _refusal("a server that is not PostgreSQL", error.message) from error
     if document != _DOCUMENT:
         raise _refusal("a server that is not PostgreSQL", "it does not keep the text of JSON, which the log commits to")

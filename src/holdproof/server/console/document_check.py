@@ -78,12 +78,13 @@ async def check(request: Request) -> Response:
 def _examine(data: bytes, roots: Sequence[PublicKey]) -> CheckedDocument:
     """Check a file by each root key of the store; by its own keys where none of them vouches for it."""
     try:
-        outcomes = (documents.examine(data, root=root) for root in (*roots, None))
-        sound = next((each for each in outcomes if each[0].verdict.sound), None)
-        report, story = sound or documents.examine(data)
+        for root in roots:
+            report, story = documents.examine(data, root=root)
+            if report.verdict.sound:
+                return CheckedDocument(report, story)
+        return CheckedDocument(*documents.examine(data))
     except FormatError as error:
         return CheckedDocument(problem=error.message)
-    return CheckedDocument(report, story)
 
 
 def _origin(checked: CheckedDocument) -> str:

@@ -152,11 +152,14 @@ def _round(context: Context, tenant: str | None, memory: RoundMemory | None) -> 
     checks: list[TenantCheck] = []
     present: set[str] = set()
     cursor: str | None = None
+    # Once for all pages: the server answers with every database that it has.
+    of_server: Mapping[str, Mark] = yield from ask(Read(unchanged.databases))
     while True:
         page, cursor = yield from ask(Read(partial(_page, tenant=tenant, cursor=cursor)))
         rounds: list[_Round] = []
         # Before anything is looked at: what is written from here on is seen by the next round.
-        marks = yield from _marks(parent, [each[0] for each in page if not isinstance(each, TenantCheck)])
+        rows = [each[0] for each in page if not isinstance(each, TenantCheck)]
+        marks: dict[str, Mark | None] = yield from ask(Call(partial(unchanged.marks_of, parent, rows, of_server)))
         present.update(marks)
         for each in page:
             if isinstance(each, TenantCheck):
@@ -179,11 +182,6 @@ def _round(context: Context, tenant: str | None, memory: RoundMemory | None) -> 
         if cursor is None:
             memory.retain(present)
             return checks
-
-
-def _marks(parent: Parent, rows: Sequence[TenantRow]) -> Work[dict[str, Mark | None]]:
-    of_server: Mapping[str, Mark] = yield from ask(Read(unchanged.databases))
-    return (yield from ask(Call(partial(unchanged.marks_of, parent, rows, of_server))))
 
 
 _Known = tuple[TenantRow, TenantHead | None]

@@ -28,10 +28,12 @@ LOOK_AGAIN_S: Final = 3600.0
 _SETTLED_NS: Final = 2_000_000_000
 """File systems keep times as coarse as two seconds."""
 
+# Before version 15 a connection tells what it wrote with its next statement, which an idle one may never send.
 _WRITTEN = sql_postgres(
     "SELECT datname::text, datid::bigint, tup_inserted + tup_updated + tup_deleted, stats_reset::text,"
     " extract(epoch FROM pg_postmaster_start_time())::text FROM pg_stat_database"
     " WHERE datname IS NOT NULL AND current_setting('track_counts')::boolean"
+    " AND current_setting('server_version_num')::integer >= 150000"
 )
 
 Mark = Hashable

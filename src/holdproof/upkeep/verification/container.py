@@ -37,7 +37,12 @@ _METHODS: Final = frozenset({zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED})
 def opened(data: bytes, what: str, *, most_members: int) -> Iterator[zipfile.ZipFile]:
     """Open a zip whose directory keeps the rules above; FormatError names `what` it was to be."""
     _check_directory(data, what, most_members)
-    with zipfile.ZipFile(io.BytesIO(data)) as archive:
+    try:
+        archive = zipfile.ZipFile(io.BytesIO(data))
+    except (zipfile.BadZipFile, RuntimeError, ValueError) as error:
+        # An entry that asks for a version of the format that there is not, a name that is no text, a cut extra field.
+        raise FormatError(f"not a {what}: {error}") from error
+    with archive:
         members = archive.infolist()
         if any(each.compress_type not in _METHODS for each in members):
             raise FormatError(f"{what}: a member is neither stored nor deflated")
