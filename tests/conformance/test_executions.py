@@ -155,7 +155,7 @@ class Executions:
     def test_how_long_a_flow_waits_for_a_lock_is_a_number(self, store: sync.Holdproof) -> None:
         store.agents.register("waiter", version="1.0.0")
         with store.flows.run("waiter", flow_type="inspect") as flow, pytest.raises(errors.InvalidInputError) as refused:
-            flow.lock({"hangar 3": 1.0}, timeout_s=None)
+            flow.lock({"hangar 3": 1.0}, timeout_s=None)  # type: ignore[arg-type]
         assert "timeout_s" in refused.value.message
 
     def test_a_flow_that_waits_for_a_person_or_a_child_says_so(self, store: sync.Holdproof) -> None:
