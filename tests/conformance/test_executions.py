@@ -3,6 +3,7 @@
 import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from typing import Any
 
@@ -10,6 +11,7 @@ import pytest
 
 from holdproof import errors, sync
 from holdproof.model.flows import TAKEN_OVER
+from holdproof.runtime import suspension
 from tests.conformance.store_backends import StoreInMemory, StoreOnPostgres, StoreOnSqlite
 
 ASKS_S = 20.0
@@ -24,6 +26,12 @@ def until(check: Any) -> Any:
             return found
         time.sleep(0.02)
     raise AssertionError("it did not come to that")
+
+
+def _lock_events(store: sync.Holdproof, flow_id: str) -> list[str]:
+    """Return what the record of a flow says of its waits for locks."""
+    events = [each for each in store.audit.list(flow_id=flow_id) if each.event_type.startswith("lock.")]
+    return [f"{each.event_type} {each.detail['lock']}" for each in events]
 
 
 class Executions:
@@ -106,6 +114,49 @@ class Executions:
             assert store.flows.execution(flow.flow_id).waits == ()
         events = [each.what for each in store.flows.timeline(flow.flow_id).events if each.kind == "audit"]
         assert events == ["lock.awaited hangar 3", "lock.given_up hangar 3"]
+
+    def test_a_call_says_the_ends_of_its_own_waits_for_locks_alone(self, store: sync.Holdproof) -> None:
+        for name in ("holder", "waiter"):
+            store.agents.register(name, version="1.0.0")
+        holder = store.flows.start("holder", flow_type="repaint").flow_id
+        store.locks.try_acquire(holder, {"api": 1.0, "hangar 3": 1.0, "hangar 4": 1.0}, ttl_s=600)
+
+        def has(what: str) -> bool:
+            return what in _lock_events(store, flow.flow_id)
+
+        with store.flows.run("waiter", flow_type="inspect") as flow, ThreadPoolExecutor() as pool:
+            # Two works of one flow at once; the second waits for one lock, and then for another.
+            first = pool.submit(flow.lock, {"api": 1.0}, timeout_s=60)
+            until(lambda: has("lock.awaited api"))
+            second = pool.submit(flow.lock, {"hangar 3": 1.0, "hangar 4": 1.0}, timeout_s=60)
+            until(lambda: has("lock.awaited hangar 3"))
+            store.locks.release(holder, "hangar 3")
+            until(lambda: has("lock.awaited hangar 4"))
+            store.locks.release(holder, "api")
+            first.result(ASKS_S)
+            assert [each for each in _lock_events(store, flow.flow_id) if "acquired" in each] == ["lock.acquired api"]
+            store.locks.release(holder, "hangar 4")
+            second.result(ASKS_S)
+        assert sorted(_lock_events(store, flow.flow_id)) == sorted(
+            f"lock.{what} {lock}" for what in ("awaited", "acquired") for lock in ("api", "hangar 3", "hangar 4")
+        )
+
+    def test_a_wait_for_a_lock_that_was_cancelled_is_not_taken_for_one_that_ended(self, store: sync.Holdproof) -> None:
+        for name in ("holder", "waiter"):
+            store.agents.register(name, version="1.0.0")
+        holder = store.flows.start("holder", flow_type="repaint").flow_id
+        store.locks.try_acquire(holder, {"hangar 3": 1.0}, ttl_s=600)
+        with store.flows.run("waiter", flow_type="inspect") as flow:
+            # As a wait leaves it that was cancelled: the lease still says what the flow waited for.
+            store.write(lambda tx: suspension.extend(tx, flow.held.lease, waits_for="the lock hangar 3"))
+            flow.lock({"hangar 4": 1.0})
+        assert _lock_events(store, flow.flow_id) == []
+
+    def test_how_long_a_flow_waits_for_a_lock_is_a_number(self, store: sync.Holdproof) -> None:
+        store.agents.register("waiter", version="1.0.0")
+        with store.flows.run("waiter", flow_type="inspect") as flow, pytest.raises(errors.InvalidInputError) as refused:
+            flow.lock({"hangar 3": 1.0}, timeout_s=None)  # type: ignore[arg-type]
+        assert "timeout_s" in refused.value.message
 
     def test_a_flow_that_waits_for_a_person_or_a_child_says_so(self, store: sync.Holdproof) -> None:
         store.agents.register("clerk", version="1.0.0")

@@ -252,6 +252,27 @@ class Search(OnStore):
         # Many at once are looked for to the end.
         assert len(store.flows.cancel_many(text="needle", dry_run=True).flow_ids) == 3
 
+    def test_a_search_comes_past_a_moment_of_more_flows_than_it_looks_at(
+        self, store: sync.Holdproof, clock: FrozenClock, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        store.flows.start("trader", flow_id="needle 0", flow_type="find")
+        clock.advance(1)
+        for number in range(1, 9):
+            store.flows.start("trader", flow_id=f"{'needle' if number % 3 == 0 else 'hay'} {number}", flow_type="find")
+        monkeypatch.setattr(flow_search, "MOST_LOOKED_AT", 3)
+        for looked_for, expected in (("needle", ["needle 6", "needle 3", "needle 0"]), ("straw", [])):
+            for limit in (1, 2, 9):
+                seen: list[str] = []
+                page = store.flows.list(text=looked_for, limit=limit)
+                seen += [flow.flow_id for flow in page]
+                cursors = set[str]()
+                while page.next_cursor is not None:
+                    assert page.next_cursor not in cursors, "the search stays where it is"
+                    cursors.add(page.next_cursor)
+                    page = store.flows.list(text=looked_for, cursor=page.next_cursor, limit=limit)
+                    seen += [flow.flow_id for flow in page]
+                assert seen == expected
+
     @pytest.mark.parametrize("many", [1, 3, 20_000])
     def test_flows_of_a_status_are_the_same_from_whichever_index(
         self, store: sync.Holdproof, clock: FrozenClock, monkeypatch: pytest.MonkeyPatch, many: int

@@ -8,7 +8,7 @@ import pytest
 from harness.raw_access import attack, attack_server, copy
 from holdproof import errors, sync
 from holdproof.crypto import car
-from holdproof.memory.objects import object_history
+from holdproof.memory.objects import object_history, objects
 from holdproof.model.memory import ObjectVersion
 from tests.conformance.decisions import InMemory, OnPostgres, OnSqlite
 from tests.conformance.memories import OnMemory
@@ -32,6 +32,11 @@ def contents(store: sync.Holdproof, id: str = "x") -> list[Any]:
 
 
 class History(OnMemory):
+    def test_the_last_write_of_each_object_is_that_of_its_newest_version(self, store: sync.Holdproof) -> None:
+        fill(store)
+        written = store.read(lambda tx: objects.last_writes(tx, ["x", "gone", "never"]))
+        assert written == {id: store.objects.history(id)[0].at for id in ("x", "gone")}
+
     @pytest.mark.parametrize("how", ["image", "archive"])
     def test_every_version_comes_back_byte_for_byte(
         self, store: sync.Holdproof, other: sync.Holdproof, tmp_path: Path, how: str

@@ -201,6 +201,9 @@ class Steps(OnMembrane):
     def test_rows_of_other_programs_are_shown_as_they_are(self, grow: Grow, face: SyncExecutor) -> None:
         face.write(lambda tx: tx.execute(_FOREIGN))
         assert (grow.proposal("theirs").data, grow.proposal("theirs").entity) == ("no json", "")
+        ours = grow.propose(DATA, context="self", entity="soul", by="k-gent").id
+        page = grow.proposals(limit=1)
+        assert [each.id for each in (*page, *grow.proposals(cursor=page.next_cursor))] == [ours, "theirs"]
         assert grow.validate("theirs").status == "validated"
 
     # --- racing callers ------------------------------------------------------------------------------------------

@@ -30,6 +30,7 @@ _LEFT = sql(
     "SELECT (SELECT count(*) FROM cli_session_events) + (SELECT count(*) FROM cli_session_agents)"
     " + (SELECT count(*) FROM cli_session_artifacts)"
 )
+_WITHOUT_TIME = sql("INSERT INTO cli_session_events (id, session_id) VALUES (:id, :session_id)")
 _FOREIGN = sql(
     "INSERT INTO cli_sessions (id, name, session_type, state, started_at, budget_level, tokens_used, metadata)"
     " VALUES ('cli_old', 'theirs', 'daemon', 'paused', '2020-01-01T00:00:00', NULL, NULL, 'no json')"
@@ -235,6 +236,34 @@ class Lives(OnMembrane):
         assert found.metadata == {"text": "no json"}
         with pytest.raises(errors.SessionEndedError):
             sessions.end_session("cli_old")
+
+    def test_events_of_other_programs_that_have_no_time_are_the_oldest(
+        self, sessions: Service, face: SyncExecutor, clock: FrozenClock
+    ) -> None:
+        session = sessions.start_session("script", "s")
+        for name in ("e1", "e2", "e3"):
+            face.write(lambda tx, id=name: tx.execute(_WITHOUT_TIME, id=id, session_id=session.id))  # type: ignore[misc]
+        clock.advance(1)
+        sessions.log_event(session.id, "note", "cli", "last")
+        newest = [event.id for event in sessions.get_session_events(session.id)]
+        assert newest[-3:] == ["e3", "e2", "e1"]
+        assert len(newest) == 5
+        onward = [event.id for event in sessions.timeline(session.id).events]
+        assert onward == newest[::-1]
+        for limit in (1, 2, 3, 4):
+            listed: list[str] = []
+            page = sessions.get_session_events(session.id, limit)
+            listed += [event.id for event in page]
+            while page.next_cursor is not None:
+                page = sessions.get_session_events(session.id, limit, cursor=page.next_cursor)
+                listed += [event.id for event in page]
+            assert listed == newest
+            part = sessions.timeline(session.id, limit=limit)
+            followed = [event.id for event in part.events]
+            while part.next_cursor is not None:
+                part = sessions.timeline(session.id, cursor=part.next_cursor, limit=limit)
+                followed += [event.id for event in part.events]
+            assert followed == onward
 
     def test_what_is_said_may_be_said_in_order(self, sessions: Service) -> None:
         session = sessions.start_session("script", "s", project_hash="p")

@@ -164,3 +164,20 @@ def test_a_wait_for_a_lock_is_drawn_from_its_beginning_to_its_end() -> None:
     widths = [round(bar.width / second) for bar in waits]
     assert widths == [2, 1, 1, 2]
     assert [bar.kind for bar in waits] == ["waits", "waits", "waits", "waits open"]
+
+
+def test_waits_of_one_flow_for_several_locks_end_each_by_itself() -> None:
+    events = [
+        audited("lock.awaited api", 1.0),
+        audited("lock.awaited ledger", 2.0),
+        audited("lock.acquired api", 3.0),
+        audited("lock.awaited hangar 3", 4.0),
+        audited("lock.given_up ledger", 5.0),
+        audited("flow.taken_over", 6.0),
+    ]
+    drawn = gantt.lay_out(FlowTree(flow("root", end=None), ()), [], events, {}, at(10.0))
+    assert [bar.says for bar in drawn.rows[0].bars if bar.kind.startswith("waits")] == [
+        "waited for the lock api, and acquired it",
+        "waited for the lock ledger, and gave up",
+        "waited for the lock hangar 3, until its worker was lost",
+    ]

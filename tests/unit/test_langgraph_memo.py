@@ -129,8 +129,22 @@ def test_what_a_reader_does_to_a_snapshot_does_not_reach_the_next_one() -> None:
     assert not cache.states([sha256(data).digest()]), "a snapshot is no element"
 
 
+def test_a_snapshot_weighs_what_it_takes_in_memory_and_not_what_is_stored() -> None:
+    decoded = 0
+
+    def decode(_: bytes) -> Any:
+        nonlocal decoded
+        decoded += 1
+        return _DeltaSnapshot([HumanMessage("m", id=str(number)) for number in range(50)])
+
+    cache = DecodeCache(most=100_000)
+    for name in (b"a", b"b", b"b", b"a"):
+        cache.value(name * 600, decode)
+    assert decoded == 3, "two of 50 messages are more than 100 kB, whatever they were deflated to"
+
+
 def test_what_a_read_was_told_is_cached_stays_for_it() -> None:
-    cache = DecodeCache(most=250)
+    cache = DecodeCache(most=3_000)
     cache.element(b"a", b"a" * 100, lambda _: ["a"])
     states = CachedStates(cache)
     assert [*states.find([b"a", b"b"])] == [b"a"]
@@ -141,7 +155,7 @@ def test_what_a_read_was_told_is_cached_stays_for_it() -> None:
 
 
 def test_elements_are_kept_up_to_so_many_bytes_and_odd_ones_never() -> None:
-    templates, decoded = DecodeCache(most=250), list[bytes]()
+    templates, decoded = DecodeCache(most=3_000), list[bytes]()
 
     def decode(data: bytes) -> Any:
         decoded.append(data[:1])

@@ -165,12 +165,15 @@ _FLOOR = sql(
 )
 
 
-def look_back_to(tx: Tx, filters: Filters, params: Mapping[str, Any], at: str = END) -> str | None:
-    """Return the moment that one search looks back to, from `at` on; None where it looks at all there are."""
+def look_back_to(tx: Tx, filters: Filters, params: Mapping[str, Any], at: str = END, flow_id: str = "") -> str | None:
+    """Return the moment that one search looks back to, from behind a key on; None where it looks at all there are."""
     # What is found by an attribute, a rare status or a trouble is few already.
     if not filters.by_text or filters.source(tx):
         return None
     bounds = {name: params[name] for name in ("ns", "since", "until")}
+    if not flow_id:
+        # The flows of that moment were looked at, however many there are: counted again, the search would stay there.
+        bounds["until"] = min(bounds["until"], at)
     row = tx.one(_FLOOR, **bounds, at=at, most=MOST_LOOKED_AT)
     return None if row is None else str(next(iter(row)))
 
@@ -189,7 +192,7 @@ def find(tx: Tx, filters: Filters, *, cursor: str | None = None, limit: int = 10
     # Checked first: a word that names no trouble names no query.
     params = {"attributes": "{}", **filters.params()}
     at = paging.moment(at)
-    floor = look_back_to(tx, filters, params, at)
+    floor = look_back_to(tx, filters, params, at, flow_id)
     params["since"] = floor or params["since"]
     rows = tx.all(
         _LIST[filters.source(tx)],

@@ -59,15 +59,24 @@ def acquire(
 
 
 def acquire_with_retry(
-    attempt: Callable[[Tx], tuple[Lock, ...] | Refused], *, timeout_s: float, every_s: float = inf, ns: str
+    attempt: Callable[[Tx], tuple[Lock, ...] | Refused],
+    *,
+    timeout_s: float,
+    every_s: float = inf,
+    on_refusal: Callable[[ContentionTimeoutError], None] = lambda _: None,
+    ns: str,
 ) -> Work[tuple[Lock, ...]]:
-    """Attempt to acquire after each release and every `every_s`, until the attempt succeeds or the time is up."""
+    """Attempt to acquire after each release and every `every_s`, until the attempt succeeds or the time is up.
+
+    `on_refusal` is told of each attempt that others kept from succeeding, once that is committed.
+    """
     remaining = validation.seconds("timeout_s", timeout_s) * 1e6
     last_attempt = 0
     while True:
         try:
             locks = yield from ask(Write(attempt))
         except ContentionTimeoutError as error:
+            on_refusal(error)
             now = to_micros(error.fields["at"])
             # Measured by the database's clock, in differences: a clock that goes back neither adds nor takes time.
             remaining -= max(0, now - (last_attempt or now))

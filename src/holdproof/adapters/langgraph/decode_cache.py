@@ -17,7 +17,7 @@ from typing import Any, Final, NamedTuple, cast
 from langgraph.checkpoint.serde.types import _DeltaSnapshot
 from pydantic import BaseModel
 
-_MOST_BYTES: Final = 2**25
+_MOST_BYTES: Final = 2**26
 _SNAPSHOT_BYTES: Final = 500
 _SCALARS: Final = frozenset({str, bytes, type(None)})
 _NUMBERS: Final = frozenset({int, float, bool})
@@ -103,6 +103,11 @@ class SnapshotState(NamedTuple):
 
     elements: tuple[ElementState, ...]
 
+    @property
+    def weight(self) -> int:
+        """About how many bytes its elements take."""
+        return sum(state.weight for state in self.elements)
+
     def copy(self) -> Any:
         """Return a new snapshot equal to it."""
         return _DeltaSnapshot([state.copy() for state in self.elements])
@@ -161,7 +166,7 @@ def _thawed(copy: Any) -> Any:
 
 
 class DecodeCache:
-    """Elements, and snapshots of whole lists, that were decoded lately: so many bytes of them."""
+    """Elements, and snapshots of whole lists, that were decoded lately: so many bytes of them in memory."""
 
     def __init__(self, most: int = _MOST_BYTES) -> None:
         self._most = most
@@ -189,7 +194,7 @@ class DecodeCache:
             state = capture(element)
         except NotCopyableError:
             return element, None
-        self._store(digest, state, len(data))
+        self._store(digest, state)
         return element, state
 
     def value(self, data: bytes, decode: Callable[[bytes], Any]) -> Any:
@@ -206,10 +211,12 @@ class DecodeCache:
         value = decode(data)
         if type(value) is _DeltaSnapshot and type(value.value) is list:
             with suppress(NotCopyableError):
-                self._store(key, SnapshotState(tuple(map(capture, value.value))), len(data))
+                self._store(key, SnapshotState(tuple(map(capture, value.value))))
         return value
 
-    def _store(self, key: bytes, state: ElementState | SnapshotState, size: int) -> None:
+    def _store(self, key: bytes, state: ElementState | SnapshotState) -> None:
+        # Not by its stored bytes: a snapshot of like messages is deflated to a hundredth of what it takes here.
+        size = state.weight
         with self._lock:
             if key in self._entries or size > self._most:
                 return

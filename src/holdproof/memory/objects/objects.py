@@ -356,20 +356,21 @@ def history(tx: Tx, id: str, *, cursor: str | None = None, limit: int = 100, ns:
     return paging.page((ObjectVersion(*row) for row in rows), limit, lambda item: (item.n,))
 
 
+# Of each object the last row alone: one that is written all day has as many as there were writes.
 _LAST_WRITES: Final = (
-    "SELECT v.key, max(v.at) FROM object_versions v WHERE v.ns = :ns AND v.key IN (SELECT value FROM {keys})"
-    " GROUP BY v.key"
+    "SELECT k.value, (SELECT v.at FROM object_versions v WHERE v.ns = :ns AND v.key = k.value"
+    " ORDER BY v.n DESC LIMIT 1) FROM {keys}"
 )
 _WRITTEN = sql(
-    _LAST_WRITES.format(keys="json_each(:keys)"),
-    postgres=_LAST_WRITES.format(keys="json_array_elements_text(CAST(:keys AS JSON))"),
+    _LAST_WRITES.format(keys="json_each(:keys) k"),
+    postgres=_LAST_WRITES.format(keys="json_array_elements_text(CAST(:keys AS JSON)) AS k(value)"),
 )
 
 
 def last_writes(tx: Tx, ids: Sequence[str], *, ns: str = MAIN) -> dict[str, str]:
     """Return when each of these objects was written last; those that never were are left out."""
     keys = {records.key_of(id): id for id in ids}
-    return {keys[key]: at for key, at in tx.all(_WRITTEN, ns=ns, keys=json.dumps([*keys]))}
+    return {keys[key]: at for key, at in tx.all(_WRITTEN, ns=ns, keys=json.dumps([*keys])) if at is not None}
 
 
 def _get_version(tx: Tx, id: str, n: int, ns: str) -> Object:

@@ -192,19 +192,27 @@ _LOCK_ENDS: Final = {LOCK_ACQUIRED: "and acquired it", LOCK_GIVEN_UP: "and gave 
 
 
 def _lock_waits(events: Sequence[TimelineEvent]) -> Iterator[tuple[str, _Wait]]:
-    """Pair the beginnings of waits for locks with their ends, flow by flow; a lost worker waits no longer."""
-    open_waits: dict[str, tuple[str, str]] = {}
+    """Pair the beginnings of waits for locks with their ends, by flow and lock; a lost worker waits no longer."""
+    open_waits: dict[tuple[str, str], str] = {}
+
+    def ended(key: tuple[str, str], at: str, how: str) -> Iterator[tuple[str, _Wait]]:
+        began = open_waits.pop(key, None)
+        if began is not None:
+            yield key[0], (began, at, f"waited for the lock {key[1]}, {how}")
+
     for each in events:
         kind, _, lock = each.what.partition(" ")
-        if each.kind != "audit" or kind not in (LOCK_AWAITED, *_LOCK_ENDS, TAKEN_OVER):
+        if each.kind != "audit":
             continue
-        began = open_waits.pop(each.flow_id, None)
-        if began is not None:
-            end = _LOCK_ENDS.get(kind, "until its worker was lost")
-            yield each.flow_id, (began[0], each.at, f"waited for the lock {began[1]}, {end}")
-        if kind == LOCK_AWAITED:
-            open_waits[each.flow_id] = (each.at, lock)
-    for flow_id, (at, lock) in open_waits.items():
+        if kind == TAKEN_OVER:
+            for key in [key for key in open_waits if key[0] == each.flow_id]:
+                yield from ended(key, each.at, "until its worker was lost")
+        elif kind == LOCK_AWAITED:
+            # Two works of a flow may wait for one lock at once: the wait goes on from the first.
+            open_waits.setdefault((each.flow_id, lock), each.at)
+        elif kind in _LOCK_ENDS:
+            yield from ended((each.flow_id, lock), each.at, _LOCK_ENDS[kind])
+    for (flow_id, lock), at in open_waits.items():
         yield flow_id, (at, None, f"waits for the lock {lock}")
 
 

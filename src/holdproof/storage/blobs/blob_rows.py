@@ -51,23 +51,24 @@ def stat(tx: Tx, key: str) -> Blob | None:
     return None if row is None else Blob(*row)
 
 
-_KEYS = sql("SELECT key FROM blobs WHERE key > :after AND key >= :prefix ORDER BY key LIMIT :limit")
+# One bound alone: of two SQLite begins at the first of them, and walks all keys up to the other.
+_KEYS = sql("SELECT key FROM blobs WHERE key >= :start AND key <> :after ORDER BY key LIMIT :limit")
 
 
 def keys(tx: Tx, after: str, prefix: str, limit: int) -> list[str]:
     """Read keys after a key and from a prefix on, in code point order."""
-    return [key for (key,) in tx.all(_KEYS, after=after, prefix=prefix, limit=limit)]
+    return [key for (key,) in tx.all(_KEYS, start=max(after, prefix), after=after, limit=limit)]
 
 
 _STATS = sql(
     "SELECT key, size, sha256, content_type, place, address, put_at FROM blobs"
-    " WHERE key > :after AND key >= :prefix ORDER BY key LIMIT :limit"
+    " WHERE key >= :start AND key <> :after ORDER BY key LIMIT :limit"
 )
 
 
 def stats(tx: Tx, after: str, prefix: str, limit: int) -> list[Blob]:
     """Read the rows of blobs after a key and from a prefix on, without their bytes."""
-    return [Blob(*row) for row in tx.all(_STATS, after=after, prefix=prefix, limit=limit)]
+    return [Blob(*row) for row in tx.all(_STATS, start=max(after, prefix), after=after, limit=limit)]
 
 
 _PAGE = sql(

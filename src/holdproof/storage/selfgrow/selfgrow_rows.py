@@ -27,10 +27,11 @@ def proposal(tx: Tx, proposal_id: str) -> Proposal:
     return _proposal(row)
 
 
+# Other programs may have written rows without a time: these come last.
 _PROPOSALS = sql(
     "SELECT id, data, content_hash, context, entity, proposed_by, proposed_at, status, created_at, updated_at"
     " FROM self_grow_proposals WHERE (CAST(:status AS TEXT) IS NULL OR status = :status)"
-    " AND (created_at, id) < (:at, :before) ORDER BY created_at DESC, id DESC LIMIT :limit"
+    " AND (coalesce(created_at, ''), id) < (:at, :before) ORDER BY coalesce(created_at, '') DESC, id DESC LIMIT :limit"
 )
 
 
@@ -62,7 +63,8 @@ _NURSERY = sql(
     " FROM self_grow_nursery n JOIN self_grow_proposals p ON p.id = n.proposal_id"
     " WHERE (CAST(:status AS TEXT) IS NULL OR p.status = :status)"
     " AND (CAST(:handle AS TEXT) IS NULL OR n.handle = :handle)"
-    " AND (n.created_at, n.id) < (:at, :before) ORDER BY n.created_at DESC, n.id DESC LIMIT :limit"
+    " AND (coalesce(n.created_at, ''), n.id) < (:at, :before)"
+    " ORDER BY coalesce(n.created_at, '') DESC, n.id DESC LIMIT :limit"
 )
 
 
@@ -74,7 +76,7 @@ def nursery(
     status_value = None if status is None else validation.member("status", GrowthStatus, status).value
     filters = {"status": status_value, "handle": handle}
     rows = tx.all(_NURSERY, **filters, at=at, before=before, limit=paging.fetch(limit))
-    return paging.page(map(_seedling, rows), limit, lambda seedling: (seedling.created_at, seedling.id))
+    return paging.page(map(_seedling, rows), limit, lambda seedling: (seedling.created_at or "", seedling.id))
 
 
 _TOKEN = sql(

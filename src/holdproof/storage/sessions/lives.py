@@ -141,10 +141,23 @@ def log(  # noqa: PLR0917 (the order that D-gent's callers know)
     return CLISessionEvent(**row, data=jsontext.load_object(text))
 
 
+_COLUMNS: Final = "id, session_id, timestamp, event_type, source, message, data"
+# Other programs may have written events without a time: the oldest there are. They are looked up apart, so that an
+# index leads to the page of the others.
+_PAGE: Final = (
+    f"SELECT {_COLUMNS} FROM (SELECT * FROM (SELECT {_COLUMNS} FROM cli_session_events WHERE {{of}} AND {{timed}}"  # noqa: S608
+    " ORDER BY timestamp {order}, id {order} LIMIT :limit) AS timed UNION ALL SELECT * FROM"
+    f" (SELECT {_COLUMNS} FROM cli_session_events WHERE {{of}} AND timestamp IS NULL AND {{untimed}}"
+    " ORDER BY id {order} LIMIT :limit) AS untimed) AS page"
+    " ORDER BY coalesce(timestamp, '') {order}, id {order} LIMIT :limit"
+)
 _EVENTS = sql(
-    "SELECT id, session_id, timestamp, event_type, source, message, data FROM cli_session_events"
-    " WHERE session_id = :session_id AND (CAST(:event_type AS TEXT) IS NULL OR event_type = :event_type)"
-    " AND (timestamp, id) < (:at, :before) ORDER BY timestamp DESC, id DESC LIMIT :limit"
+    _PAGE.format(
+        of="session_id = :session_id AND (CAST(:event_type AS TEXT) IS NULL OR event_type = :event_type)",
+        timed="(timestamp, id) < (:at, :before)",
+        untimed="(CAST(:at AS TEXT) > '' OR id < :before)",
+        order="DESC",
+    )
 )
 
 
@@ -167,8 +180,12 @@ def _event(row: Row) -> CLISessionEvent:
 # --- timeline -----------------------------------------------------------------------------------------------
 
 _ONWARD = sql(
-    "SELECT id, session_id, timestamp, event_type, source, message, data FROM cli_session_events e"
-    " WHERE session_id = :session_id AND (e.timestamp, e.id) > (:at, :after) ORDER BY e.timestamp, e.id LIMIT :limit"
+    _PAGE.format(
+        of="session_id = :session_id",
+        timed="(timestamp, id) > (:at, :after)",
+        untimed="CAST(:at AS TEXT) = '' AND id > :after",
+        order="ASC",
+    )
 )
 
 
