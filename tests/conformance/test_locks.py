@@ -178,7 +178,9 @@ class Locks(OnStore):
         with pytest.raises(errors.NotFoundError):
             store.locks.try_acquire(theirs, {"r": 1})
 
-    @pytest.mark.parametrize("wrong", [{}, {"r": 0}, {"r": -1}, {"r": float("nan")}, {"": 1}, {"r": "1"}, {"r": True}])
+    @pytest.mark.parametrize(
+        "wrong", [{}, {"r": 0}, {"r": -1}, {"r": float("nan")}, {"": 1}, {"r": "1"}, {"r": True}, "r", ["r"]]
+    )
     def test_wrong_amounts_are_refused(self, store: sync.Holdproof, wrong: dict[str, Any]) -> None:
         with pytest.raises(errors.InvalidInputError):
             store.locks.acquire(running(store), wrong)

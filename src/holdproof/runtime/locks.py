@@ -114,6 +114,8 @@ def try_acquire(
     ns: str = MAIN,
 ) -> tuple[Lock, ...]:
     """Acquire all these amounts now; ContentionTimeoutError at once where others hold them."""
+    if not isinstance(resources, Mapping):
+        raise InvalidInputError('resources maps names to amounts, as in {"hangar 3": 1}', field="resources")
     # Sorted, as everybody locks several resources: no two transactions wait for each other.
     requests = [_request(resource, resources[resource], capacity) for resource in sorted(resources)]
     if not requests:

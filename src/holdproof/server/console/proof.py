@@ -50,7 +50,7 @@ async def show(request: Request, q: Text = "", entry: Text = "", cursor: Cursor 
     whole = await or_default(desk.store.audit.trail(flow_id=flow_id, cursor=cursor, limit=100)) if flow_id else None
     if len(entries) == 1 and whole is None:
         return await desk.render("proof.html", await _proof(desk, entries[0], q))
-    values = {"q": q, "entries": entries, "trail": whole or Page([]), "flow_id": flow_id}
+    values = {"q": q, "entries": entries, "trail": Page([]) if whole is None else whole, "flow_id": flow_id}
     return await desk.render("proof_search.html", values)
 
 
