@@ -11,6 +11,7 @@ import pytest
 from holdproof.server.serve import ListenAddress
 from tests.browsers import aside, chromium
 from tests.consoles import question
+from tests.e2e.test_console import in_doubt
 from tests.web import Web, running
 
 pytestmark = pytest.mark.timeout(180)
@@ -233,6 +234,44 @@ def test_ask_back_hand_over_and_edit_have_keys(browser: Any, web: Web) -> None:
     page.keyboard.press("e")
     focused(page, "[name=value-0]")
     resolve(web, number)
+    page.context.close()
+
+
+def test_who_edits_a_value_sends_the_answer_by_keys(browser: Any, web: Web) -> None:
+    number = aside(lambda: asked(web, "edited"))
+    page = enter(browser, web, f"/inbox/{number}")
+    page.keyboard.press("e")
+    focused(page, "[name=value-0]")
+    page.keyboard.press("Control+a")
+    page.keyboard.type("30000")
+    # Of high impact, so that the reason is asked for first.
+    page.keyboard.press("Control+Enter")
+    focused(page, "#comment")
+    page.keyboard.type("up to 30000")
+    page.keyboard.press("Control+Enter")
+    focused(page, "[data-consequence]")
+    page.keyboard.press("Enter")
+    page.get_by_text("Recorded: approved with changes.").wait_for()
+    answered = aside(lambda: web.store.escalations.get(number))
+    assert answered.answer["limit_eur"] == 30000
+    page.context.close()
+
+
+def test_the_three_answers_to_a_step_in_doubt_have_keys(browser: Any, web: Web) -> None:
+    number, runs, worker = aside(lambda: in_doubt(web))
+    page = enter(browser, web, f"/inbox/{number}")
+    keys = [each.get_attribute("data-key") for each in page.locator("#answer-form button[name=choice]").all()]
+    assert keys == ["a", "n", "r"]
+    page.keyboard.press("n")
+    focused(page, "#comment")
+    page.keyboard.type("the bank has no such payment")
+    page.keyboard.press("Control+Enter")
+    focused(page, "[data-consequence]")
+    page.keyboard.press("Enter")
+    page.get_by_text("Recorded:").wait_for()
+    assert aside(lambda: web.store.escalations.get(number).human_decision) == "DID_NOT_HAPPEN"
+    aside(lambda: worker.join(30))
+    assert runs == ["pay", "pay"]
     page.context.close()
 
 
