@@ -4,6 +4,7 @@ import asyncio
 import json
 import subprocess
 import sys
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from click.testing import CliRunner
 
 from holdproof import sync
 from holdproof.cli.app import app
+from holdproof.db.sqlite.files import connect
 from tests.mcp_sessions import talk
 from tests.web import problem, running
 
@@ -159,9 +161,27 @@ def test_read_only_offers_nothing_that_writes(tmp_path: Path) -> None:
         assert {"objects_get", "verify_run", "flows_list"} <= names
         assert not names & {"objects_put", "flows_start", "escalations_request", "checkpoint_memory"}
         assert (await session.call_tool("objects_put", {"id": "x", "type": "t"})).is_error
-        assert _value(await session.call_tool("verify_run", {"lock": True}))["verdict"] == "VALID"
+        assert _value(await session.call_tool("verify_run", {}))["verdict"] == "VALID"
 
     talk(tmp_path, "--operator", "--read-only", then=work)
+
+
+def test_a_model_that_finds_tampering_does_not_lock_the_store(tmp_path: Path) -> None:
+    with sync.open(tmp_path) as store:
+        store.evaluations.submit({"ok": True}, evaluation_id="e-1", score=0.4)
+    with closing(connect(tmp_path / "kernel.db", busy_s=10)) as connection:
+        connection.execute("UPDATE battles SET score = 1.0")
+
+    async def work(session: Any) -> None:
+        [verify] = [tool for tool in (await session.list_tools()).tools if tool.name == "verify_run"]
+        assert "lock" not in verify.input_schema["properties"]
+        refused = json.loads((await session.call_tool("verify_run", {"lock": True})).content[0].text)
+        assert (refused["code"], refused["detail"]) == ("input.invalid", "a tool takes no lock")
+        assert _value(await session.call_tool("verify_run", {}))["verdict"] == "TAMPERED"
+
+    talk(tmp_path, "--operator", "--tools", "prove", then=work)
+    with sync.open(tmp_path) as store:
+        assert store.lockdown.status() is None
 
 
 def test_an_agent_works_on_its_own_flows_only(tmp_path: Path) -> None:

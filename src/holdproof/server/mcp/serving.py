@@ -68,7 +68,6 @@ class _Handlers:
     def __init__(self, finds: Finds, offer: Offer, tasks: TaskOffer) -> None:
         self._finds = finds
         self._tasks = tasks
-        self._offer = offer
         self._tools = offer.tools()
         self._resources = ResourceOffer(offer)
         self._prompts = PromptOffer(offer, self._resources)
@@ -94,7 +93,7 @@ class _Handlers:
             if (task := await self._tasks.begin(exchange, client, params.name, entry, values)) is not None:
                 return task
             async with progress_of(exchange) as tell:
-                value = await perform(client, entry, values, self._offer, tell)
+                value = await perform(client, entry, values, tell)
             return tools.result(entry, value, address(entry, values))
         except Exception as raised:
             _, facts = await client.failed(f"the tool {params.name}", raised)
@@ -165,7 +164,7 @@ async def _ignore_refusal(_: HoldproofError) -> None:
 async def caller_for(
     store: Holdproof, token: str | None, agent_id: str | None, granted: Offer | None = None, *, operator: bool = False
 ) -> Caller:
-    """Return the caller that a local client acts as: the holder of the token, else the agent, else the operator.
+    """Return the caller that a local client acts as: the holder of the token, the operator, or the agent.
 
     A token decides; an agent or the operator beside it must be who holds it, else InvalidInputError. An agent without a
     token gets the memory and storage of `granted`, which whoever started this named beside it.
@@ -179,8 +178,9 @@ async def caller_for(
                 " or --token and HOLDPROOF_TOKEN"
             )
         return caller
-    if agent_id is None:
+    if operator:
         return Caller("operator", "mcp")
+    assert agent_id is not None, "nothing is opened before a caller is named"
     caller = Caller.of_agent(await _named_agent(store, agent_id))
     if granted is None:
         return caller
