@@ -275,6 +275,32 @@ def test_the_three_answers_to_a_step_in_doubt_have_keys(browser: Any, web: Web) 
     page.context.close()
 
 
+def test_a_hidden_tab_is_quiet_and_catches_up_when_somebody_looks(browser: Any, web: Web) -> None:
+    page = enter(browser, web)
+    show = "value => Object.defineProperty(document, 'hidden', { configurable: true, get: () => value })"
+    page.evaluate(show, True)
+    asked_for: list[str] = []
+    page.on("request", lambda request: asked_for.append(request.url))
+    number = aside(lambda: low(web, "unseen"))
+    page.wait_for_timeout(1500)
+    assert asked_for == []
+    page.evaluate(show, False)
+    page.evaluate("document.dispatchEvent(new Event('visibilitychange'))")
+    page.locator(f"#q{number}").wait_for()
+    resolve(web, number)
+    page.context.close()
+
+
+def test_a_page_warns_before_its_session_ends(browser: Any, web: Web) -> None:
+    page = enter(browser, web)
+    assert page.locator("#session").is_hidden()
+    # The page looks at the moment that the server told it; ten minutes before it the warning comes.
+    page.evaluate("document.body.dataset.until = new Date(Date.now() + 540000).toISOString()")
+    page.locator("#session", has_text="Your session ends").wait_for()
+    assert page.get_by_role("link", name="log in again").get_attribute("href").startswith("/login?next=")
+    page.context.close()
+
+
 def test_alike_escalations_are_answered_together(browser: Any, web: Web) -> None:
     numbers = aside(lambda: [low(web, "alike", 100 + turn) for turn in range(3)])
     page = enter(browser, web, f"/inbox/{numbers[0]}")

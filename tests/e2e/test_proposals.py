@@ -74,3 +74,24 @@ def test_a_flow_that_failed_half_way_says_what_it_had_done_and_how_that_is_undon
     assert "What it had done: buy 1" in text
     assert f"holdproof sagas compensate {flow.flow_id} REVERT MODULE:FUNCTION" in text
     assert "times in UTC" in text
+
+
+def test_a_value_over_the_limit_of_the_contract_says_so(web: Web, operator: httpx.Client) -> None:
+    web.store.agents.register("buyer", version="1.0.0", contract={"limits": {"amount": 500}})
+    flow_id = web.store.flows.start("buyer").flow_id
+    web.store.flows.transition(flow_id, "RUNNING")
+    for amount, over in ((800, True), (400, False)):
+        number = web.store.escalations.request(flow_id, reason="desks", proposal={"amount": amount}).id
+        assert ("limit of 500" in page(operator, f"/inbox/{number}").text) is over
+        web.store.escalations.resolve(number, "approve", by="ann", comment="yes")
+
+
+def test_a_flow_that_ended_names_the_command_that_replays_it(web: Web, operator: httpx.Client) -> None:
+    @web.store.flow(agent="clerk", name="count")
+    def count(flow: Any, number: int) -> int:
+        return number + 1
+
+    count(1)
+    [ended] = web.store.flows.list(flow_type="count").items
+    text = page(operator, f"/flows/flow?id={ended.flow_id}").text
+    assert f"holdproof flows replay MODULE {ended.flow_id}" in text

@@ -135,7 +135,7 @@ def rows(old: Any, new: Any) -> TableChange | None:
 
 def _json(row: dict[str, Any], name: str) -> str:
     """Return a value as JSON, which tells the text "1" from the number; nothing for what is not there."""
-    return json.dumps(row[name], ensure_ascii=False, default=str) if name in row else ""
+    return json.dumps(row[name], ensure_ascii=False, sort_keys=True, default=str) if name in row else ""
 
 
 def _row_steps(old: list[tuple[str, ...]], new: list[tuple[str, ...]]) -> Iterator[list[RowChange]]:
