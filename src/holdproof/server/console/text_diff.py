@@ -97,7 +97,7 @@ def table(value: Any) -> TableDiff | None:
     return TableDiff(columns, rows, max(len(value) - _MOST_ROWS, 0))
 
 
-class Cell(NamedTuple):
+class RowCell(NamedTuple):
     """What stands in a row; `was` says what stood there before, where that is something else."""
 
     text: str
@@ -108,7 +108,7 @@ class RowChange(NamedTuple):
     """A row that is the `same`, `changed`, `add`ed or `cut`; `gap` says how many rows are left out."""
 
     kind: str
-    cells: tuple[Cell, ...]
+    cells: tuple[RowCell, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,7 +153,7 @@ def _row_steps(old: list[tuple[str, ...]], new: list[tuple[str, ...]]) -> Iterat
 
 
 def _row(kind: str, cells: tuple[str, ...]) -> RowChange:
-    return RowChange(kind, tuple(Cell(_plain(each)) for each in cells))
+    return RowChange(kind, tuple(RowCell(_plain(each)) for each in cells))
 
 
 def _changed(was: tuple[str, ...], now: tuple[str, ...]) -> list[RowChange]:
@@ -163,12 +163,12 @@ def _changed(was: tuple[str, ...], now: tuple[str, ...]) -> list[RowChange]:
     return [RowChange("changed", tuple(_cell(one, other) for one, other in zip(was, now, strict=True)))]
 
 
-def _cell(was: str, now: str) -> Cell:
+def _cell(was: str, now: str) -> RowCell:
     if was == now:
-        return Cell(_plain(now))
+        return RowCell(_plain(now))
     texts = _plain(was), _plain(now)
     # A text that became the number it looks like: the quotes tell.
-    return Cell(now, was) if texts[0] == texts[1] else Cell(texts[1], texts[0])
+    return RowCell(now, was) if texts[0] == texts[1] else RowCell(texts[1], texts[0])
 
 
 def _plain(text: str) -> str:
@@ -180,7 +180,7 @@ def _row_stretch(step: list[RowChange], number: int, total: int) -> list[RowChan
     """Return the rows of one step; of a long one without a change only those beside a change."""
     hidden = _far(len(step), number, total) if step[0].kind == "same" else range(0)
     if hidden:
-        step[hidden.start : hidden.stop] = [RowChange("gap", (Cell(f"{len(hidden)} rows without a change"),))]
+        step[hidden.start : hidden.stop] = [RowChange("gap", (RowCell(f"{len(hidden)} rows without a change"),))]
     return step
 
 
