@@ -114,12 +114,12 @@ async def _sampled(home: Path, clock: FrozenClock, meter: Meter) -> None:
                 return
 
 
-def filled(home: Path, flows: int) -> FrozenClock:
+def filled(home: Path, flows: int, url: str | None = None) -> FrozenClock:
     """Make a store with a past, count it by hours, and stand a minute after its end; return the clock."""
-    growth.fill(str(home), flows)
+    growth.fill(str(home), flows, url)
     clock = FrozenClock()
     clock.micros = (_FIRST + flows + 60) * 1_000_000
-    with sync.open(home, clock=clock) as store:
+    with sync.open(home, url, clock=clock) as store:
         for number in range(_WAITING):
             flow_id = store.flows.start(w.AGENT, flow_type="refund").flow_id
             store.flows.transition(flow_id, "RUNNING")

@@ -7,82 +7,118 @@ four gigabytes and some minutes; HOLDPROOF_BENCH_FLOWS is the largest number of 
 
 import os
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
 from bench import decision_unit, own_contestants
 from bench import workload as w
 from bench.measurement import Contestant, Race, progress
+from harness.filling import settled
 from holdproof import sync
 from holdproof.db import Database, Tx, sql
+from holdproof.db.sql import sql_postgres
 from holdproof.db.sqlite.files import connect
 from holdproof.evidence import tree
 
 _MOST = int(os.environ.get("HOLDPROOF_BENCH_FLOWS", "1000000"))
 SIZES = tuple(size for size in (1_000, 10_000, 100_000, 1_000_000) if size <= max(_MOST, 1_000))
 _CHUNK = 1 << 16
-_AT = "strftime('%Y-%m-%dT%H:%M:%f', 1735689600 + n, 'unixepoch') || '000Z'"
 _KINDS = ("decision", "transition", "transition", "context", "audit")
 
 
-def _id(kind: int) -> str:
-    """SQL for an id of flow `n`, in the order of time: number 0 is the flow's own, the others are of its leaves."""
-    return f"printf('%08x-%04x-7000-8000-%012x', (1735689600000 + n * 1000) >> 16, (n * 1000) & 65535, n * 8 + {kind})"
+@dataclass(frozen=True)
+class _Dialect:
+    """What the two databases write differently; `n` is the number of a flow."""
+
+    hexadecimal: str
+    moment: str
+    """A column of times."""
+    text: str
+    """The same moment as an entry has it."""
+    salt: str
+
+    def id(self, kind: int) -> str:
+        """SQL for an id of flow `n`, in the order of time: number 0 is the flow's own, the others are of its leaves."""
+        at = "(1735689600000 + n * 1000)"
+        parts = (self.hex(f"{at} >> 16", 8), self.hex(f"{at} & 65535", 4), self.hex(f"n * 8 + {kind}", 12))
+        return "{} || '-' || {} || '-7000-8000-' || {}".format(*parts)
+
+    def hex(self, number: str, width: int) -> str:
+        """SQL for a number of so many hexadecimal digits."""
+        return self.hexadecimal.format(number=number, width=width)
 
 
-_FLOW, _SALT = _id(0), "zeroblob(16)"
-_NUMBERS = "WITH RECURSIVE numbers(n) AS (SELECT :first UNION ALL SELECT n + 1 FROM numbers WHERE n + 1 < :end)"
+_AT = "strftime('%Y-%m-%dT%H:%M:%f', 1735689600 + n, 'unixepoch') || '000Z'"
+_SQLITE = _Dialect(
+    hexadecimal="printf('%0{width}x', {number})",
+    moment=_AT,
+    text=_AT,
+    salt="zeroblob(16)",
+)
+_POSTGRES = _Dialect(
+    hexadecimal="lpad(to_hex({number}), {width}, '0')",
+    moment="to_timestamp(1735689600 + n)",
+    text="""to_char(to_timestamp(1735689600 + n) AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS') || '.000000Z'""",
+    salt="decode(repeat('00', 16), 'hex')",
+)
+_NUMBERS = (
+    "WITH RECURSIVE numbers(n) AS (SELECT CAST(:first AS BIGINT) UNION ALL SELECT n + 1 FROM numbers"
+    " WHERE n + 1 < CAST(:end AS BIGINT))"
+)
 
 
-def _insert(table: str, columns: Sequence[str], values: Sequence[str], leaf: int) -> str:
+def _insert(table: str, columns: Sequence[str], values: Sequence[str], leaf: int, write: _Dialect) -> str:
     names = (*columns, "leaf_id", "leaf_ver", "leaf_salt")
-    chosen = (*values, _id(leaf), "1", _SALT)
+    chosen = (*values, write.id(leaf), "1", write.salt)
     return f"INSERT INTO {table} ({', '.join(names)}) {_NUMBERS} SELECT {', '.join(chosen)} FROM numbers"
 
 
-def _transition(before: str, after: str, leaf: int) -> str:
+def _transition(before: str, after: str, leaf: int, write: _Dialect) -> str:
     columns = ("dfid", "root_dfid", "from_status", "to_status", "created_at")
-    return _insert("flow_transitions", columns, (_FLOW, _FLOW, f"'{before}'", f"'{after}'", _AT), leaf)
+    values = (write.id(0), write.id(0), f"'{before}'", f"'{after}'", write.moment)
+    return _insert("flow_transitions", columns, values, leaf, write)
 
 
-def _leaf(kind: int) -> str:
+def _leaf(kind: int, write: _Dialect) -> str:
     """SQL for a leaf as long as a real one; its commitment is made up."""
     name = _KINDS[kind - 1]
-    head = f"""'{{"h":"' || printf('%064x', n * 8 + {kind}) || '","id":"' || {_id(kind)} || '","ns":"main","p":"' ||"""
-    return f"""{head} '{name}s/1","t":"{name}","ts":"' || {_AT} || '","v":1,"ver":1}}'"""
+    head = f"""'{{"h":"' || {write.hex(f"n * 8 + {kind}", 64)} || '","id":"' || {write.id(kind)} ||"""
+    return f"""{head} '","ns":"main","p":"{name}s/1","t":"{name}","ts":"' || {write.text} || '","v":1,"ver":1}}'"""
 
 
-_LEAVES = " UNION ALL ".join(f"SELECT n, {kind}, {_id(kind)}, {_leaf(kind)} FROM numbers" for kind in range(1, 6))
-_FILL = (
-    _insert(
-        "decision_flows",
-        (
-            "dfid",
-            "root_dfid",
-            "agent_id",
-            "flow_type",
-            "status",
-            "started_at",
-            "completed_at",
-            "created_at",
-            "updated_at",
+def _leaves(write: _Dialect) -> str:
+    each = (f"SELECT n, {kind}, {write.id(kind)}, {_leaf(kind, write)} FROM numbers" for kind in range(1, 6))
+    made = " UNION ALL ".join(each)
+    return (
+        f"INSERT INTO log_leaves (idx, id, ver, leaf) {_NUMBERS}, made(n, kind, id, leaf) AS ({made})"
+        " SELECT CAST(:size AS BIGINT) + (n - CAST(:first AS BIGINT)) * 5 + kind - 1, id, 1, leaf FROM made"
+    )
+
+
+def _statements(write: _Dialect) -> tuple[str, ...]:
+    """The statements that write flows from number `:first` to `:end`, into a log of `:size` entries."""
+    of_flow = ("dfid", "root_dfid", "agent_id", "flow_type", "status", "started_at", "completed_at", "created_at")
+    of_event = ("dfid", "root_dfid", "event_type", "detail_json", "created_at")
+    flow, at = write.id(0), write.moment
+    return (
+        _insert(
+            "decision_flows",
+            (*of_flow, "updated_at"),
+            (flow, flow, f"'{w.AGENT}'", "'rebalance'", "'COMPLETED'", at, at, at, at),
+            1,
+            write,
         ),
-        (_FLOW, _FLOW, f"'{w.AGENT}'", "'rebalance'", "'COMPLETED'", _AT, _AT, _AT, _AT),
-        1,
-    ),
-    _transition("CREATED", "RUNNING", 2),
-    _transition("RUNNING", "COMPLETED", 3),
-    _insert("flow_context", ("dfid", "data", "updated_at"), (_FLOW, f"'{w.INPUT}'", _AT), 4),
-    _insert(
-        "decision_audit_events",
-        ("dfid", "root_dfid", "event_type", "detail_json", "created_at"),
-        (_FLOW, _FLOW, "'DECIDED'", f"'{w.PAYLOAD}'", _AT),
-        5,
-    ),
-    f"INSERT INTO log_leaves (idx, id, ver, leaf) {_NUMBERS}, made(n, kind, id, leaf) AS ({_LEAVES})"
-    " SELECT :size + (n - :first) * 5 + kind - 1, id, 1, leaf FROM made",
-)
+        _transition("CREATED", "RUNNING", 2, write),
+        _transition("RUNNING", "COMPLETED", 3, write),
+        _insert("flow_context", ("dfid", "data", "updated_at"), (flow, f"'{w.INPUT}'", at), 4, write),
+        _insert("decision_audit_events", of_event, (flow, flow, "'DECIDED'", f"'{w.PAYLOAD}'", at), 5, write),
+        _leaves(write),
+    )
+
+
+_ON_POSTGRES = tuple(sql_postgres(each) for each in _statements(_POSTGRES))
 _TEXTS = sql("SELECT leaf FROM log_leaves WHERE idx >= :first ORDER BY idx LIMIT :limit")
 
 
@@ -114,20 +150,37 @@ def _on(home: str, flows: int, callers: int) -> Contestant:
     return own_contestants.asynchronous("whole", callers, opened, name(flows))
 
 
-def fill(home: str, flows: int) -> None:
-    """Give the store of that folder a past of so many flows."""
-    with decision_unit.opened(home) as store:
+def fill(home: str, flows: int, url: str | None = None) -> None:
+    """Give the store of that folder, or of that database, a past of so many flows."""
+    with decision_unit.opened(home, url) as store:
+        settled(store)
         size = store.read(tree.state).size
-        with closing(connect(store.core.paths.kernel_db, busy_s=10)) as connection:
-            for setting in ("PRAGMA synchronous=OFF", "PRAGMA cache_size=-200000", "PRAGMA wal_autocheckpoint=20000"):
-                connection.execute(setting)
-            for first in range(0, flows, _CHUNK):
-                progress(f"filling a store: {first:,} of {flows:,} flows")
-                numbers = {"first": first, "end": min(first + _CHUNK, flows), "size": size + first * len(_KINDS)}
-                with connection:
-                    for statement in _FILL:
-                        connection.execute(statement, numbers)
+        chunks = [
+            {"first": first, "end": min(first + _CHUNK, flows), "size": size + first * len(_KINDS)}
+            for first in range(0, flows, _CHUNK)
+        ]
+        write = _write_sqlite if url is None else _write_postgres
+        for chunk in chunks:
+            progress(f"filling a store: {chunk['first']:,} of {flows:,} flows")
+            write(store, chunk)
         _grow(store)
+
+
+def _write_sqlite(store: sync.Holdproof, chunk: Mapping[str, int]) -> None:
+    with closing(connect(store.core.paths.kernel_db, busy_s=10)) as connection:
+        for setting in ("PRAGMA synchronous=OFF", "PRAGMA cache_size=-200000", "PRAGMA wal_autocheckpoint=20000"):
+            connection.execute(setting)
+        with connection:
+            for statement in _statements(_SQLITE):
+                connection.execute(statement, chunk)
+
+
+def _write_postgres(store: sync.Holdproof, chunk: Mapping[str, int]) -> None:
+    def write(tx: Tx) -> None:
+        for query in _ON_POSTGRES:
+            tx.execute(query, **chunk)
+
+    store.write(write)
 
 
 def _grow(store: sync.Holdproof) -> None:

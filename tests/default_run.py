@@ -27,9 +27,10 @@ from tests.rerun import Rerun
 _BACKENDS = frozenset({"sqlite", "memory", "postgres"})
 _BACKEND_IN_ID = re.compile(r"(^|-)(sqlite|memory|postgres)(?=-|$)")
 
-# Where everything is above the clients. Lists and logins of the console have statements that no other suite runs.
+# Where everything is above the clients. Lists and logins of the console have statements that no other suite runs, and
+# what a plan costs shows with many flows only.
 _ABOVE_THE_CLIENTS = re.compile(
-    r"tests/e2e/test_(?!list_pages|sorted_lists|passkey|proxy_login)|tests/interop/test_(langgraph|openai|crewai|strands)"
+    r"tests/e2e/test_(?!list_pages|sorted_lists|many_flows|passkey|proxy_login)|tests/interop/test_(langgraph|openai|crewai|strands)"
     r"|tests/conformance/test_(a2a|agent_framework|agent_loops|claude_agent|crewai|google_adk|google_adk_services|hooks"
     r"|http|instrument|langgraph_cache|langgraph_store|openai_agents|openai_compaction|openai_tracing|pydantic_ai"
     r"|pydantic_conversations|pydantic_steps|strands)\.py"

@@ -229,6 +229,7 @@ def test_everything_works_without_a_script(browser: Any, web: Web, scene: Scene)
     del scene
     number = aside(lambda: asked(web, "plain"))
     page = enter(browser, web, java_script_enabled=False)
+    assert page.locator("#stream").inner_text() == "reload to update"
     page.get_by_role("link", name="Rebalance exceeds").first.wait_for(state="attached")
     page.goto(f"{web.listening.address}/inbox/{number}")
     page.get_by_label("Why?").fill("no")
@@ -251,5 +252,7 @@ def test_what_somebody_types_is_not_swept_away(browser: Any, web: Web, scene: Sc
     before = int(page.locator(".count").inner_text())
     aside(lambda: asked(web, "another"))
     page.locator(".count", has_text=str(before + 1)).wait_for()
+    # Who does not see the number is told it.
+    assert page.get_by_role("status").filter(has_text=f"{before + 1} in the inbox").count() == 1
     assert page.get_by_label("Why?").input_value() == "half a sen"
     page.context.close()

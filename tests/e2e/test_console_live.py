@@ -11,6 +11,7 @@ import pytest
 from holdproof.server.serve import ListenAddress
 from tests.browsers import aside, chromium
 from tests.consoles import question
+from tests.e2e.test_console import in_doubt
 from tests.web import Web, running
 
 pytestmark = pytest.mark.timeout(180)
@@ -233,6 +234,77 @@ def test_ask_back_hand_over_and_edit_have_keys(browser: Any, web: Web) -> None:
     page.keyboard.press("e")
     focused(page, "[name=value-0]")
     resolve(web, number)
+    page.context.close()
+
+
+def test_who_edits_a_value_sends_the_answer_by_keys(browser: Any, web: Web) -> None:
+    number = aside(lambda: asked(web, "edited"))
+    page = enter(browser, web, f"/inbox/{number}")
+    page.keyboard.press("e")
+    focused(page, "[name=value-0]")
+    page.keyboard.press("Control+a")
+    page.keyboard.type("30000")
+    # Of high impact, so that the reason is asked for first.
+    page.keyboard.press("Control+Enter")
+    focused(page, "#comment")
+    page.keyboard.type("up to 30000")
+    page.keyboard.press("Control+Enter")
+    focused(page, "[data-consequence]")
+    page.keyboard.press("Enter")
+    page.get_by_text("Recorded: approved with changes.").wait_for()
+    answered = aside(lambda: web.store.escalations.get(number))
+    assert answered.answer["limit_eur"] == 30000
+    page.context.close()
+
+
+def test_the_three_answers_to_a_step_in_doubt_have_keys(browser: Any, web: Web) -> None:
+    number, runs, worker = aside(lambda: in_doubt(web))
+    page = enter(browser, web, f"/inbox/{number}")
+    keys = [each.get_attribute("data-key") for each in page.locator("#answer-form button[name=choice]").all()]
+    assert keys == ["a", "n", "r"]
+    page.keyboard.press("n")
+    focused(page, "#comment")
+    page.keyboard.type("the bank has no such payment")
+    page.keyboard.press("Control+Enter")
+    focused(page, "[data-consequence]")
+    page.get_by_text("did not happen").first.wait_for()
+    # Looked up once more: it did happen, and is not run again.
+    page.goto(f"{web.listening.address}/inbox/{number}")
+    page.get_by_label("Why?").fill("the bank has it after all")
+    page.evaluate("document.activeElement.blur()")
+    page.keyboard.press("a")
+    focused(page, "[data-consequence]")
+    page.keyboard.press("Enter")
+    page.get_by_text("Recorded:").wait_for()
+    assert aside(lambda: web.store.escalations.get(number).human_decision) == "HAPPENED"
+    aside(lambda: worker.join(30))
+    assert runs == ["pay"]
+    page.context.close()
+
+
+def test_a_hidden_tab_is_quiet_and_catches_up_when_somebody_looks(browser: Any, web: Web) -> None:
+    page = enter(browser, web)
+    show = "value => Object.defineProperty(document, 'hidden', { configurable: true, get: () => value })"
+    page.evaluate(show, True)
+    asked_for: list[str] = []
+    page.on("request", lambda request: asked_for.append(request.url))
+    number = aside(lambda: low(web, "unseen"))
+    page.wait_for_timeout(1500)
+    assert asked_for == []
+    page.evaluate(show, False)
+    page.evaluate("document.dispatchEvent(new Event('visibilitychange'))")
+    page.locator(f"#q{number}").wait_for()
+    resolve(web, number)
+    page.context.close()
+
+
+def test_a_page_warns_before_its_session_ends(browser: Any, web: Web) -> None:
+    page = enter(browser, web)
+    assert page.locator("#session").is_hidden()
+    # The page looks at the moment that the server told it; ten minutes before it the warning comes.
+    page.evaluate("document.body.dataset.until = new Date(Date.now() + 540000).toISOString()")
+    page.locator("#session", has_text="Your session ends").wait_for()
+    assert page.get_by_role("link", name="log in again").get_attribute("href").startswith("/login?next=")
     page.context.close()
 
 

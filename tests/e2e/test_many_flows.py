@@ -1,6 +1,7 @@
 """The console in a browser over a store of 100,000 flows: pages keep their bytes, lists page, searches answer."""
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -19,10 +20,10 @@ ROWS = "section[aria-label=Flows] tbody tr"
 
 
 @pytest.fixture(scope="module")
-def web(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Web]:
-    home = tmp_path_factory.mktemp("many") / "home"
-    clock = aside(lambda: filled(home, FLOWS))
-    with running(home, clock=clock) as web:
+def web(anywhere: tuple[Path, str | None]) -> Iterator[Web]:
+    home, url = anywhere
+    clock = aside(lambda: filled(home, FLOWS, url))
+    with running(home, url=url, clock=clock) as web:
         yield web
 
 

@@ -4,13 +4,17 @@ import asyncio
 import json
 import subprocess
 import sys
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
+from click.testing import CliRunner
 
 from holdproof import sync
+from holdproof.cli.app import app
+from holdproof.db.sqlite.files import connect
 from tests.mcp_sessions import talk
 from tests.web import problem, running
 
@@ -50,12 +54,29 @@ def test_a_model_decides_remembers_asks_and_proves(tmp_path: Path) -> None:
     talk(tmp_path, "--operator", then=work)
 
 
+@pytest.mark.parametrize("words", [(), ("--read-only",), ("--tools", "ask")])
+def test_who_names_no_caller_is_refused_with_those_to_name_and_no_store_is_made(
+    tmp_path: Path, words: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("HOLDPROOF_TOKEN", raising=False)
+    home = tmp_path / "home"
+    refused = CliRunner().invoke(app, ["--home", str(home), "mcp", *words])
+    assert refused.exit_code == 2
+    said = " ".join(refused.output.split())
+    assert "--agent NAME" in said
+    assert "--operator" in said
+    assert not home.exists()
+
+
 def test_a_model_that_asked_a_person_does_not_go_on_by_itself(tmp_path: Path) -> None:
+    with sync.open(tmp_path) as store:
+        store.agents.register("bot", version="1.0")
+
     async def work(session: Any) -> None:
         tools = {tool.name for tool in (await session.list_tools()).tools}
         assert {"objects_put", "flows_start", "escalations_request"} <= tools
         assert not tools & {"checkpoint_memory", "restore_memory", "escalations_resolve", "bundle_export"}
-        flow = _value(await session.call_tool("flows_start", {"agent_id": "mcp"}))
+        flow = _value(await session.call_tool("flows_start", {"agent_id": "bot"}))
         running = {"flow_id": flow["flow_id"], "to": "RUNNING"}
         assert _value(await session.call_tool("flows_transition", running))["status"] == "RUNNING"
         request = {"flow_id": flow["flow_id"], "reason": "buy?", "proposal": {"n": 1}}
@@ -65,7 +86,7 @@ def test_a_model_that_asked_a_person_does_not_go_on_by_itself(tmp_path: Path) ->
         assert "access.forbidden" in (await session.call_tool("flows_transition", running)).content[0].text
         _value(await session.call_tool("objects_put", {"id": "note", "type": "note", "content": "tides"}))
 
-    talk(tmp_path, then=work)
+    talk(tmp_path, "--agent", "bot", "--tools", "decide", "--tools", "ask", "--tools", "remember", then=work)
 
 
 def test_no_tool_takes_a_destination(tmp_path: Path) -> None:
@@ -102,7 +123,7 @@ def test_a_missing_argument_is_named(tmp_path: Path) -> None:
         assert (answer["code"], answer["status"]) == ("input.invalid", 422)
         assert "needs flow_id" in answer["detail"]
 
-    talk(tmp_path, then=work)
+    talk(tmp_path, "--operator", then=work)
 
 
 def test_a_tool_that_is_not_for_the_caller_is_forbidden_before_its_arguments_are_read(tmp_path: Path) -> None:
@@ -140,9 +161,27 @@ def test_read_only_offers_nothing_that_writes(tmp_path: Path) -> None:
         assert {"objects_get", "verify_run", "flows_list"} <= names
         assert not names & {"objects_put", "flows_start", "escalations_request", "checkpoint_memory"}
         assert (await session.call_tool("objects_put", {"id": "x", "type": "t"})).is_error
-        assert _value(await session.call_tool("verify_run", {"lock": True}))["verdict"] == "VALID"
+        assert _value(await session.call_tool("verify_run", {}))["verdict"] == "VALID"
 
-    talk(tmp_path, "--read-only", then=work)
+    talk(tmp_path, "--operator", "--read-only", then=work)
+
+
+def test_a_model_that_finds_tampering_does_not_lock_the_store(tmp_path: Path) -> None:
+    with sync.open(tmp_path) as store:
+        store.evaluations.submit({"ok": True}, evaluation_id="e-1", score=0.4)
+    with closing(connect(tmp_path / "kernel.db", busy_s=10)) as connection:
+        connection.execute("UPDATE battles SET score = 1.0")
+
+    async def work(session: Any) -> None:
+        [verify] = [tool for tool in (await session.list_tools()).tools if tool.name == "verify_run"]
+        assert "lock" not in verify.input_schema["properties"]
+        refused = json.loads((await session.call_tool("verify_run", {"lock": True})).content[0].text)
+        assert (refused["code"], refused["detail"]) == ("input.invalid", "a tool takes no lock")
+        assert _value(await session.call_tool("verify_run", {}))["verdict"] == "TAMPERED"
+
+    talk(tmp_path, "--operator", "--tools", "prove", then=work)
+    with sync.open(tmp_path) as store:
+        assert store.lockdown.status() is None
 
 
 def test_an_agent_works_on_its_own_flows_only(tmp_path: Path) -> None:
@@ -163,6 +202,22 @@ def test_an_agent_works_on_its_own_flows_only(tmp_path: Path) -> None:
     talk(tmp_path, "--agent", "bot", then=work)
 
 
+def test_an_agent_remembers_with_the_memory_that_is_named_beside_it_only(tmp_path: Path) -> None:
+    with sync.open(tmp_path) as store:
+        store.agents.register("bot", version="1.0")
+
+    async def names(session: Any) -> set[str]:
+        return {tool.name for tool in (await session.list_tools()).tools}
+
+    assert "objects_put" not in talk(tmp_path, "--agent", "bot", then=names)
+    remembers = talk(tmp_path, "--agent", "bot", "--tools", "remember", then=names)
+    assert {"objects_put", "objects_search"} <= remembers
+    assert not remembers & {"checkpoint_memory", "restore_memory", "flows_start"}
+    of_snapshots = talk(tmp_path, "--agent", "bot", "--resource", "snapshots", then=names)
+    assert "snapshots_create" in of_snapshots
+    assert all(name.startswith("snapshots_") for name in of_snapshots)
+
+
 def test_every_verb_of_a_noun_can_be_offered(tmp_path: Path) -> None:
     async def work(session: Any) -> None:
         tools = {tool.name for tool in (await session.list_tools()).tools}
@@ -175,7 +230,7 @@ def test_every_verb_of_a_noun_can_be_offered(tmp_path: Path) -> None:
 
 
 def test_nothing_but_the_protocol_is_written_to_its_channel(tmp_path: Path) -> None:
-    words = [sys.executable, "-m", "holdproof", "--home", str(tmp_path), "mcp"]
+    words = [sys.executable, "-m", "holdproof", "--home", str(tmp_path), "mcp", "--operator"]
     done = subprocess.run(words, stdin=subprocess.DEVNULL, capture_output=True, timeout=60, check=True)
     assert done.stdout == b""
 
@@ -212,9 +267,10 @@ def test_a_server_without_the_library_says_what_to_install(tmp_path: Path, monke
 # --- sets of tools -----------------------------------------------------------------------------------------------
 
 SETS = ("ask", "decide", "prove", "remember")
+ALL_SETS = tuple(word for name in SETS for word in ("--tools", name))
 CHARACTERS_OF_A_TOKEN = 3
 """Tokenizers of models take 3 to 4 characters of JSON schemas in English as one token: the lower counts more tokens."""
-CALLERS = (("--operator",), ("--read-only",), ())
+CALLERS = (("--operator",), ("--operator", "--read-only"), ("--agent", "bot", *ALL_SETS))
 WRONG = {
     '"many words"': {"string"},
     "7": {"integer", "number"},
@@ -274,7 +330,7 @@ def test_the_sets_share_no_tool_and_are_all_offered_unless_some_are_named(tmp_pa
 def test_a_set_that_is_not_there_is_refused_with_those_that_are(
     tmp_path: Path, words: tuple[str, ...], cure: str
 ) -> None:
-    command = [sys.executable, "-m", "holdproof", "--home", str(tmp_path), "mcp", *words]
+    command = [sys.executable, "-m", "holdproof", "--home", str(tmp_path), "mcp", "--operator", *words]
     done = subprocess.run(command, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL)
     assert done.returncode == 2
     assert cure in " ".join(done.stderr.split())
@@ -289,7 +345,8 @@ def test_an_agent_that_is_not_registered_is_refused_with_the_command_that_regist
 
 @pytest.mark.parametrize("caller", CALLERS)
 def test_every_tool_without_arguments_answers_or_names_what_is_missing(tmp_path: Path, caller: tuple[str, ...]) -> None:
-    sync.open(tmp_path).close()
+    with sync.open(tmp_path) as store:
+        store.agents.register("bot", version="1.0")
 
     async def work(session: Any) -> None:
         for tool in (await session.list_tools()).tools:
@@ -339,4 +396,4 @@ def test_a_list_is_short_unless_more_is_asked_for(tmp_path: Path) -> None:
         assert page["next_cursor"]
         assert len(_value(await session.call_tool("objects_list", {"limit": 12}))["items"]) == 12
 
-    talk(tmp_path, "--tools", "remember", then=work)
+    talk(tmp_path, "--operator", "--tools", "remember", then=work)

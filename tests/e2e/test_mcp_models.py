@@ -40,7 +40,9 @@ async def _tools(session: Any) -> list[Any]:
 
 
 def test_a_model_decides_by_the_descriptions_alone(tmp_path: Path) -> None:
-    facts = {"agent_id": "mcp", "flow_type": "refund", "event_type": "limit.checked", "data": {"limit": 500}}
+    with sync.open(tmp_path) as store:
+        store.agents.register("bot", version="1.0.0")
+    facts = {"agent_id": "bot", "flow_type": "refund", "event_type": "limit.checked", "data": {"limit": 500}}
 
     async def work(session: Any) -> None:
         model = ScriptedModel(session, await _tools(session), facts)
@@ -53,14 +55,16 @@ def test_a_model_decides_by_the_descriptions_alone(tmp_path: Path) -> None:
         assert (await model.do("Get one flow"))["status"] == "COMPLETED"
         assert flow["flow_type"] == "refund"
 
-    talk(tmp_path, "--tools", "decide", then=work)
+    talk(tmp_path, "--agent", "bot", "--tools", "decide", then=work)
     with sync.open(tmp_path) as store:
         [flow] = store.flows.list().items
         assert store.audit.list(flow_id=flow.flow_id).items[0].event_type == "limit.checked"
 
 
 def test_a_model_asks_a_person_and_waits_by_the_descriptions_alone(tmp_path: Path) -> None:
-    facts = {"agent_id": "mcp", "reason": "over the limit", "proposal": {"amount": 900}}
+    with sync.open(tmp_path) as store:
+        store.agents.register("bot", version="1.0.0")
+    facts = {"agent_id": "bot", "reason": "over the limit", "proposal": {"amount": 900}}
 
     def answer(id: int) -> None:
         with sync.open(tmp_path) as store:
@@ -78,7 +82,7 @@ def test_a_model_asks_a_person_and_waits_by_the_descriptions_alone(tmp_path: Pat
         assert (answered["status"], answered["resolved_by"]) == ("APPROVED", "ann")
         assert (await model.do("Get one flow"))["status"] == "RUNNING"
 
-    talk(tmp_path, "--tools", "decide", "--tools", "ask", then=work)
+    talk(tmp_path, "--agent", "bot", "--tools", "decide", "--tools", "ask", then=work)
 
 
 def test_a_model_remembers_and_proves_by_the_descriptions_alone(tmp_path: Path) -> None:

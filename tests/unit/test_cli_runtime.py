@@ -71,6 +71,7 @@ def test_flows_are_listed_by_filter_and_page_by_page(store: sync.Holdproof) -> N
     store.flows.transition(second, "COMPLETED")
     assert [flow["flow_id"] for flow in parsed("flows", "list", "--flow-type", "trade")["items"]] == [first]
     assert [flow["flow_id"] for flow in parsed("flows", "list", "--status", "COMPLETED")["items"]] == [second]
+    assert parsed("flows", "list", "--status", "completed") == parsed("flows", "list", "--status", "COMPLETED")
     assert parsed("flows", "list", "--agent-id", "nobody")["items"] == []
     assert parsed("flows", "list", "--since", "2999-01-01T00:00:00Z")["items"] == []
     page = parsed("flows", "list", "--limit", "1")

@@ -74,6 +74,47 @@ def test_a_list_of_objects_is_a_table() -> None:
         assert text_diff.table(value) is None
 
 
+def test_a_list_of_objects_that_changed_is_shown_row_by_row() -> None:
+    old = [{"id": number, "count": 1} for number in range(20)]
+    new = [{**row, "count": 2} if row["id"] == 9 else row for row in old if row["id"] != 19] + [{"id": 30, "count": 4}]
+    change = text_diff.rows(old, new)
+    assert change is not None
+    assert change.columns == ("id", "count")
+    told = [
+        (row.kind, *(f"{cell.was}>{cell.text}" if cell.was else cell.text for cell in row.cells)) for row in change.rows
+    ]
+    assert told == [
+        ("gap", "6 rows without a change"),
+        *(("same", str(number), "1") for number in (6, 7, 8)),
+        ("changed", "9", "1>2"),
+        *(("same", str(number), "1") for number in (10, 11, 12)),
+        ("gap", "3 rows without a change"),
+        *(("same", str(number), "1") for number in (16, 17, 18)),
+        ("cut", "19", "1"),
+        ("add", "30", "4"),
+    ]
+
+
+def test_a_cell_that_only_looks_the_same_is_a_change_that_is_seen() -> None:
+    change = text_diff.rows([{"id": 1, "n": "5"}, {"id": 2, "n": None}], [{"id": 1, "n": 5}, {"id": 2}])
+    assert change is not None
+    assert [row.cells[1] for row in change.rows] == [("5", '"5"'), ("—", "null")]
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ([], [{"id": 1}]),
+        ([1, 2], [{"id": 1}]),
+        ("text", [{"id": 1}]),
+        ([{"id": 1}], [{"id": number} for number in range(300)]),
+        ([{f"a{number}": 1 for number in range(5)}], [{f"b{number}": 1 for number in range(5)}]),
+    ],
+)
+def test_what_is_no_short_table_on_both_sides_is_shown_whole(old: object, new: object) -> None:
+    assert text_diff.rows(old, new) is None
+
+
 def escalation(id: int, reason: str, proposal: Any = None, **more: Any) -> Escalation:
     given: dict[str, Any] = {
         "id": id,

@@ -52,7 +52,9 @@ def test_a_used_port_is_one_error_with_one_cure(tmp_path: Path, capfd: pytest.Ca
 
 
 def test_a_local_client_without_a_tool_to_offer_is_refused(tmp_path: Path) -> None:
-    code, output = run("--home", str(tmp_path), "mcp", "--resource", "tokens")
+    with sync.open(tmp_path) as store:
+        store.agents.register("trader", version="1.0.0")
+    code, output = run("--home", str(tmp_path), "mcp", "--agent", "trader", "--resource", "tokens")
     assert code == errors.InvalidInputError.exit_code
     assert "no tool is left" in output
     assert "--resource" in output

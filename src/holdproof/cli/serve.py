@@ -182,7 +182,7 @@ async def _played(state: "ServerState", *, once: bool, pace_s: float) -> None:
         stopping.set()
 
 
-@command(COMMANDS, "mcp", example="holdproof mcp --read-only", group="Run", reach="anywhere")
+@command(COMMANDS, "mcp", example="holdproof mcp --operator --read-only", group="Run", reach="anywhere")
 def mcp(
     call: CommandContext,
     *,
@@ -195,21 +195,23 @@ def mcp(
         list[str] | None,
         Option("--resource", help="Offer every method of this resource instead of the sets; may be repeated."),
     ] = None,
-    agent: Annotated[
-        str | None, Option("--agent", help="Act as this agent, on its own flows only; without it, as the agent mcp.")
-    ] = None,
+    agent: Annotated[str | None, Option("--agent", help="Act as this agent, on its own flows only.")] = None,
     operator: Annotated[
         bool, Option("--operator", help="Act as the operator: the model may answer escalations itself.")
     ] = False,
 ) -> None:
     """Offer the store as tools over standard input and output (Model Context Protocol), until the client goes away.
 
-    With --token it acts as the holder of that token (or of HOLDPROOF_TOKEN), whom the others must not contradict.
+    Name as whom the model acts: --agent, --operator, or with --token (or HOLDPROOF_TOKEN) the holder of that token.
     """
     # The token is shown to the store that is opened here: no server has to be named for it.
     replace(call, token=None).require_local("mcp", "a server offers the same tools at URL/mcp")
     if agent is not None and operator:
         raise InvalidInputError("--agent and --operator exclude each other: name one caller")
+    if agent is None and not operator and call.secret is None:
+        raise InvalidInputError(
+            "say as whom the model acts: --agent NAME for an agent on its own flows, or --operator for everything"
+        )
     try:
         from holdproof.server import mcp as server  # noqa: PLC0415 (an optional extra)
     except ImportError as error:
@@ -220,7 +222,8 @@ def mcp(
 
     async def serve() -> None:
         async with holdproof.open(call.home, call.url) as store:
-            caller = await server.caller_for(store, call.secret, agent, offer, operator=operator)
+            granted = offer if tools or resource else None
+            caller = await server.caller_for(store, call.secret, agent, granted, operator=operator)
             await server.over_stdio(store, caller, offer)
 
     asyncio.run(serve())

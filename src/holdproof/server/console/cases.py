@@ -132,7 +132,7 @@ async def gather(desk: Desk, id: int) -> Case:
         state,
         await or_default(store.escalations.budget(escalation.agent_id)),
         (await or_default(store.feedback.list(agent_id=escalation.agent_id, limit=60), Page([]))).items,
-        tuple(each for each in past if each.id != id),
+        tuple(each for each in past if each.id < id),
         tuple(similar.alike(escalation, past)),
         diffs.parts(escalation.proposal, [(name, each.data) for name, each in sources if each is not None]),
         await store.escalations.approvals(id),

@@ -146,6 +146,11 @@ def as_table(value: Any) -> text_diff.TableDiff | None:
     return text_diff.table(value)
 
 
+def rows_diff(part: ProposalPart) -> text_diff.TableChange | None:
+    """A changed list of objects, row by row."""
+    return text_diff.rows(part.current, part.proposed)
+
+
 def size(count: float | None) -> str:
     """Bytes as people say them."""
     if count is None:
@@ -173,7 +178,7 @@ FILTERS: Final = {
     each.__name__: each
     for each in (
         *(clock, drop_empty, when, short, ident, badge, pretty, brief, size, duration, span),
-        *(oneline, word_diff, line_diff, text_pieces, grown, as_table),
+        *(oneline, word_diff, line_diff, text_pieces, grown, as_table, rows_diff),
     )
 }
 """By the names that templates use."""

@@ -8,7 +8,7 @@ Rules:
 - Resources and prompts are made of methods that are tools of the same client, under the same decision (`calls.py`).
 - No tool takes a destination (`DESTINATIONS`): text that a model read must not be able to send a store's content
   anywhere.
-- Read-only offers what reads, and verifies without locking.
+- Read-only offers what reads. No tool locks the store.
 """
 
 from holdproof.server.mcp.offer import TOOL_SETS, Offer, named_resources, tool_sets

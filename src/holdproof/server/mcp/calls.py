@@ -3,6 +3,7 @@
 Rules:
 - A caller may do what it may do over HTTP: the same decision, the same audit of refusals.
 - No call takes a destination (`DESTINATIONS`), and none a function: progress is asked for by the protocol's own token.
+- What can be called so that it only reads is called so (`Exposure.read_only_with`): a model does not lock a store.
 - What fails in a way it should not is a defect here as everywhere: its words are for the server's log.
 """
 
@@ -25,7 +26,6 @@ from holdproof.client import Holdproof
 from holdproof.errors import HoldproofError, InvalidInputError, StoppingError
 from holdproof.model.progress import Progress
 from holdproof.server.api import complete, until_the_end
-from holdproof.server.mcp.offer import Offer
 from holdproof.server.permissions import Caller, permit, require, signed
 from holdproof.server.problems import translated
 
@@ -76,19 +76,15 @@ Finds = Callable[[Exchange], Awaitable[Client]]
 """Says who sent a request."""
 
 
-async def perform(
-    client: Client, entry: MethodSpec, values: Mapping[str, Any], offer: Offer, tell: Progress | None = None
-) -> Any:
+async def perform(client: Client, entry: MethodSpec, values: Mapping[str, Any], tell: Progress | None = None) -> Any:
     """Call a method for a client and return its answer; `values` are by name, and of the types of its parameters."""
     caller = client.caller
     require(caller, entry.resource, entry.method)
-    if unasked := sorted((DESTINATIONS | set(entry.callbacks)) & values.keys()):
+    if unasked := sorted((DESTINATIONS | set(entry.callbacks) | entry.exposure.read_only_with.keys()) & values.keys()):
         why = ": whoever runs the store says where it is" if unasked[0] in DESTINATIONS else ""
         raise InvalidInputError(f"a tool takes no {unasked[0]}{why}", parameter=unasked[0])
-    # A model may override a tool's defaults, but not what read-only mode sets below.
-    values = {**_defaults(entry), **values}
-    if offer.read_only:
-        values |= entry.exposure.read_only_with
+    # A model may override a tool's defaults, but verifies without locking, whoever it acts as.
+    values = {**_defaults(entry), **values, **entry.exposure.read_only_with}
     # What the server sets itself is no fault of the model's if it is missing.
     complete(entry, values | signed(caller, entry, values))
     store = client.sees(entry.resource)

@@ -108,7 +108,7 @@ class ResourceOffer:
         # An agent may list its own.
         if client.caller.role == "agent" and listing.parameter("agent_id") is not None:
             values["agent_id"] = client.caller.agent_id
-        return await perform(client, listing, values, self._offer)
+        return await perform(client, listing, values)
 
     async def read(self, client: Client, uri: str, tell: Progress | None = None) -> types.ReadResourceResult:
         """Return the content of a resource; NotFoundError where no template fits, and what the method raises."""
@@ -118,7 +118,7 @@ class ResourceOffer:
             matched = each.match(uri)
             if matched is not None:
                 values = {name: _value(entry, name, text) for name, text in matched.items()}
-                value = await perform(client, entry, values, self._offer, tell)
+                value = await perform(client, entry, values, tell)
                 return types.ReadResourceResult(contents=[_content(entry, uri, value)])
         raise NotFoundError(f"there is no resource {uri}; resources/templates/list has those there are", uri=uri)
 

@@ -1,7 +1,7 @@
 """A server of the protocol over one open store, on standard input and output and over HTTP at `/mcp`.
 
 Rules:
-- A local client that names no caller is the agent `mcp`: a model that asked a person does not go on by itself.
+- A local client is an agent, the operator or the holder of a token; which, whoever starts it says (cli/serve.py).
 - Over HTTP every caller is authenticated first (mcp_mount.py).
 """
 
@@ -39,8 +39,7 @@ _INSTRUCTIONS: Final = (
     " what you learn as objects (objects_put)."
 )
 
-_DEFAULT_AGENT: Final = "mcp"
-_DEFAULT_VERSION: Final = "1.0.0"  # of the range that a new store supports
+_FIRST_VERSION: Final = "1.0.0"  # of the range that a new store supports
 
 
 def server(finds: Finds, offer: Offer) -> Server[Any]:
@@ -69,7 +68,6 @@ class _Handlers:
     def __init__(self, finds: Finds, offer: Offer, tasks: TaskOffer) -> None:
         self._finds = finds
         self._tasks = tasks
-        self._offer = offer
         self._tools = offer.tools()
         self._resources = ResourceOffer(offer)
         self._prompts = PromptOffer(offer, self._resources)
@@ -95,7 +93,7 @@ class _Handlers:
             if (task := await self._tasks.begin(exchange, client, params.name, entry, values)) is not None:
                 return task
             async with progress_of(exchange) as tell:
-                value = await perform(client, entry, values, self._offer, tell)
+                value = await perform(client, entry, values, tell)
             return tools.result(entry, value, address(entry, values))
         except Exception as raised:
             _, facts = await client.failed(f"the tool {params.name}", raised)
@@ -164,11 +162,12 @@ async def _ignore_refusal(_: HoldproofError) -> None:
 
 
 async def caller_for(
-    store: Holdproof, token: str | None, agent_id: str | None, offer: Offer, *, operator: bool = False
+    store: Holdproof, token: str | None, agent_id: str | None, granted: Offer | None = None, *, operator: bool = False
 ) -> Caller:
-    """Return the caller that a local client acts as: the holder of the token, an agent, or the operator.
+    """Return the caller that a local client acts as: the holder of the token, the operator, or the agent.
 
-    A token decides; an agent or the operator beside it must be who holds it, else InvalidInputError.
+    A token decides; an agent or the operator beside it must be who holds it, else InvalidInputError. An agent without a
+    token gets the memory and storage of `granted`, which whoever started this named beside it.
     """
     if token is not None:
         caller = Caller.of_token(await store.tokens.authenticate(token))
@@ -179,15 +178,13 @@ async def caller_for(
                 " or --token and HOLDPROOF_TOKEN"
             )
         return caller
-    if agent_id is not None:
-        return Caller.of_agent(await _named_agent(store, agent_id))
     if operator:
-        return Caller("operator", _DEFAULT_AGENT)
-    if offer.read_only:
-        return Caller("auditor", _DEFAULT_AGENT)
-    # The usual agent remembers too: it has the memory and storage that whoever started this chose to offer.
-    granted = frozenset(each.resource for each in offer.tools().values() if each.grantable)
-    return replace(Caller.of_agent(await _default_agent(store)), resources=granted)
+        return Caller("operator", "mcp")
+    assert agent_id is not None, "nothing is opened before a caller is named"
+    caller = Caller.of_agent(await _named_agent(store, agent_id))
+    if granted is None:
+        return caller
+    return replace(caller, resources=frozenset(each.resource for each in granted.tools().values() if each.grantable))
 
 
 async def _named_agent(store: Holdproof, agent_id: str) -> Agent:
@@ -195,18 +192,8 @@ async def _named_agent(store: Holdproof, agent_id: str) -> Agent:
     try:
         return await store.agents.get(agent_id)
     except NotFoundError as error:
-        command = f"holdproof agents register {quote(agent_id)} --version {_DEFAULT_VERSION}"
-        remedy = f"`{command}` registers it; leave out --agent for the agent {_DEFAULT_AGENT}."
-        raise NotFoundError(error.message, remedy=remedy, agent_id=agent_id) from error
-
-
-async def _default_agent(store: Holdproof) -> Agent:
-    """Return the agent of clients that name none, registered at its first use."""
-    try:
-        return await store.agents.get(_DEFAULT_AGENT)
-    except NotFoundError:
-        await store.agents.register(_DEFAULT_AGENT, version=_DEFAULT_VERSION)
-        return await store.agents.get(_DEFAULT_AGENT)
+        command = f"holdproof agents register {quote(agent_id)} --version {_FIRST_VERSION}"
+        raise NotFoundError(error.message, remedy=f"`{command}` registers it.", agent_id=agent_id) from error
 
 
 # --- over HTTP ---------------------------------------------------------------------------------------------------

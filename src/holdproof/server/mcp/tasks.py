@@ -45,7 +45,6 @@ class TaskOffer:
 
     def __init__(self, finds: Finds, offer: Offer) -> None:
         self._finds = finds
-        self._offer = offer
         self._tools = offer.tools()
 
     def add_to(self, server: Server[Any]) -> None:
@@ -94,7 +93,7 @@ class TaskOffer:
 
     async def _task(self, client: Client, name: str, entry: MethodSpec, values: Mapping[str, Any]) -> dict[str, Any]:
         """Return a task as it stands: the tool is called without waiting, under the caller's own rights."""
-        value = await perform(client, entry, {**values, "timeout_s": 0.0}, self._offer)
+        value = await perform(client, entry, {**values, "timeout_s": 0.0})
         pending = value.status == "PENDING"
         arguments = {key: each for key, each in values.items() if key != "timeout_s"}
         task: dict[str, Any] = {

@@ -44,6 +44,7 @@ def input_schema(entry: MethodSpec) -> Schema:
     schema = entry.schema(named)
     # Who does it is whoever calls: a model that is asked for a name would make one up.
     unasked = DESTINATIONS | {each.name for each in entry.parameters if each.names_caller}
+    unasked |= entry.exposure.read_only_with.keys()
     schema["properties"] = {name: each for name, each in schema.get("properties", {}).items() if name not in unasked}
     schema["required"] = [name for name in schema["required"] if name not in unasked]
     return _whole(schema, named)

@@ -96,6 +96,7 @@ function follow() {
   const kinds = kindsHere();
   if (kinds.size === 0 || document.getElementById("stream") === null) { return; }
   const { ns, now, worker } = document.body.dataset;
+  say("", "connecting");
   if (typeof SharedWorker === "undefined") { followAlone(ns, now, kinds); return; }
   const port = new SharedWorker(worker, { name: "holdproof" }).port;
   port.onmessage = ({ data }) => heard(data, kinds);

@@ -45,11 +45,11 @@ function act(pressed, isSeen) {
 function leave() { leftAt = performance.now(); }
 const isLeaving = () => performance.now() - leftAt < WAITING_MS;
 const type = (pressed) => { if (isReady && !isLeaving()) { act(pressed, true); } else { keepKey(pressed); } };
-const isKey = (pressed) => pressed === "?" || pressed === "/" || (pressed.length === 1 && "jkaerbhgtif".includes(pressed.toLowerCase()));
+const isKey = (pressed) => pressed === "?" || pressed === "/" || (pressed.length === 1 && "jkaenrbhgtif".includes(pressed.toLowerCase()));
 
 addEventListener("keydown", (event) => {
   if ((event.metaKey || event.ctrlKey) && event.key.toLowerCase() === "k") { event.preventDefault(); type("/"); return; }
-  if ((event.metaKey || event.ctrlKey) && event.key === "Enter") { event.target.form?.requestSubmit(defaultButton(event.target)); return; }
+  if ((event.metaKey || event.ctrlKey) && event.key === "Enter") { send(event.target.form); return; }
   if (event.metaKey || event.ctrlKey || event.altKey || event.repeat || editable(event.target) || !isKey(event.key)) { return; }
   event.preventDefault();
   type(event.key);
@@ -84,7 +84,11 @@ document.addEventListener("DOMContentLoaded", pressWaiting);
 
 // The button that was pressed last with a key, or the first of the form.
 let wantedButton = null;
-const defaultButton = (target) => (wantedButton?.form === target.form ? wantedButton : undefined);
+
+function send(form) {
+  const button = wantedButton?.form === form ? wantedButton : form?.querySelector("button:not([type=button])");
+  button?.click();
+}
 
 // An answer that needs a reason asks for it here, and not on another page.
 document.addEventListener("click", (event) => {
