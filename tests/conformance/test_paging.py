@@ -9,7 +9,7 @@ from holdproof.api import catalogue
 from tests.conformance.decisions import InMemory, OnStore
 
 _REQUIRED = {"agent_id": "trader", "flow_id": "flow", "folder": ".", "id": "a", "name": "chat", "tenant": "acme"}
-_REQUIRED["draft"] = "permit(principal, action, resource);"
+_REQUIRED |= {"session_id": "cli_none", "draft": "permit(principal, action, resource);"}
 
 
 class Listings(OnStore):
