@@ -10,6 +10,8 @@ import pytest
 import holdproof
 from holdproof import errors, sync
 from holdproof.config import Paths
+from holdproof.db import open_database
+from holdproof.db.migrate import shipped
 from holdproof.db.sqlite import snapshot
 from holdproof.upkeep.backups import swap
 from tests.store_locations import submit
@@ -83,3 +85,12 @@ def test_a_call_on_a_store_that_nobody_awaited_says_how_to_open_it(tmp_path: Pat
         pass
     assert not hasattr(unopened, "flows")
     assert list(tmp_path.iterdir()) == [], "neither mistake makes a store"
+
+
+def test_a_store_of_an_older_version_that_is_only_read_names_the_command_that_migrates_it(tmp_path: Path) -> None:
+    migrations = shipped("kernel")
+    open_database(tmp_path / "kernel.db", migrations=migrations[:-1]).close()
+    with pytest.raises(errors.MigrationError, match=migrations[-1].name) as refused:
+        sync.open(tmp_path, readonly=True)
+    assert "`holdproof db migrate`" in refused.value.remedy
+    assert "rolled back" not in refused.value.remedy, "nothing was tried"

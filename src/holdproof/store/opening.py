@@ -272,7 +272,10 @@ def _open_readonly(
         undo.callback(database.close)
         if pending := migrate.pending(database, migrate.shipped("kernel")):
             names = ", ".join(step.name for step in pending)
-            raise MigrationError(f"{names} must be applied first: open the store once without readonly")
+            raise MigrationError(
+                f"this store is of an older version: {names} must be applied first",
+                remedy="`holdproof db migrate` applies them; so does opening the store once to write.",
+            )
         with _corruption():
             log = startup.read_only(database, [*head_file.largest().values()], head_file.restored_here())
             keys = keys or KeyFolder(paths.keys)

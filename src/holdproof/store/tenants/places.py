@@ -165,7 +165,10 @@ def _read(parent: Parent, fn: Callable[[Tx], T]) -> T:
     with closing(open_to_read(target, **parent.settings.options_of(target))) as database:
         if pending := migrate.pending(database, migrate.shipped("kernel")):
             names = ", ".join(step.name for step in pending)
-            raise MigrationError(f"{names} must be applied first: `holdproof db migrate` of the parent")
+            raise MigrationError(
+                f"this store is of an older version: {names} must be applied first",
+                remedy="`holdproof db migrate` of the parent applies them.",
+            )
         return database.read(fn).result()
 
 
